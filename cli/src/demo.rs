@@ -1,0 +1,116 @@
+//! The routes of `highwire demo`: for people to try, and for measuring.
+
+use bytes::Bytes;
+use futures_core::Stream;
+use highwire::body::BodyError;
+use highwire::{App, Body, IntoResponse, Json, Path, Query, Request, Response, StatusCode, blocking};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The longest that `/sleep` and `/block` wait: beyond the handler deadline nobody hears the answer.
+const LONGEST_MS: u64 = 50_000;
+
+/// The demo's app.
+pub fn app() -> App {
+    App::new()
+        .get("/", || Response::html(include_str!("page.html")))
+        .get("/hello", || Response::bytes("text/plain", Bytes::from_static(b"Hello, World!")))
+        .get("/echo", echo)
+        .get("/users/{id}", |Path(id): Path<String>| format!("user {id}"))
+        .post("/upload", upload)
+        .post("/body", |body: Bytes| body)
+        .get("/headers", headers)
+        .get("/stream", |Query(Size { bytes }): Query<Size>| Response::stream(Letters { left: bytes }))
+        .get("/sleep", async |Query(Wait { ms }): Query<Wait>| {
+            highwire::time::sleep(Duration::from_millis(ms.min(LONGEST_MS))).await;
+            format!("slept {ms} ms")
+        })
+        .get(
+            "/block",
+            blocking(|Query(Wait { ms }): Query<Wait>| {
+                std::thread::sleep(Duration::from_millis(ms.min(LONGEST_MS)));
+                format!("blocked {ms} ms")
+            }),
+        )
+}
+
+#[derive(Serialize)]
+struct Echo {
+    query: BTreeMap<String, String>,
+}
+
+fn echo(Query(query): Query<BTreeMap<String, String>>) -> Json<Echo> {
+    Json(Echo { query })
+}
+
+#[derive(Serialize)]
+struct Uploaded {
+    bytes: u64,
+    sha256: String,
+}
+
+async fn upload(mut body: Body) -> Result<Json<Uploaded>, Failed> {
+    let (mut bytes, mut hash) = (0, Sha256::new());
+    while let Some(part) = body.next().await {
+        let part = part.map_err(Failed)?;
+        bytes += part.len() as u64;
+        hash.update(&part);
+    }
+    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Json(Uploaded { bytes, sha256 }))
+}
+
+/// An upload that did not arrive whole.
+struct Failed(BodyError);
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (StatusCode::BAD_REQUEST, format!("{}\n", self.0)).into_response()
+    }
+}
+
+fn headers(request: &Request<'_>) -> Response {
+    let mut lines = Vec::new();
+    for (name, value) in request.fields() {
+        lines.extend_from_slice(name.as_bytes());
+        lines.extend_from_slice(b": ");
+        lines.extend_from_slice(value);
+        lines.push(b'\n');
+    }
+    Response::bytes("text/plain", lines)
+}
+
+#[derive(Deserialize)]
+struct Size {
+    #[serde(default)]
+    bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Wait {
+    #[serde(default)]
+    ms: u64,
+}
+
+/// So many times the letter x, without ever holding them.
+struct Letters {
+    left: u64,
+}
+
+static LETTERS: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+
+impl Stream for Letters {
+    type Item = Result<Bytes, std::convert::Infallible>;
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let take = self.left.min(LETTERS.len() as u64);
+        if take == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= take;
+        Poll::Ready(Some(Ok(Bytes::from_static(&LETTERS[..take as usize]))))
+    }
+}

@@ -1,0 +1,5 @@
+//! The parts of the command `highwire` that tests and the simulator use too.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod demo;

@@ -1,0 +1,148 @@
+//! The command `highwire`.
+#![forbid(unsafe_code)]
+
+use clap::{Parser, Subcommand, ValueEnum};
+use highwire::server::{Balance, Engine};
+use std::process::ExitCode;
+use tracing_subscriber::filter::LevelFilter;
+
+/// An HTTP server for people who count cores, kilobytes and milliseconds.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Serve a page that shows what Highwire can do, and routes to try and to measure.
+    Demo(Demo),
+}
+
+/// Examples:
+///   highwire demo
+///   highwire demo --listen 0.0.0.0:80 --listen '[::]:80'
+///   highwire demo --listen unix:/run/highwire.sock --workers 1 --engine readiness
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Demo {
+    /// Where to listen: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: Vec<String>,
+
+    /// How many workers; 0 is one for each CPU.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    workers: usize,
+
+    /// How to talk to the kernel.
+    #[arg(long, value_enum, default_value_t = EngineName::Auto)]
+    engine: EngineName,
+
+    /// How connections reach the workers: each with a queue of its own, or by one acceptor to the least loaded.
+    #[arg(long, value_enum, default_value_t = BalanceName::Reuseport)]
+    balance: BalanceName,
+
+    /// Let other processes listen on the same port too, to run N processes on one port.
+    #[arg(long)]
+    share_port: bool,
+
+    /// Pin each worker to a CPU of its own.
+    #[arg(long)]
+    pin: bool,
+
+    /// Bytes that the server may hold for its peers, such as 64M or 2G; by default half of what the process may use.
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    memory: Option<usize>,
+
+    /// Connections at once; by default what the descriptor limit allows.
+    #[arg(long, value_name = "N")]
+    connections: Option<u32>,
+
+    /// Log each request to standard error.
+    #[arg(long)]
+    access_log: bool,
+
+    /// Say less: only errors.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum EngineName {
+    /// io_uring where the system has it, else readiness
+    Auto,
+    /// io_uring; falls back to readiness with a warning
+    Uring,
+    /// epoll or kqueue
+    Readiness,
+    /// a thread for each connection, for comparison
+    Threads,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum BalanceName {
+    Reuseport,
+    Handoff,
+}
+
+/// Reads a number of bytes with K, M or G behind it.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: usize = digits.parse().map_err(|_| "a number of bytes, such as 65536, 64M or 2G".to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more bytes than any machine has".to_string())
+}
+
+fn main() -> ExitCode {
+    let Action::Demo(demo) = Command::parse().action;
+    let level = if demo.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
+    match run(demo) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("highwire: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(demo: Demo) -> highwire::Result<()> {
+    let engine = match demo.engine {
+        EngineName::Auto => Engine::Auto,
+        EngineName::Uring => Engine::Uring,
+        EngineName::Readiness => Engine::Readiness,
+        EngineName::Threads => Engine::Threads,
+    };
+    let balance = match demo.balance {
+        BalanceName::Reuseport => Balance::ReusePort,
+        BalanceName::Handoff => Balance::Handoff,
+    };
+    highwire::server::raise_descriptor_limit();
+    let app = highwire_cli::demo::app().configure(|config| {
+        config.workers = demo.workers;
+        config.engine = engine;
+        config.balance = balance;
+        config.pin = demo.pin;
+        config.memory = demo.memory;
+        config.caps.connections = demo.connections;
+        config.access_log = demo.access_log;
+        config.socket.reuse_port = demo.share_port;
+    });
+    let mut server = app.server()?;
+    for address in &demo.listen {
+        server = server.listen(address)?;
+    }
+    for address in server.addresses() {
+        if address.starts_with(|first: char| first.is_ascii_digit() || first == '[') {
+            tracing::info!("listening on http://{address}/");
+        } else {
+            tracing::info!("listening on {address}");
+        }
+    }
+    server.run()
+}

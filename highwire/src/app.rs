@@ -1,0 +1,233 @@
+//! What a program puts together: routes, state, settings.
+
+use crate::handler::{Handler, Route};
+use crate::router::{MethodFilter, Pattern, Router};
+use crate::server::{Config, Factory, Server, Setup, states};
+use crate::{Error, IntoResponse, Method, Request, Response, Result, StatusCode};
+use io::{Address, Listener};
+use std::any::Any;
+use std::sync::Arc;
+
+/// An application: routes with their handlers, shared state, and the settings of the server that runs it.
+///
+/// Paths are templates: `/users/{id}` takes one segment, `/files/{*rest}` all the rest. HEAD is answered by GET's handler,
+/// OPTIONS and 405 with `Allow` come by themselves.
+///
+/// Mistakes in building (a template that is no template, two handlers for one route) are told by
+/// [`listen`](Self::listen), [`run`](Server::run) or whatever finishes the app.
+pub struct App {
+    routes: Vec<Registered>,
+    states: states::Map,
+    factories: Vec<Factory>,
+    config: Config,
+    not_found: Option<Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>>,
+    on_error: Option<ErrorHandler>,
+    host: Option<String>,
+    fallback: Option<Arc<dyn Route>>,
+}
+
+/// Turns an error's status and words into a response.
+pub(crate) type ErrorHandler = Arc<dyn Fn(StatusCode, &str) -> Response + Send + Sync>;
+
+struct Registered {
+    host: Option<String>,
+    filter: MethodFilter,
+    path: String,
+    route: Arc<dyn Route>,
+}
+
+impl Default for App {
+    fn default() -> App {
+        App::new()
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("routes", &self.routes.len()).field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+macro_rules! verbs {
+    ($($verb:ident $method:ident,)*) => {$(
+        #[doc = concat!("Registers a handler for ", stringify!($method), ".")]
+        pub fn $verb<M>(self, path: &str, handler: impl Handler<M>) -> App {
+            self.route(Method::$method, path, handler)
+        }
+    )*};
+}
+
+impl App {
+    /// An app without routes.
+    pub fn new() -> App {
+        App {
+            routes: Vec::new(),
+            states: states::Map::default(),
+            factories: Vec::new(),
+            config: Config::default(),
+            not_found: None,
+            on_error: None,
+            host: None,
+            fallback: None,
+        }
+    }
+
+    verbs! {
+        get GET,
+        head HEAD,
+        post POST,
+        put PUT,
+        delete DELETE,
+        options OPTIONS,
+        patch PATCH,
+        trace TRACE,
+        connect CONNECT,
+    }
+
+    /// Registers a handler for a method, known or of your own.
+    pub fn route<M>(mut self, method: Method, path: &str, handler: impl Handler<M>) -> App {
+        self.register(MethodFilter::One(method), path, handler.into_route());
+        self
+    }
+
+    /// Registers a handler for every method that has none of its own at that path.
+    pub fn any<M>(mut self, path: &str, handler: impl Handler<M>) -> App {
+        self.register(MethodFilter::Any, path, handler.into_route());
+        self
+    }
+
+    /// Registers a handler for whatever no route is for, in place of 404: an app with nothing else has no router.
+    pub fn fallback<M>(mut self, handler: impl Handler<M>) -> App {
+        self.fallback = Some(handler.into_route());
+        self
+    }
+
+    fn register(&mut self, filter: MethodFilter, path: &str, route: Arc<dyn Route>) {
+        self.routes.push(Registered { host: self.host.clone(), filter, path: path.to_string(), route });
+    }
+
+    /// Takes over another app's routes below a prefix. Its state and settings stay behind.
+    pub fn nest(mut self, prefix: &str, other: App) -> App {
+        let prefix = prefix.trim_end_matches('/');
+        for mut registered in other.routes {
+            registered.path = match registered.path.as_str() {
+                "/" if !prefix.is_empty() => prefix.to_string(),
+                path => format!("{prefix}{path}"),
+            };
+            registered.host = registered.host.or_else(|| self.host.clone());
+            self.routes.push(registered);
+        }
+        self.states.extend(other.states);
+        self.factories.extend(other.factories);
+        self
+    }
+
+    /// Takes over another app's routes for one host name only (without the port, in any case). They go before routes
+    /// for every host.
+    pub fn host(mut self, name: &str, other: App) -> App {
+        for mut registered in other.routes {
+            registered.host = Some(name.to_string());
+            self.routes.push(registered);
+        }
+        self.states.extend(other.states);
+        self.factories.extend(other.factories);
+        self
+    }
+
+    /// Gives handlers a value: [`State<T>`](crate::State) takes it.
+    pub fn state<T: Any + Send + Sync>(mut self, value: T) -> App {
+        self.states.insert(value);
+        self
+    }
+
+    /// Gives each worker a value of its own, made on its thread: [`Local<T>`](crate::Local) takes it.
+    pub fn per_worker<T: Any>(mut self, factory: impl Fn() -> T + Send + Sync + 'static) -> App {
+        self.factories.push(Factory::new(factory));
+        self
+    }
+
+    /// Answers what no route is for.
+    pub fn not_found<R: IntoResponse>(mut self, handler: impl Fn(&Request<'_>) -> R + Send + Sync + 'static) -> App {
+        self.not_found = Some(Arc::new(move |request| handler(request).into_response()));
+        self
+    }
+
+    /// Words the errors that the engine answers itself: bad requests, panics, timeouts. The status stays what it is.
+    pub fn on_error<R: IntoResponse>(mut self, handler: impl Fn(StatusCode, &str) -> R + Send + Sync + 'static) -> App {
+        self.on_error = Some(Arc::new(move |status, text| handler(status, text).into_response().with_status(status)));
+        self
+    }
+
+    /// Changes the settings.
+    pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> App {
+        change(&mut self.config);
+        self
+    }
+
+    /// Builds the server and binds it: `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/run/x.sock` or `fd:3`. More
+    /// listeners can be added to what it gives.
+    ///
+    /// # Errors
+    /// A mistake in the routes or settings, or why the address cannot be listened on.
+    pub fn listen(self, address: &str) -> Result<Server> {
+        self.server()?.listen(address)
+    }
+
+    /// Builds the server on listeners that a service manager passed (`LISTEN_FDS`).
+    ///
+    /// # Errors
+    /// A mistake in the routes or settings, or that there are none.
+    pub fn listen_inherited(self) -> Result<Server> {
+        let mut server = self.server()?;
+        let listeners = Listener::inherited()?;
+        if listeners.is_empty() {
+            return Err(Error::Setting("no listener was inherited (LISTEN_FDS is not set for this process)".to_string()));
+        }
+        for listener in listeners {
+            let address: Address = listener.address().clone();
+            server = server.listen_on(listener, address);
+        }
+        Ok(server)
+    }
+
+    /// Builds the server, without a listener yet.
+    ///
+    /// # Errors
+    /// A mistake in the routes or settings.
+    pub fn server(self) -> Result<Server> {
+        Ok(Server::new(self.build()?))
+    }
+
+    pub(crate) fn build(self) -> Result<Setup> {
+        let mut router = Router::default();
+        let mut routes: Vec<Arc<dyn Route>> = Vec::new();
+        let mut names = Vec::new();
+        let mut paths = Vec::new();
+        for registered in self.routes {
+            let pattern = Pattern::parse(&registered.path)?;
+            router.insert(registered.host.as_deref(), &registered.filter, &pattern, routes.len() as u32)?;
+            routes.push(registered.route);
+            names.push(pattern.names());
+            paths.push(registered.path);
+        }
+        let fallback = self.fallback.map(|route| {
+            routes.push(route);
+            names.push(Vec::new());
+            paths.push("(fallback)".to_string());
+            routes.len() as u32 - 1
+        });
+        self.config.check()?;
+        Ok(Setup {
+            router,
+            routes,
+            names,
+            paths,
+            fallback,
+            states: self.states,
+            factories: self.factories,
+            config: self.config,
+            not_found: self.not_found,
+            on_error: self.on_error,
+        })
+    }
+}

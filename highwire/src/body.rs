@@ -1,0 +1,317 @@
+//! Bodies in parts: of requests as they arrive, of responses as they are made.
+
+use bytes::Bytes;
+use futures_core::Stream;
+use http::{HeaderName, HeaderValue};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Makes the fields behind a body.
+pub(crate) type Trailers = Box<dyn FnOnce() -> Vec<(HeaderName, HeaderValue)>>;
+
+/// Why a request's body did not arrive whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The connection ended, or the framing was wrong.
+    CutShort,
+    /// It is longer than the route allows.
+    TooLarge,
+    /// It came too slowly.
+    TooSlow,
+    /// The server has no memory left for it.
+    NoMemory,
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BodyError::CutShort => "the request's body was cut short",
+            BodyError::TooLarge => "the request's body is too large",
+            BodyError::TooSlow => "the request's body came too slowly",
+            BodyError::NoMemory => "the server has no memory left for the request's body",
+        })
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// What a connection and a handler share of a body that arrives.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    parts: VecDeque<Bytes>,
+    /// Bytes in `parts`.
+    pub(crate) held: usize,
+    end: Option<Result<(), BodyError>>,
+    trailers: Vec<(HeaderName, HeaderValue)>,
+    reader: Option<Waker>,
+    /// Whom to wake when the handler has taken something and the connection waits for that.
+    connection: Option<Waker>,
+    /// The connection has stopped receiving because enough is held.
+    pub(crate) paused: bool,
+    /// The handler has dropped its end: nobody reads what comes.
+    pub(crate) abandoned: bool,
+}
+
+impl Incoming {
+    /// An empty one; `connection` wakes the task that fills it.
+    pub(crate) fn new(connection: Waker) -> Incoming {
+        Incoming { connection: Some(connection), ..Incoming::default() }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.held += bytes.len();
+        self.parts.push_back(Bytes::copy_from_slice(bytes));
+        self.wake();
+    }
+
+    pub(crate) fn finish(&mut self, end: Result<(), BodyError>, trailers: Vec<(HeaderName, HeaderValue)>) {
+        if self.end.is_none() {
+            self.end = Some(end);
+            self.trailers = trailers;
+            self.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+/// A request's body as it arrives: an extractor. Back-pressure reaches the peer: while the handler does not ask for the next
+/// part, no more than a bounded amount is received.
+#[derive(Debug)]
+pub struct Body {
+    pub(crate) incoming: Rc<RefCell<Incoming>>,
+}
+
+impl Body {
+    /// The next part, or `None` at the end.
+    ///
+    /// # Errors
+    /// Where the body does not arrive whole; nothing follows then.
+    pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        poll_fn(|cx| self.poll_part(cx)).await
+    }
+
+    /// All of the body, if it has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Where the body does not arrive whole, or is longer.
+    pub async fn collect(mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
+        let mut whole = Vec::new();
+        while let Some(part) = self.next().await {
+            let part = part?;
+            if whole.len() + part.len() > limit {
+                return Err(BodyError::TooLarge);
+            }
+            whole.extend_from_slice(&part);
+        }
+        Ok(whole)
+    }
+
+    /// The trailer fields, once the body has ended.
+    pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        self.incoming.borrow().trailers.clone()
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let mut incoming = self.incoming.borrow_mut();
+        if let Some(part) = incoming.parts.pop_front() {
+            incoming.held -= part.len();
+            if incoming.paused
+                && let Some(connection) = &incoming.connection
+            {
+                connection.wake_by_ref();
+            }
+            return Poll::Ready(Some(Ok(part)));
+        }
+        match incoming.end {
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(error)) => {
+                incoming.end = Some(Ok(()));
+                Poll::Ready(Some(Err(error)))
+            }
+            None => {
+                incoming.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Stream for Body {
+    type Item = Result<Bytes, BodyError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_part(cx)
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let mut incoming = self.incoming.borrow_mut();
+        incoming.abandoned = true;
+        incoming.parts.clear();
+        incoming.held = 0;
+        if let Some(connection) = &incoming.connection {
+            connection.wake_by_ref();
+        }
+    }
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response's body in parts.
+pub(crate) struct BodyStream {
+    stream: Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>>>>,
+}
+
+impl BodyStream {
+    pub(crate) fn new<S, E>(stream: S) -> BodyStream
+    where
+        S: Stream<Item = Result<Bytes, E>> + 'static,
+        E: Into<BoxError>,
+    {
+        BodyStream { stream: Box::pin(Converted { stream: Box::pin(stream) }) }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
+        self.stream.as_mut().poll_next(cx)
+    }
+}
+
+/// A stream with its error boxed.
+struct Converted<S> {
+    stream: Pin<Box<S>>,
+}
+
+impl<S, E> Stream for Converted<S>
+where
+    S: Stream<Item = Result<Bytes, E>>,
+    E: Into<BoxError>,
+{
+    type Item = Result<Bytes, BoxError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.stream.as_mut().poll_next(cx).map(|part| part.map(|part| part.map_err(Into::into)))
+    }
+}
+
+/// Bytes that a [`Sender`] may be ahead of the peer.
+pub const CHANNEL_BYTES: usize = 64 * 1024;
+
+#[derive(Debug, Default)]
+struct Channel {
+    parts: VecDeque<Bytes>,
+    held: usize,
+    ended: bool,
+    /// The sender is gone without having said that the body is whole.
+    broken: bool,
+    receiver_gone: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// The writing end of [`channel`].
+#[derive(Debug)]
+pub struct Sender {
+    channel: Rc<RefCell<Channel>>,
+}
+
+/// The reading end of [`channel`]: a stream for [`Response::stream`](crate::Response::stream).
+#[derive(Debug)]
+pub struct Receiver {
+    channel: Rc<RefCell<Channel>>,
+}
+
+/// A response body that a task on the same worker writes: `Sender::send` waits while [`CHANNEL_BYTES`] are ahead.
+pub fn channel() -> (Sender, Receiver) {
+    let channel = Rc::new(RefCell::new(Channel::default()));
+    (Sender { channel: channel.clone() }, Receiver { channel })
+}
+
+/// The peer is gone: nobody reads what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerGone;
+
+impl fmt::Display for PeerGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the peer is gone")
+    }
+}
+
+impl std::error::Error for PeerGone {}
+
+impl Sender {
+    /// Sends a part, as soon as there is room.
+    ///
+    /// # Errors
+    /// Where the peer is gone.
+    pub async fn send(&mut self, part: impl Into<Bytes>) -> Result<(), PeerGone> {
+        let mut part = Some(part.into());
+        poll_fn(|cx| {
+            let mut channel = self.channel.borrow_mut();
+            if channel.receiver_gone {
+                return Poll::Ready(Err(PeerGone));
+            }
+            if channel.held >= CHANNEL_BYTES {
+                channel.writer = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let part = part.take().unwrap_or_default();
+            channel.held += part.len();
+            channel.parts.push_back(part);
+            channel.reader.take().into_iter().for_each(Waker::wake);
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// Says that the body is whole. A sender that is dropped without it cuts the body short, and the peer sees that.
+    pub fn finish(self) {
+        self.channel.borrow_mut().ended = true;
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let mut channel = self.channel.borrow_mut();
+        channel.broken = !channel.ended;
+        channel.ended = true;
+        channel.reader.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Stream for Receiver {
+    type Item = Result<Bytes, BodyError>;
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut channel = self.channel.borrow_mut();
+        if let Some(part) = channel.parts.pop_front() {
+            channel.held -= part.len();
+            channel.writer.take().into_iter().for_each(Waker::wake);
+            return Poll::Ready(Some(Ok(part)));
+        }
+        if std::mem::take(&mut channel.broken) {
+            return Poll::Ready(Some(Err(BodyError::CutShort)));
+        }
+        if channel.ended {
+            return Poll::Ready(None);
+        }
+        channel.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let mut channel = self.channel.borrow_mut();
+        channel.receiver_gone = true;
+        channel.writer.take().into_iter().for_each(Waker::wake);
+    }
+}

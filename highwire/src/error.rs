@@ -1,0 +1,52 @@
+//! What can go wrong in building and running a server.
+
+use crate::PatternError;
+use std::fmt;
+use std::io;
+
+/// A result whose error is [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a server could not be built, started or kept running.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A route's path cannot be used.
+    Pattern(PatternError),
+    /// The system refused something; the text says what and where.
+    System(io::Error),
+    /// Two settings contradict each other, or one is out of range.
+    Setting(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Pattern(error) => error.fmt(f),
+            Error::System(error) => error.fmt(f),
+            Error::Setting(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Pattern(error) => Some(error),
+            Error::System(error) => Some(error),
+            Error::Setting(_) => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        Error::System(error)
+    }
+}
+
+impl From<PatternError> for Error {
+    fn from(error: PatternError) -> Error {
+        Error::Pattern(error)
+    }
+}

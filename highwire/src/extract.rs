@@ -1,0 +1,156 @@
+//! Extractors that need nothing but the request's head and the server's state.
+
+use crate::request::{FromRequest, Request};
+use crate::{Method, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A value that [`App::state`](crate::App::state) gave the server, shared by all workers.
+#[derive(Debug)]
+pub struct State<T>(pub Arc<T>);
+
+impl<T> Deref for State<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+fn missing<T>(by: &str) -> Response {
+    tracing::error!(kind = std::any::type_name::<T>(), "a handler asks for a value that no {by} provides");
+    Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
+}
+
+impl<T: Send + Sync + 'static> FromRequest for State<T> {
+    fn from_request(request: &mut Request<'_>) -> Result<State<T>, Response> {
+        request.shared.state::<T>().map(State).ok_or_else(|| missing::<T>("App::state"))
+    }
+}
+
+/// A worker's own value, made by [`App::per_worker`](crate::App::per_worker).
+#[derive(Debug)]
+pub struct Local<T>(pub Rc<T>);
+
+impl<T> Deref for Local<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: 'static> FromRequest for Local<T> {
+    fn from_request(request: &mut Request<'_>) -> Result<Local<T>, Response> {
+        let found = request.locals.get(&std::any::TypeId::of::<T>()).cloned();
+        found.and_then(|value| value.downcast().ok()).map(Local).ok_or_else(|| missing::<T>("App::per_worker"))
+    }
+}
+
+/// Who sent the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A process on this machine, through a unix socket.
+    Local,
+    /// An internet address and port.
+    Internet(IpAddr, u16),
+}
+
+impl From<io::Peer> for Peer {
+    fn from(peer: io::Peer) -> Peer {
+        match peer {
+            io::Peer::Local => Peer::Local,
+            io::Peer::Internet(ip, port) => Peer::Internet(ip, port),
+        }
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Peer::Local => f.write_str("unix"),
+            Peer::Internet(ip, port) => std::net::SocketAddr::new(*ip, *port).fmt(f),
+        }
+    }
+}
+
+impl FromRequest for Peer {
+    fn from_request(request: &mut Request<'_>) -> Result<Peer, Response> {
+        Ok(request.peer())
+    }
+}
+
+/// The scheme that the request came by: `http`, or `https` where the target says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme(pub &'static str);
+
+impl FromRequest for Scheme {
+    fn from_request(request: &mut Request<'_>) -> Result<Scheme, Response> {
+        Ok(Scheme(if request.head.target.https { "https" } else { "http" }))
+    }
+}
+
+/// The version of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(pub http::Version);
+
+impl FromRequest for Version {
+    fn from_request(request: &mut Request<'_>) -> Result<Version, Response> {
+        Ok(Version(request.version()))
+    }
+}
+
+/// The authority that the request is for: `example.com:8080`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority(pub String);
+
+impl FromRequest for Authority {
+    fn from_request(request: &mut Request<'_>) -> Result<Authority, Response> {
+        Ok(Authority(request.authority().to_string()))
+    }
+}
+
+/// The query as it was sent, without the question mark; empty where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawQuery(pub String);
+
+impl FromRequest for RawQuery {
+    fn from_request(request: &mut Request<'_>) -> Result<RawQuery, Response> {
+        Ok(RawQuery(request.query().unwrap_or_default().to_string()))
+    }
+}
+
+impl FromRequest for Method {
+    fn from_request(request: &mut Request<'_>) -> Result<Method, Response> {
+        Method::from_bytes(request.method().as_bytes())
+            .map_err(|_| Response::error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here\n"))
+    }
+}
+
+/// All fields. Costs an allocation; [`Request::field`] looks one up without.
+impl FromRequest for HeaderMap {
+    fn from_request(request: &mut Request<'_>) -> Result<HeaderMap, Response> {
+        let mut map = HeaderMap::new();
+        for (name, value) in request.fields() {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+                map.append(name, value);
+            }
+        }
+        Ok(map)
+    }
+}
+
+impl<T: FromRequest> FromRequest for Option<T> {
+    const BODY: crate::BodyUse = T::BODY;
+    fn from_request(request: &mut Request<'_>) -> Result<Option<T>, Response> {
+        Ok(T::from_request(request).ok())
+    }
+}
+
+impl<T: FromRequest> FromRequest for Result<T, Response> {
+    const BODY: crate::BodyUse = T::BODY;
+    fn from_request(request: &mut Request<'_>) -> Result<Result<T, Response>, Response> {
+        Ok(T::from_request(request))
+    }
+}

@@ -1,0 +1,464 @@
+//! Handlers: plain functions, async functions and blocking ones, behind one trait.
+//!
+//! A handler is registered once and made into an *endpoint* by each worker. A plain function's endpoint calls it. An
+//! async function's keeps a pool of pinned places for its futures: a future lives from its first poll in one of them, so
+//! that the steady state allocates nothing, and one that is ready at once never touches a waker.
+
+use crate::request::{BodyUse, FromRequest, Request};
+use crate::server::Shared;
+use crate::{IntoResponse, Reply, Response};
+use std::cell::RefCell;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// What a call led to.
+pub(crate) enum Outcome {
+    Ready(Response),
+    /// The future in this place of the endpoint's pool is not ready.
+    Pending(u32),
+}
+
+/// A handler as one worker calls it.
+pub(crate) trait Endpoint {
+    fn call(&self, request: &mut Request<'_>) -> Outcome;
+    /// Polls a pending future again; its place is free afterwards where it is ready.
+    fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response>;
+    /// Drops a pending future.
+    fn cancel(&self, place: u32);
+}
+
+/// A handler as the app keeps it.
+pub(crate) trait Route: Send + Sync {
+    fn body_use(&self) -> BodyUse;
+    fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint>;
+}
+
+/// What [`App`](crate::App) takes as a handler: a plain function, an async function or [`blocking`], with up to eight
+/// extractors as arguments; or a plain function of `&Request`, for what no extractor gives. `M` only keeps the kinds apart.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a handler is a function whose arguments are extractors (`FromRequest`) and whose result, or whose future's result, is a response (`IntoResponse`)"
+)]
+pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {}
+
+pub(crate) mod private {
+    use super::Route;
+    use std::sync::Arc;
+
+    pub trait IntoRoute<M> {
+        #[expect(private_interfaces, reason = "the trait is sealed")]
+        fn into_route(self) -> Arc<dyn Route>;
+    }
+}
+
+use private::IntoRoute;
+
+/// Marks plain functions.
+#[derive(Debug)]
+pub struct Plain<A>(PhantomData<A>);
+/// Marks async functions.
+#[derive(Debug)]
+pub struct Async<A>(PhantomData<A>);
+/// Marks functions of the request itself.
+#[derive(Debug)]
+pub struct Borrowing;
+/// Marks [`Blocking`].
+#[derive(Debug)]
+pub struct Offloaded<A>(PhantomData<A>);
+
+/// A function that may block: see [`blocking`].
+#[derive(Clone, Debug)]
+pub struct Blocking<F>(F);
+
+/// Makes a handler of a function that blocks or computes for long: it runs on the bounded blocking pool, with its
+/// extractors taken on the worker before. A full pool is answered 503.
+pub fn blocking<F>(function: F) -> Blocking<F> {
+    Blocking(function)
+}
+
+struct PlainRoute<F, A> {
+    function: F,
+    arguments: PhantomData<fn(A)>,
+}
+
+struct PlainEndpoint<F, A>(Arc<PlainRoute<F, A>>);
+
+struct AsyncRoute<F, A, Fut> {
+    function: F,
+    kinds: PhantomData<fn(A) -> Fut>,
+}
+
+type Place<Fut> = Pin<Box<Option<Fut>>>;
+
+/// Places for the futures of one route. A place is taken out while its future is polled, so that a handler which reaches
+/// its own route again finds the pool intact.
+struct Pool<Fut> {
+    places: Vec<Option<Place<Fut>>>,
+    free: Vec<u32>,
+}
+
+impl<Fut> Pool<Fut> {
+    fn take_free(&mut self) -> (u32, Place<Fut>) {
+        if let Some(number) = self.free.pop() {
+            return (number, self.places[number as usize].take().unwrap_or_else(|| Box::pin(None)));
+        }
+        self.places.push(None);
+        (self.places.len() as u32 - 1, Box::pin(None))
+    }
+
+    fn put_free(&mut self, number: u32, place: Place<Fut>) {
+        self.places[number as usize] = Some(place);
+        self.free.push(number);
+    }
+}
+
+/// A handler that panics takes its place's memory with it; the place's number is used again.
+struct FreeOnPanic<'p, Fut> {
+    pool: &'p RefCell<Pool<Fut>>,
+    number: u32,
+}
+
+impl<Fut> Drop for FreeOnPanic<'_, Fut> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.pool.borrow_mut().free.push(self.number);
+        }
+    }
+}
+
+struct AsyncEndpoint<F, A, Fut> {
+    route: Arc<AsyncRoute<F, A, Fut>>,
+    pool: RefCell<Pool<Fut>>,
+}
+
+impl<F, A, Fut> AsyncEndpoint<F, A, Fut>
+where
+    Fut: Future,
+    Fut::Output: IntoResponse,
+{
+    fn start(&self, future: Fut, waker: &Waker) -> Outcome {
+        let (number, mut place) = self.pool.borrow_mut().take_free();
+        place.set(Some(future));
+        let polled = {
+            let _guard = FreeOnPanic { pool: &self.pool, number };
+            poll_place(&mut place, &mut Context::from_waker(waker))
+        };
+        match polled {
+            Poll::Ready(response) => {
+                self.pool.borrow_mut().put_free(number, place);
+                Outcome::Ready(response)
+            }
+            Poll::Pending => {
+                self.pool.borrow_mut().places[number as usize] = Some(place);
+                Outcome::Pending(number)
+            }
+        }
+    }
+
+    fn poll_again(&self, number: u32, cx: &mut Context<'_>) -> Poll<Response> {
+        let Some(mut place) = self.pool.borrow_mut().places[number as usize].take() else { return Poll::Pending };
+        let polled = {
+            let _guard = FreeOnPanic { pool: &self.pool, number };
+            poll_place(&mut place, cx)
+        };
+        let mut pool = self.pool.borrow_mut();
+        match polled {
+            Poll::Ready(_) => pool.put_free(number, place),
+            Poll::Pending => pool.places[number as usize] = Some(place),
+        }
+        polled
+    }
+
+    fn drop_future(&self, number: u32) {
+        let Some(mut place) = self.pool.borrow_mut().places[number as usize].take() else { return };
+        place.set(None);
+        self.pool.borrow_mut().put_free(number, place);
+    }
+}
+
+/// Polls the future in a place; a future that is ready is dropped at once.
+fn poll_place<Fut>(place: &mut Place<Fut>, cx: &mut Context<'_>) -> Poll<Response>
+where
+    Fut: Future,
+    Fut::Output: IntoResponse,
+{
+    let Some(future) = place.as_mut().as_pin_mut() else { return Poll::Pending };
+    let Poll::Ready(answer) = future.poll(cx) else { return Poll::Pending };
+    place.set(None);
+    Poll::Ready(answer.into_response())
+}
+
+const fn most(uses: &[BodyUse]) -> BodyUse {
+    let mut most = BodyUse::None;
+    let mut at = 0;
+    while at < uses.len() {
+        if uses[at] as u8 > most as u8 {
+            most = uses[at];
+        }
+        at += 1;
+    }
+    most
+}
+
+macro_rules! handlers {
+    ($($argument:ident)*) => {
+        impl<F, R, $($argument),*> Handler<Plain<($($argument,)*)>> for F
+        where
+            F: Fn($($argument),*) -> R + Send + Sync + 'static,
+            R: IntoResponse,
+            $($argument: FromRequest + 'static,)*
+        {}
+
+        impl<F, R, $($argument),*> IntoRoute<Plain<($($argument,)*)>> for F
+        where
+            F: Fn($($argument),*) -> R + Send + Sync + 'static,
+            R: IntoResponse,
+            $($argument: FromRequest + 'static,)*
+        {
+            #[expect(private_interfaces, reason = "the trait is sealed")]
+            fn into_route(self) -> Arc<dyn Route> {
+                Arc::new(PlainRoute::<F, ($($argument,)*)> { function: self, arguments: PhantomData })
+            }
+        }
+
+        impl<F, R, $($argument),*> Route for PlainRoute<F, ($($argument,)*)>
+        where
+            F: Fn($($argument),*) -> R + Send + Sync + 'static,
+            R: IntoResponse,
+            $($argument: FromRequest + 'static,)*
+        {
+            fn body_use(&self) -> BodyUse {
+                const { most(&[$($argument::BODY),*]) }
+            }
+            fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+                Box::new(PlainEndpoint(self))
+            }
+        }
+
+        impl<F, R, $($argument),*> Endpoint for PlainEndpoint<F, ($($argument,)*)>
+        where
+            F: Fn($($argument),*) -> R,
+            R: IntoResponse,
+            $($argument: FromRequest,)*
+        {
+            #[allow(non_snake_case, unused_variables, reason = "one macro for every number of arguments")]
+            fn call(&self, request: &mut Request<'_>) -> Outcome {
+                $(let $argument = match $argument::from_request(request) {
+                    Ok(argument) => argument,
+                    Err(response) => return Outcome::Ready(response),
+                };)*
+                Outcome::Ready((self.0.function)($($argument),*).into_response())
+            }
+            fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {
+                Poll::Pending
+            }
+            fn cancel(&self, _: u32) {}
+        }
+
+        impl<F, Fut, $($argument),*> Handler<Async<($($argument,)*)>> for F
+        where
+            F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
+            Fut: Future + 'static,
+            Fut::Output: IntoResponse,
+            $($argument: FromRequest + 'static,)*
+        {}
+
+        impl<F, Fut, $($argument),*> IntoRoute<Async<($($argument,)*)>> for F
+        where
+            F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
+            Fut: Future + 'static,
+            Fut::Output: IntoResponse,
+            $($argument: FromRequest + 'static,)*
+        {
+            #[expect(private_interfaces, reason = "the trait is sealed")]
+            fn into_route(self) -> Arc<dyn Route> {
+                Arc::new(AsyncRoute::<F, ($($argument,)*), Fut> { function: self, kinds: PhantomData })
+            }
+        }
+
+        impl<F, Fut, $($argument),*> Route for AsyncRoute<F, ($($argument,)*), Fut>
+        where
+            F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
+            Fut: Future + 'static,
+            Fut::Output: IntoResponse,
+            $($argument: FromRequest + 'static,)*
+        {
+            fn body_use(&self) -> BodyUse {
+                const { most(&[$($argument::BODY),*]) }
+            }
+            fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+                let pool = RefCell::new(Pool { places: Vec::new(), free: Vec::new() });
+                Box::new(AsyncEndpoint { route: self, pool })
+            }
+        }
+
+        impl<F, Fut, $($argument),*> Endpoint for AsyncEndpoint<F, ($($argument,)*), Fut>
+        where
+            F: Fn($($argument),*) -> Fut,
+            Fut: Future,
+            Fut::Output: IntoResponse,
+            $($argument: FromRequest,)*
+        {
+            #[allow(non_snake_case, unused_variables, reason = "one macro for every number of arguments")]
+            fn call(&self, request: &mut Request<'_>) -> Outcome {
+                $(let $argument = match $argument::from_request(request) {
+                    Ok(argument) => argument,
+                    Err(response) => return Outcome::Ready(response),
+                };)*
+                let future = (self.route.function)($($argument),*);
+                self.start(future, &request.waker())
+            }
+            fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
+                self.poll_again(place, cx)
+            }
+            fn cancel(&self, place: u32) {
+                self.drop_future(place);
+            }
+        }
+
+        impl<F, R, $($argument),*> Handler<Offloaded<($($argument,)*)>> for Blocking<F>
+        where
+            F: Fn($($argument),*) -> R + Send + Sync + 'static,
+            R: IntoResponse + Send + 'static,
+            $($argument: FromRequest + Send + 'static,)*
+        {}
+
+        impl<F, R, $($argument),*> IntoRoute<Offloaded<($($argument,)*)>> for Blocking<F>
+        where
+            F: Fn($($argument),*) -> R + Send + Sync + 'static,
+            R: IntoResponse + Send + 'static,
+            $($argument: FromRequest + Send + 'static,)*
+        {
+            #[allow(non_snake_case, reason = "one macro for every number of arguments")]
+            #[expect(private_interfaces, reason = "the trait is sealed")]
+            fn into_route(self) -> Arc<dyn Route> {
+                let function = Arc::new(self.0);
+                let offload = move |offload: Offload, $($argument: $argument),*| {
+                    let function = function.clone();
+                    offload.run(move || function($($argument),*));
+                };
+                Arc::new(PlainRoute::<_, (Offload, $($argument,)*)> { function: offload, arguments: PhantomData })
+            }
+        }
+    };
+}
+
+handlers!();
+handlers!(A);
+handlers!(A B);
+handlers!(A B C);
+handlers!(A B C D);
+handlers!(A B C D E);
+handlers!(A B C D E G);
+handlers!(A B C D E G H);
+handlers!(A B C D E G H I);
+// One more than the public number: `blocking` adds an argument of its own.
+macro_rules! ninth {
+    ($($argument:ident)*) => {
+        impl<F, R, $($argument),*> Route for PlainRoute<F, ($($argument,)*)>
+        where
+            F: Fn($($argument),*) -> R + Send + Sync + 'static,
+            R: IntoResponse,
+            $($argument: FromRequest + 'static,)*
+        {
+            fn body_use(&self) -> BodyUse {
+                const { most(&[$($argument::BODY),*]) }
+            }
+            fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+                Box::new(PlainEndpoint(self))
+            }
+        }
+
+        impl<F, R, $($argument),*> Endpoint for PlainEndpoint<F, ($($argument,)*)>
+        where
+            F: Fn($($argument),*) -> R,
+            R: IntoResponse,
+            $($argument: FromRequest,)*
+        {
+            #[allow(non_snake_case, reason = "as in the other macro")]
+            fn call(&self, request: &mut Request<'_>) -> Outcome {
+                $(let $argument = match $argument::from_request(request) {
+                    Ok(argument) => argument,
+                    Err(response) => return Outcome::Ready(response),
+                };)*
+                Outcome::Ready((self.0.function)($($argument),*).into_response())
+            }
+            fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {
+                Poll::Pending
+            }
+            fn cancel(&self, _: u32) {}
+        }
+    };
+}
+ninth!(A B C D E G H I J);
+
+/// Runs a function on the blocking pool and answers with its result.
+struct Offload {
+    reply: Reply,
+    shared: Arc<Shared>,
+}
+
+impl Offload {
+    fn run<R: IntoResponse + Send + 'static>(self, function: impl FnOnce() -> R + Send + 'static) {
+        let Offload { reply, shared } = self;
+        shared.offload(reply, function);
+    }
+}
+
+impl FromRequest for Offload {
+    fn from_request(request: &mut Request<'_>) -> Result<Offload, Response> {
+        Ok(Offload { reply: Reply::from_request(request)?, shared: request.shared.clone() })
+    }
+}
+
+struct BorrowingRoute<F>(F);
+
+struct BorrowingEndpoint<F>(Arc<BorrowingRoute<F>>);
+
+impl<F, R> Handler<Borrowing> for F
+where
+    F: Fn(&Request<'_>) -> R + Send + Sync + 'static,
+    R: IntoResponse,
+{
+}
+
+impl<F, R> IntoRoute<Borrowing> for F
+where
+    F: Fn(&Request<'_>) -> R + Send + Sync + 'static,
+    R: IntoResponse,
+{
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_route(self) -> Arc<dyn Route> {
+        Arc::new(BorrowingRoute(self))
+    }
+}
+
+impl<F, R> Route for BorrowingRoute<F>
+where
+    F: Fn(&Request<'_>) -> R + Send + Sync + 'static,
+    R: IntoResponse,
+{
+    fn body_use(&self) -> BodyUse {
+        BodyUse::None
+    }
+    fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+        Box::new(BorrowingEndpoint(self))
+    }
+}
+
+impl<F, R> Endpoint for BorrowingEndpoint<F>
+where
+    F: Fn(&Request<'_>) -> R,
+    R: IntoResponse,
+{
+    fn call(&self, request: &mut Request<'_>) -> Outcome {
+        Outcome::Ready((self.0.0)(request).into_response())
+    }
+    fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {
+        Poll::Pending
+    }
+    fn cancel(&self, _: u32) {}
+}

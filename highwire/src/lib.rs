@@ -1,0 +1,54 @@
+//! Highwire: an HTTP server for people who count cores, kilobytes and milliseconds.
+//!
+//! ```no_run
+//! use highwire::{App, Path};
+//!
+//! fn main() -> highwire::Result<()> {
+//!     App::new()
+//!         .get("/hello", || "Hello, World!")
+//!         .get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"))
+//!         .get("/later", async || {
+//!             highwire::time::sleep(std::time::Duration::from_secs(1)).await;
+//!             "done"
+//!         })
+//!         .listen("127.0.0.1:8080")?
+//!         .run()
+//! }
+//! ```
+//!
+//! A handler is a plain function, an `async` one or [`blocking`]; its arguments are extractors ([`FromRequest`]), and what
+//! it returns is anything that is [`IntoResponse`]. Plain functions run inline on the worker that owns the connection and
+//! must not block; an async function's future stays on that worker and need not be `Send`.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod body;
+pub mod server;
+pub mod time;
+
+mod app;
+mod error;
+mod extract;
+mod handler;
+mod reply;
+mod request;
+mod response;
+mod router;
+#[cfg(feature = "json")]
+mod typed;
+mod upgrade;
+
+pub use app::App;
+pub use body::Body;
+pub use error::{Error, Result};
+pub use extract::{Authority, Local, Peer, RawQuery, Scheme, State, Version};
+pub use handler::{Blocking, Handler, blocking};
+pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+pub use reply::{Interim, Reply};
+pub use request::{BodyUse, FromRequest, Request};
+pub use response::{IntoResponse, Response};
+pub use router::{Params, PatternError};
+pub use server::{Server, spawn};
+#[cfg(feature = "json")]
+pub use typed::{Json, Path, Query};
+pub use upgrade::{RawStream, Upgrade};

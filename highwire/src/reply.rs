@@ -1,0 +1,114 @@
+//! Answers that come later, from any thread, and interim responses before them.
+
+use crate::request::{FromRequest, Request};
+use crate::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+type Answer = Box<dyn FnOnce() -> Response + Send>;
+
+/// Where an answer from another thread waits for the connection's worker.
+pub(crate) struct ReplySlot {
+    answer: Mutex<Option<Answer>>,
+    waker: Waker,
+}
+
+impl ReplySlot {
+    /// The answer, if it has come. It is made on the worker, so that it may hold what cannot cross threads.
+    pub(crate) fn take(&self) -> Option<Response> {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        answer.map(|make| make())
+    }
+
+    fn put(&self, answer: Answer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        self.waker.wake_by_ref();
+    }
+}
+
+/// The right to answer a request once, later, from any thread: an extractor. What its handler returns is then ignored.
+/// Dropped without an answer, it answers 500.
+///
+/// ```no_run
+/// use highwire::{App, Reply};
+///
+/// let app = App::new().get("/later", |reply: Reply| {
+///     std::thread::spawn(move || reply.send("from another thread"));
+/// });
+/// ```
+pub struct Reply {
+    slot: Option<Arc<ReplySlot>>,
+}
+
+impl Reply {
+    /// Answers.
+    pub fn send(mut self, answer: impl IntoResponse + Send + 'static) {
+        if let Some(slot) = self.slot.take() {
+            slot.put(Box::new(move || answer.into_response()));
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.put(Box::new(|| {
+                tracing::error!("a Reply was dropped without an answer");
+                Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
+            }));
+        }
+    }
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reply")
+    }
+}
+
+impl FromRequest for Reply {
+    fn from_request(request: &mut Request<'_>) -> Result<Reply, Response> {
+        let slot = Arc::new(ReplySlot { answer: Mutex::new(None), waker: request.waker() });
+        request.hooks.reply = Some(slot.clone());
+        Ok(Reply { slot: Some(slot) })
+    }
+}
+
+/// Interim responses that wait to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct InterimQueue {
+    pub(crate) waiting: Vec<(StatusCode, Vec<(HeaderName, HeaderValue)>)>,
+    waker: Option<Waker>,
+}
+
+/// Sends interim responses, such as 103 Early Hints, before the final one: an extractor.
+#[derive(Debug)]
+pub struct Interim {
+    queue: Rc<RefCell<InterimQueue>>,
+}
+
+impl Interim {
+    /// Sends an interim response: 102, 103 or another of the 1xx but 100 and 101, which the engine sends itself. HTTP/1.0
+    /// clients never see it.
+    pub fn send(&self, status: StatusCode, fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>) {
+        if status.is_informational() && status != StatusCode::CONTINUE && status != StatusCode::SWITCHING_PROTOCOLS {
+            let mut queue = self.queue.borrow_mut();
+            queue.waiting.push((status, fields.into_iter().collect()));
+            queue.waker.iter().for_each(Waker::wake_by_ref);
+        } else {
+            tracing::error!(%status, "this is no interim status for a handler to send");
+        }
+    }
+}
+
+impl FromRequest for Interim {
+    fn from_request(request: &mut Request<'_>) -> Result<Interim, Response> {
+        let waker = Some(request.waker());
+        let queue = Rc::new(RefCell::new(InterimQueue { waiting: Vec::new(), waker }));
+        request.hooks.interim = Some(queue.clone());
+        Ok(Interim { queue })
+    }
+}

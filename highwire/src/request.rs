@@ -1,0 +1,192 @@
+//! Requests as handlers see them: borrowed from the receive buffer, nothing copied until somebody asks.
+
+use crate::body::{Body, Incoming};
+use crate::reply::{InterimQueue, ReplySlot};
+use crate::server::Shared;
+use crate::{Params, Response};
+use bytes::Bytes;
+use http::StatusCode;
+use io::Peer;
+use proto::Head;
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Values by their type.
+pub(crate) type Locals = HashMap<TypeId, Rc<dyn Any>>;
+
+/// How a handler wants the request's body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BodyUse {
+    /// Not at all: what comes is read and dropped, up to a limit.
+    #[default]
+    None,
+    /// Whole, before the handler runs.
+    Whole,
+    /// In parts, while it runs.
+    Parts,
+}
+
+/// The body that stands ready for a handler.
+#[derive(Debug, Default)]
+pub(crate) enum Ready {
+    #[default]
+    Nothing,
+    Whole(Bytes),
+    Parts(Rc<RefCell<Incoming>>),
+}
+
+/// What a handler's extractors leave for the connection.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub(crate) reply: Option<Arc<ReplySlot>>,
+    pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
+    pub(crate) waker: Option<Waker>,
+}
+
+/// A request. It lives while its handler is called; an async handler takes what it needs by extractors.
+pub struct Request<'r> {
+    pub(crate) head: &'r Head,
+    pub(crate) window: &'r [u8],
+    pub(crate) params: Params<'r>,
+    pub(crate) peer: Peer,
+    pub(crate) shared: &'r Arc<Shared>,
+    pub(crate) locals: &'r Locals,
+    pub(crate) body: Ready,
+    pub(crate) hooks: &'r mut Hooks,
+    pub(crate) task: &'r dyn Fn() -> Waker,
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").field("method", &self.method()).field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    // Methods and targets are ASCII by their grammar.
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+impl<'r> Request<'r> {
+    /// The method's token.
+    pub fn method(&self) -> &'r str {
+        text(self.head.method_span.of(self.window))
+    }
+
+    /// The path as it was sent: percent-encoded, dot segments not resolved.
+    pub fn path(&self) -> &'r str {
+        text(self.head.target.path.of(self.window))
+    }
+
+    /// What follows the question mark, as it was sent.
+    pub fn query(&self) -> Option<&'r str> {
+        self.head.target.query.map(|query| text(query.of(self.window)))
+    }
+
+    /// The authority that the request is for: `example.com:8080`.
+    pub fn authority(&self) -> &'r str {
+        text(self.head.authority(self.window))
+    }
+
+    /// The version.
+    pub fn version(&self) -> http::Version {
+        match self.head.version {
+            proto::Version::Http10 => http::Version::HTTP_10,
+            proto::Version::Http11 => http::Version::HTTP_11,
+        }
+    }
+
+    /// The value of the first field of that name, in any case.
+    pub fn field(&self, name: &str) -> Option<&'r [u8]> {
+        self.head.field(self.window, name.as_bytes())
+    }
+
+    /// Names, as they were sent, and values of all fields, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> {
+        let window = self.window;
+        self.head.fields.iter().map(move |field| (text(field.name.of(window)), field.value.of(window)))
+    }
+
+    /// The parameters of the path.
+    pub fn params(&self) -> Params<'r> {
+        self.params
+    }
+
+    /// Who sent it.
+    pub fn peer(&self) -> crate::Peer {
+        self.peer.into()
+    }
+
+    /// The whole body, where the handler's [`BodyUse`] is `Whole`; empty otherwise, and after it was taken.
+    pub fn take_body(&mut self) -> Bytes {
+        match std::mem::take(&mut self.body) {
+            Ready::Whole(bytes) => bytes,
+            other => {
+                self.body = other;
+                Bytes::new()
+            }
+        }
+    }
+
+    pub(crate) fn take_parts(&mut self) -> Body {
+        let incoming = match std::mem::take(&mut self.body) {
+            Ready::Parts(incoming) => incoming,
+            Ready::Nothing | Ready::Whole(_) => {
+                let mut incoming = Incoming::default();
+                incoming.finish(Ok(()), Vec::new());
+                Rc::new(RefCell::new(incoming))
+            }
+        };
+        Body { incoming }
+    }
+
+    /// A waker of the task that answers this request.
+    pub(crate) fn waker(&mut self) -> Waker {
+        self.hooks.waker.get_or_insert_with(self.task).clone()
+    }
+}
+
+/// What a handler may take as an argument.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken from a request",
+    note = "handlers take extractors such as `Path`, `Query`, `Json`, `State`, `Body`, `Bytes` or `Reply`"
+)]
+pub trait FromRequest: Sized {
+    /// What it needs of the body.
+    const BODY: BodyUse = BodyUse::None;
+
+    /// Takes it.
+    ///
+    /// # Errors
+    /// The response to send instead of calling the handler.
+    #[expect(clippy::result_large_err, reason = "the error is the response itself, moved once")]
+    fn from_request(request: &mut Request<'_>) -> Result<Self, Response>;
+}
+
+/// The whole body.
+impl FromRequest for Bytes {
+    const BODY: BodyUse = BodyUse::Whole;
+    fn from_request(request: &mut Request<'_>) -> Result<Bytes, Response> {
+        Ok(request.take_body())
+    }
+}
+
+/// The whole body as text.
+impl FromRequest for String {
+    const BODY: BodyUse = BodyUse::Whole;
+    fn from_request(request: &mut Request<'_>) -> Result<String, Response> {
+        String::from_utf8(request.take_body().into())
+            .map_err(|_| Response::error(StatusCode::BAD_REQUEST, "the body is not UTF-8\n"))
+    }
+}
+
+impl FromRequest for Body {
+    const BODY: BodyUse = BodyUse::Parts;
+    fn from_request(request: &mut Request<'_>) -> Result<Body, Response> {
+        Ok(request.take_parts())
+    }
+}

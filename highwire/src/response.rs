@@ -1,0 +1,287 @@
+//! Responses, and what turns into one.
+
+use crate::body::{BodyStream, Trailers};
+use crate::upgrade::Switch;
+use bytes::Bytes;
+use futures_core::Stream;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use std::borrow::Cow;
+use std::fmt;
+
+/// A response: status, fields and a body.
+///
+/// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`; a handler that sets the
+/// latter three itself is overruled, since they frame the message.
+#[must_use]
+pub struct Response {
+    pub(crate) status: StatusCode,
+    pub(crate) reason: Option<Box<str>>,
+    pub(crate) content_type: Option<&'static str>,
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) content: Content,
+    pub(crate) close: bool,
+}
+
+/// A response's body.
+pub(crate) enum Content {
+    Bytes(Bytes),
+    Stream(Box<Streamed>),
+    Switch(Box<Switch>),
+}
+
+/// A body that comes in parts.
+pub(crate) struct Streamed {
+    pub(crate) length: Option<u64>,
+    pub(crate) body: BodyStream,
+    pub(crate) trailers: Option<Trailers>,
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const BINARY: &str = "application/octet-stream";
+
+impl Response {
+    /// An empty response.
+    pub const fn new(status: StatusCode) -> Response {
+        Response {
+            status,
+            reason: None,
+            content_type: None,
+            fields: Vec::new(),
+            content: Content::Bytes(Bytes::new()),
+            close: false,
+        }
+    }
+
+    /// A response with the given body, `text/plain` in UTF-8.
+    #[inline]
+    pub fn text(text: impl Into<Cow<'static, str>>) -> Response {
+        let bytes = match text.into() {
+            Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+            Cow::Owned(text) => Bytes::from(text),
+        };
+        Response::bytes(TEXT, bytes)
+    }
+
+    /// A response with the given body, `text/html` in UTF-8.
+    pub fn html(text: impl Into<Cow<'static, str>>) -> Response {
+        let mut response = Response::text(text);
+        response.content_type = Some("text/html; charset=utf-8");
+        response
+    }
+
+    /// A response with the given body and media type.
+    #[inline]
+    pub fn bytes(content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
+        let mut response = Response::new(StatusCode::OK);
+        response.content_type = Some(content_type);
+        response.content = Content::Bytes(bytes.into());
+        response
+    }
+
+    /// A response whose body comes in parts. The stream is asked for the next part only when the peer has taken most of
+    /// what came before, so a slow reader slows the producer. An error ends the connection: the peer sees that the body is
+    /// cut short.
+    pub fn stream<S, E>(stream: S) -> Response
+    where
+        S: Stream<Item = Result<Bytes, E>> + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Response::streamed(None, BodyStream::new(stream))
+    }
+
+    /// As [`stream`](Self::stream), with the length announced. A body that turns out shorter or longer ends the
+    /// connection.
+    pub fn stream_of<S, E>(length: u64, stream: S) -> Response
+    where
+        S: Stream<Item = Result<Bytes, E>> + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Response::streamed(Some(length), BodyStream::new(stream))
+    }
+
+    fn streamed(length: Option<u64>, body: BodyStream) -> Response {
+        let mut response = Response::new(StatusCode::OK);
+        response.content_type = Some(BINARY);
+        response.content = Content::Stream(Box::new(Streamed { length, body, trailers: None }));
+        response
+    }
+
+    /// Fields to send behind a streamed body, asked for when it has ended. They reach HTTP/1.1 clients only, and only where
+    /// the length is not announced.
+    pub fn with_trailers(mut self, trailers: impl FnOnce() -> Vec<(HeaderName, HeaderValue)> + 'static) -> Response {
+        if let Content::Stream(streamed) = &mut self.content {
+            streamed.trailers = Some(Box::new(trailers));
+        }
+        self
+    }
+
+    /// Changes the status.
+    pub fn with_status(mut self, status: StatusCode) -> Response {
+        self.status = status;
+        self
+    }
+
+    /// Replaces the reason phrase that goes with the status.
+    ///
+    /// # Errors
+    /// Where it has a control byte: it would end the line.
+    pub fn with_reason(mut self, reason: &str) -> Result<Response, InvalidReason> {
+        if reason.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
+            return Err(InvalidReason);
+        }
+        self.reason = Some(reason.into());
+        Ok(self)
+    }
+
+    /// Adds a field. `HeaderValue` cannot hold a line break, so no field can split a response.
+    pub fn with_field(mut self, name: HeaderName, value: HeaderValue) -> Response {
+        self.add_field(name, value);
+        self
+    }
+
+    /// Adds a field.
+    pub fn add_field(&mut self, name: HeaderName, value: HeaderValue) {
+        if name == header::CONTENT_TYPE {
+            self.content_type = None;
+            self.fields.retain(|(known, _)| known != header::CONTENT_TYPE);
+        }
+        self.fields.push((name, value));
+    }
+
+    /// Closes the connection after this response.
+    pub fn and_close(mut self) -> Response {
+        self.close = true;
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// An error in words, as text.
+    pub(crate) fn error(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Response {
+        Response::text(text).with_status(status)
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response").field("status", &self.status).field("fields", &self.fields).finish_non_exhaustive()
+    }
+}
+
+/// A reason phrase with a control byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidReason;
+
+impl fmt::Display for InvalidReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a reason phrase may not hold control bytes")
+    }
+}
+
+impl std::error::Error for InvalidReason {}
+
+/// What a handler may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be sent as a response",
+    note = "return text, bytes, a `StatusCode`, a `Json`, a `Response`, a tuple of a status and one of them, or a `Result` of two of them"
+)]
+pub trait IntoResponse {
+    /// The response.
+    fn into_response(self) -> Response;
+}
+
+impl IntoResponse for Response {
+    #[inline]
+    fn into_response(self) -> Response {
+        self
+    }
+}
+
+impl IntoResponse for () {
+    fn into_response(self) -> Response {
+        Response::new(StatusCode::OK)
+    }
+}
+
+impl IntoResponse for &'static str {
+    #[inline]
+    fn into_response(self) -> Response {
+        Response::bytes(TEXT, Bytes::from_static(self.as_bytes()))
+    }
+}
+
+impl IntoResponse for String {
+    fn into_response(self) -> Response {
+        Response::bytes(TEXT, self)
+    }
+}
+
+impl IntoResponse for Cow<'static, str> {
+    fn into_response(self) -> Response {
+        Response::text(self)
+    }
+}
+
+impl IntoResponse for Bytes {
+    fn into_response(self) -> Response {
+        Response::bytes(BINARY, self)
+    }
+}
+
+impl IntoResponse for Vec<u8> {
+    fn into_response(self) -> Response {
+        Response::bytes(BINARY, self)
+    }
+}
+
+impl IntoResponse for &'static [u8] {
+    fn into_response(self) -> Response {
+        Response::bytes(BINARY, Bytes::from_static(self))
+    }
+}
+
+impl IntoResponse for StatusCode {
+    fn into_response(self) -> Response {
+        Response::new(self)
+    }
+}
+
+impl<R: IntoResponse> IntoResponse for (StatusCode, R) {
+    fn into_response(self) -> Response {
+        self.1.into_response().with_status(self.0)
+    }
+}
+
+impl<R: IntoResponse, const N: usize> IntoResponse for ([(HeaderName, HeaderValue); N], R) {
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        self.0.into_iter().for_each(|(name, value)| response.add_field(name, value));
+        response
+    }
+}
+
+impl<R: IntoResponse, const N: usize> IntoResponse for (StatusCode, [(HeaderName, HeaderValue); N], R) {
+    fn into_response(self) -> Response {
+        (self.1, self.2).into_response().with_status(self.0)
+    }
+}
+
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    #[inline]
+    fn into_response(self) -> Response {
+        match self {
+            Ok(answer) => answer.into_response(),
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+/// Nothing is `404 Not Found`.
+impl<T: IntoResponse> IntoResponse for Option<T> {
+    fn into_response(self) -> Response {
+        self.map_or_else(|| Response::error(StatusCode::NOT_FOUND, "not found\n"), T::into_response)
+    }
+}

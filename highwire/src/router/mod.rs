@@ -1,0 +1,459 @@
+//! Which route a request is for: methods, hosts and path templates.
+//!
+//! A path is split at `/` before it is decoded, so that `%2F` is no separator. At each segment an exact match goes
+//! before a parameter, and a parameter before a wildcard, with backtracking: `/users/me` wins over `/users/{id}`, and
+//! `/users/{id}/posts` is found even where `/users/me` exists without `/posts`.
+//!
+//! Routes without parameters are also in a table by their whole path, which answers most requests with one look.
+
+mod params;
+mod pattern;
+
+pub use params::Params;
+pub(crate) use params::Captures;
+pub use pattern::PatternError;
+pub(crate) use pattern::Pattern;
+
+use params::decode_segment;
+use pattern::Segment;
+use proto::Method;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A route's number, in the order of registration.
+pub(crate) type RouteId = u32;
+
+/// What a look-up found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Route(RouteId),
+    /// HEAD, answered by a GET route without its body.
+    HeadOfGet(RouteId),
+    /// OPTIONS that no route answers itself, or another method that is known but not here: the allowed methods.
+    Allowed(Allow),
+    NotFound,
+}
+
+/// The methods that a path has, for `Allow`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allow {
+    known: u16,
+    others: Vec<Box<str>>,
+}
+
+impl Allow {
+    fn add(&mut self, methods: &Methods) {
+        for (number, route) in methods.known.iter().enumerate() {
+            if route.is_some() {
+                self.known |= 1 << number;
+            }
+        }
+        self.others.extend(methods.others.iter().map(|(name, _)| name.clone()));
+    }
+
+    /// The field's value: what is registered, and what comes with it (HEAD with GET, OPTIONS with all).
+    pub(crate) fn value(&self) -> String {
+        let has = |method: Method| self.known & 1 << method as u16 != 0;
+        let named = [
+            (Method::Get, "GET"),
+            (Method::Head, "HEAD"),
+            (Method::Post, "POST"),
+            (Method::Put, "PUT"),
+            (Method::Delete, "DELETE"),
+            (Method::Connect, "CONNECT"),
+            (Method::Options, "OPTIONS"),
+            (Method::Trace, "TRACE"),
+            (Method::Patch, "PATCH"),
+        ];
+        let offered = |method| match method {
+            Method::Head => has(Method::Head) || has(Method::Get),
+            Method::Options => true,
+            method => has(method),
+        };
+        let known = named.into_iter().filter(|&(method, _)| offered(method)).map(|(_, name)| name);
+        known.chain(self.others.iter().map(|name| &**name)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The routes of one path.
+#[derive(Debug, Default)]
+struct Methods {
+    known: [Option<RouteId>; 9],
+    others: Vec<(Box<str>, RouteId)>,
+    /// A route for every method that has none of its own.
+    any: Option<RouteId>,
+}
+
+impl Methods {
+    fn is_empty(&self) -> bool {
+        self.known.iter().all(Option::is_none) && self.others.is_empty() && self.any.is_none()
+    }
+
+    #[inline]
+    fn find(&self, method: Method, token: &[u8]) -> Option<Found> {
+        let own = match method {
+            Method::Extension => self.others.iter().find(|(name, _)| name.as_bytes() == token).map(|&(_, route)| route),
+            method => self.known[method as usize],
+        };
+        match own.or(self.any) {
+            Some(route) => Some(Found::Route(route)),
+            None if method == Method::Head => self.known[Method::Get as usize].map(Found::HeadOfGet),
+            None => None,
+        }
+    }
+}
+
+/// One segment's place in the tree.
+#[derive(Debug, Default)]
+struct Node {
+    exact: HashMap<Box<[u8]>, Node, PathHash>,
+    parameter: Option<Box<Node>>,
+    wildcard: Option<Box<Methods>>,
+    here: Methods,
+}
+
+/// All routes of one host, or of all hosts.
+#[derive(Debug, Default)]
+struct Tree {
+    whole: HashMap<Box<[u8]>, Methods, PathHash>,
+    root: Node,
+}
+
+/// The table of all routes.
+#[derive(Debug, Default)]
+pub(crate) struct Router {
+    everywhere: Tree,
+    /// By host name in lower case, without the port.
+    hosts: Vec<(Box<str>, Tree)>,
+    /// Methods that some route is registered for, beside the known ones.
+    extensions: Vec<Box<str>>,
+    takes_any: bool,
+}
+
+/// How a method was registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MethodFilter {
+    One(http::Method),
+    Any,
+}
+
+impl Router {
+    /// Registers a route. A second one for the same method and pattern is the caller's mistake.
+    pub(crate) fn insert(
+        &mut self,
+        host: Option<&str>,
+        filter: &MethodFilter,
+        pattern: &Pattern,
+        route: RouteId,
+    ) -> Result<(), PatternError> {
+        let tree = match host {
+            None => &mut self.everywhere,
+            Some(host) => {
+                let host = host.to_ascii_lowercase().into_boxed_str();
+                let at = self.hosts.iter().position(|(name, _)| *name == host).unwrap_or_else(|| {
+                    self.hosts.push((host, Tree::default()));
+                    self.hosts.len() - 1
+                });
+                &mut self.hosts[at].1
+            }
+        };
+        let methods = tree.methods_at(pattern);
+        let place = match filter {
+            MethodFilter::Any => &mut methods.any,
+            MethodFilter::One(method) => match Method::from_token(method.as_str().as_bytes()) {
+                Method::Extension => {
+                    let name: Box<str> = method.as_str().into();
+                    if methods.others.iter().any(|(other, _)| *other == name) {
+                        return Err(PatternError::Repeated(pattern.to_string()));
+                    }
+                    methods.others.push((name.clone(), route));
+                    self.extensions.push(name);
+                    return Ok(());
+                }
+                method => &mut methods.known[method as usize],
+            },
+        };
+        if place.replace(route).is_some() {
+            return Err(PatternError::Repeated(pattern.to_string()));
+        }
+        self.takes_any |= *filter == MethodFilter::Any;
+        Ok(())
+    }
+
+    /// Whether any route at all could answer the method: what none could is not implemented here (501).
+    pub(crate) fn knows(&self, method: Method, token: &[u8]) -> bool {
+        match method {
+            Method::Extension => self.takes_any || self.extensions.iter().any(|name| name.as_bytes() == token),
+            _ => true,
+        }
+    }
+
+    /// Finds the route for a path whose dot segments are resolved. Where it has parameters, `captures` says where in the
+    /// path they lie.
+    #[inline]
+    pub(crate) fn find(&self, host: &[u8], method: Method, token: &[u8], path: &[u8], captures: &mut Captures) -> Found {
+        captures.clear();
+        let mut allow = Allow::default();
+        if !self.hosts.is_empty()
+            && let Some(tree) = self.tree_of(host)
+        {
+            match tree.find(method, token, path, captures, &mut allow) {
+                Some(found) => return found,
+                None => captures.clear(),
+            }
+        }
+        match self.everywhere.find(method, token, path, captures, &mut allow) {
+            Some(found) => found,
+            None if allow == Allow::default() => Found::NotFound,
+            None => Found::Allowed(allow),
+        }
+    }
+
+    fn tree_of(&self, host: &[u8]) -> Option<&Tree> {
+        let name = match host.iter().rposition(|&byte| byte == b':') {
+            Some(colon) if !host.ends_with(b"]") => &host[..colon],
+            _ => host,
+        };
+        self.hosts.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(_, tree)| tree)
+    }
+
+    /// Every method of every route, for `OPTIONS *`.
+    pub(crate) fn all_methods(&self) -> Allow {
+        fn add(node: &Node, allow: &mut Allow) {
+            allow.add(&node.here);
+            node.wildcard.iter().for_each(|methods| allow.add(methods));
+            node.exact.values().chain(node.parameter.as_deref()).for_each(|node| add(node, allow));
+        }
+        let mut allow = Allow::default();
+        for tree in std::iter::once(&self.everywhere).chain(self.hosts.iter().map(|(_, tree)| tree)) {
+            tree.whole.values().for_each(|methods| allow.add(methods));
+            add(&tree.root, &mut allow);
+        }
+        allow.others.sort();
+        allow.others.dedup();
+        allow
+    }
+}
+
+impl Tree {
+    fn methods_at(&mut self, pattern: &Pattern) -> &mut Methods {
+        if let Some(path) = pattern.whole() {
+            return self.whole.entry(path.into()).or_default();
+        }
+        let mut node = &mut self.root;
+        for segment in pattern.segments() {
+            node = match segment {
+                Segment::Exact(text) => node.exact.entry(text.as_bytes().into()).or_default(),
+                Segment::Parameter(_) => node.parameter.get_or_insert_default(),
+                Segment::Wildcard(_) => return node.wildcard.get_or_insert_default(),
+            };
+        }
+        &mut node.here
+    }
+
+    #[inline]
+    fn find(&self, method: Method, token: &[u8], path: &[u8], captures: &mut Captures, allow: &mut Allow) -> Option<Found> {
+        if let Some(methods) = self.whole.get(path) {
+            if let Some(found) = methods.find(method, token) {
+                return Some(found);
+            }
+            allow.add(methods);
+        }
+        self.find_slowly(method, token, path, captures, allow)
+    }
+
+    #[inline(never)]
+    fn find_slowly(&self, method: Method, token: &[u8], path: &[u8], captures: &mut Captures, allow: &mut Allow) -> Option<Found> {
+        if path.contains(&b'%') {
+            // An encoded spelling of a path without parameters, such as /%68ello.
+            let mut decoded = Vec::with_capacity(path.len());
+            for segment in path.split(|&byte| byte == b'/').skip(1) {
+                decoded.push(b'/');
+                let segment = decode_segment(segment);
+                if segment.contains(&b'/') {
+                    decoded.clear();
+                    break;
+                }
+                decoded.extend_from_slice(&segment);
+            }
+            if let Some(methods) = self.whole.get(&*decoded) {
+                if let Some(found) = methods.find(method, token) {
+                    return Some(found);
+                }
+                allow.add(methods);
+            }
+        }
+        self.root.find(method, token, path, 1, captures, allow)
+    }
+}
+
+impl Node {
+    /// Finds the rest of a path that begins at `at`, behind a slash.
+    fn find(
+        &self,
+        method: Method,
+        token: &[u8],
+        path: &[u8],
+        at: usize,
+        captures: &mut Captures,
+        allow: &mut Allow,
+    ) -> Option<Found> {
+        if at > path.len() {
+            let found = self.here.find(method, token);
+            if found.is_none() && !self.here.is_empty() {
+                allow.add(&self.here);
+            }
+            return found;
+        }
+        let end = path[at..].iter().position(|&byte| byte == b'/').map_or(path.len(), |length| at + length);
+        let segment = &path[at..end];
+        let decoded = decode_segment(segment);
+        if let Some(node) = self.exact.get(&*decoded)
+            && let Some(found) = node.find(method, token, path, end + 1, captures, allow)
+        {
+            return Some(found);
+        }
+        if let Some(node) = &self.parameter
+            && !segment.is_empty()
+        {
+            captures.push(at, end);
+            if let Some(found) = node.find(method, token, path, end + 1, captures, allow) {
+                return Some(found);
+            }
+            captures.pop();
+        }
+        if let Some(methods) = &self.wildcard {
+            if let Some(found) = methods.find(method, token) {
+                captures.push(at, path.len());
+                return Some(found);
+            }
+            allow.add(methods);
+        }
+        None
+    }
+}
+
+/// A hash for keys that only the application inserts: a peer's paths are looked up, never stored, so it cannot make
+/// them collide with each other. Eight bytes a step.
+#[derive(Default)]
+struct PathHasher {
+    state: u64,
+}
+
+type PathHash = BuildHasherDefault<PathHasher>;
+
+impl Hasher for PathHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+            self.state = (self.state.rotate_left(23) ^ word).wrapping_mul(FACTOR);
+        }
+        let mut word = chunks.remainder().len() as u64;
+        for &byte in chunks.remainder() {
+            word = word << 8 | u64::from(byte);
+        }
+        self.state = (self.state.rotate_left(23) ^ word).wrapping_mul(FACTOR);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, _: usize) {
+        // The length prefix of a slice: `write` already mixes it in where it matters.
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.state ^ self.state >> 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(patterns: &[&str]) -> Router {
+        let mut router = Router::default();
+        for (number, text) in patterns.iter().enumerate() {
+            let (method, text) = text.split_once(' ').expect("METHOD PATTERN");
+            let filter = match method {
+                "*" => MethodFilter::Any,
+                method => MethodFilter::One(method.parse().expect("a method")),
+            };
+            let pattern = Pattern::parse(text).expect("a pattern");
+            router.insert(None, &filter, &pattern, number as RouteId).expect("a new route");
+        }
+        router
+    }
+
+    fn check(patterns: &[&str], request: &str, expected: Result<(RouteId, &[&str]), &str>) {
+        let router = router(patterns);
+        let (token, path) = request.split_once(' ').expect("METHOD PATH");
+        let method = Method::from_token(token.as_bytes());
+        let mut captures = Captures::default();
+        let found = router.find(b"", method, token.as_bytes(), path.as_bytes(), &mut captures);
+        let values: Vec<_> = captures.values(path.as_bytes()).collect();
+        let found = match found {
+            Found::Route(route) | Found::HeadOfGet(route) => Ok((route, values)),
+            Found::Allowed(allow) => Err(allow.value()),
+            Found::NotFound => Err("not found".to_string()),
+        };
+        let expected = expected.map(|(route, values)| (route, values.iter().map(|value| (*value).to_string()).collect::<Vec<_>>()));
+        assert_eq!(found, expected.map_err(str::to_string), "{request} in {patterns:?}");
+    }
+
+    #[test]
+    fn exact_before_parameter_before_wildcard_with_backtracking() {
+        let routes = ["GET /users/me", "GET /users/{id}", "GET /users/{id}/posts", "GET /{*rest}", "GET /users/me/{x}/end"];
+        check(&routes, "GET /users/me", Ok((0, &[])));
+        check(&routes, "GET /users/you", Ok((1, &["you"])));
+        check(&routes, "GET /users/me/posts", Ok((2, &["me"])));
+        check(&routes, "GET /users/me/a/end", Ok((4, &["a"])));
+        check(&routes, "GET /users/me/a/other", Ok((3, &["users/me/a/other"])));
+        check(&routes, "GET /", Ok((3, &[""])));
+        check(&routes, "GET /users/", Ok((3, &["users/"])));
+    }
+
+    #[test]
+    fn segments_are_split_before_they_are_decoded() {
+        let routes = ["GET /hello", "GET /a/{x}", "GET /a/b/c", "GET /f/{*rest}"];
+        check(&routes, "GET /%68ello", Ok((0, &[])));
+        check(&routes, "GET /a/b%2Fc", Ok((1, &["b/c"])));
+        check(&routes, "GET /a%2Fb/c", Err("not found"));
+        check(&routes, "GET /a/b/%63", Ok((2, &[])));
+        check(&routes, "GET /f/a%20b/c", Ok((3, &["a b/c"])));
+    }
+
+    #[test]
+    fn methods() {
+        let routes = ["GET /a", "POST /a", "PURGE /a", "* /b", "DELETE /c/{x}", "GET /c/{x}"];
+        check(&routes, "HEAD /a", Ok((0, &[])));
+        check(&routes, "PURGE /a", Ok((2, &[])));
+        check(&routes, "PUT /a", Err("GET, HEAD, POST, OPTIONS, PURGE"));
+        check(&routes, "OPTIONS /a", Err("GET, HEAD, POST, OPTIONS, PURGE"));
+        check(&routes, "BREW /b", Ok((3, &[])));
+        check(&routes, "PUT /c/1", Err("GET, HEAD, DELETE, OPTIONS"));
+        check(&routes, "GET /d", Err("not found"));
+    }
+
+    #[test]
+    fn hosts_go_before_the_rest() {
+        let mut router = router(&["GET /x"]);
+        let pattern = Pattern::parse("/x").expect("a pattern");
+        router.insert(Some("Api.Example"), &MethodFilter::Any, &pattern, 7).expect("a new route");
+        let mut captures = Captures::default();
+        for (host, route) in [("api.example", 7), ("API.example:8080", 7), ("example", 0), ("", 0)] {
+            let found = router.find(host.as_bytes(), Method::Get, b"GET", b"/x", &mut captures);
+            assert_eq!(found, Found::Route(route), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_route_registered_twice_is_an_error() {
+        let mut router = router(&["GET /x/{a}"]);
+        let pattern = Pattern::parse("/x/{b}").expect("a pattern");
+        let filter = MethodFilter::One(http::Method::GET);
+        assert!(matches!(router.insert(None, &filter, &pattern, 1), Err(PatternError::Repeated(_))));
+    }
+}

@@ -1,0 +1,68 @@
+//! The parameters of a path: where they lie, and their decoded values.
+
+use percent_encoding::percent_decode;
+use std::borrow::Cow;
+
+/// Where a match's parameters lie in the path. One is used for all requests of a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Captures {
+    ranges: Vec<(u32, u32)>,
+}
+
+impl Captures {
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    pub(super) fn push(&mut self, start: usize, end: usize) {
+        self.ranges.push((start as u32, end as u32));
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.ranges.pop();
+    }
+
+    /// The decoded values, in the order of the template.
+    pub(crate) fn values(&self, path: &[u8]) -> impl Iterator<Item = String> {
+        self.ranges.iter().map(|&(start, end)| {
+            let raw = path.get(start as usize..end as usize).unwrap_or_default();
+            String::from_utf8_lossy(&decode_segment(raw)).into_owned()
+        })
+    }
+}
+
+/// The parameters of a matched path, by the names in its template.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<'r> {
+    pub(crate) names: &'r [Box<str>],
+    pub(crate) captures: &'r Captures,
+    pub(crate) path: &'r [u8],
+}
+
+impl Params<'_> {
+    /// A parameter's value, decoded; bytes that are not UTF-8 become U+FFFD.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Names and values, in the order of the template.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, String)> {
+        self.names.iter().map(|name| &**name).zip(self.captures.values(self.path))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether the template has none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+/// A path segment without its percent-encoding.
+pub(super) fn decode_segment(segment: &[u8]) -> Cow<'_, [u8]> {
+    if segment.contains(&b'%') { percent_decode(segment).into() } else { Cow::Borrowed(segment) }
+}

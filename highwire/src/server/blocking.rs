@@ -1,0 +1,286 @@
+//! Connections in threads: the acceptor that hands connections to workers, and the engine that has a thread for each.
+//!
+//! The engine `threads` drives the same connection object as the workers do, with blocking calls: receive, let the
+//! connection act, do what it asks for, wait for its handler. It is there for comparison, and for handlers that must block.
+
+use super::accept::Admission;
+use super::connection::Connection;
+use super::context::{Context, TaskKind};
+use super::deadline;
+use super::dispatch::Kit;
+use super::pool::Pool;
+use super::shared::Shared;
+use super::worker::Outside;
+use crate::Result;
+use bytes::Bytes;
+use io::blocking::{self as calls, Got};
+use io::clock::{self, RealClock};
+use io::wake::{Notifier, TaskInbox};
+use io::{Instant, Listener, Op, Queue, Socket, SocketId};
+use proto::Head;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long an acceptor waits on one listener before it looks at the others and at whether to stop.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long it waits when there are no descriptors left, so that it does not spin.
+const WANT: Duration = Duration::from_millis(50);
+
+/// Accepts on every listener in turn until the server drains.
+fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket)) {
+    let patience = PATIENCE / listeners.len().max(1) as u32;
+    while !shared.draining.load(Ordering::Acquire) {
+        for listener in listeners {
+            if !shared.has_room() {
+                std::thread::sleep(WANT);
+                continue;
+            }
+            // One wait, then whatever else has come.
+            let mut patience = patience;
+            loop {
+                match calls::accept(listener, patience) {
+                    Ok(Some(socket)) => take(socket),
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "accepting is paused");
+                        std::thread::sleep(WANT);
+                        break;
+                    }
+                }
+                if !shared.has_room() {
+                    break;
+                }
+                patience = Duration::ZERO;
+            }
+        }
+    }
+}
+
+/// Hands each connection to the worker that has the fewest.
+pub(super) fn hand_out(shared: &Shared, listeners: &[Listener], outsides: &[Arc<Outside>]) -> Result<()> {
+    accept(shared, listeners, |socket| {
+        if let Some(least) = outsides.iter().min_by_key(|outside| outside.connections.load(Ordering::Relaxed)) {
+            least.hand(socket);
+        }
+    });
+    Ok(())
+}
+
+/// Gives each connection a thread of a bounded pool; 503 where the queue is full.
+pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -> Result<()> {
+    let caps = &shared.config().caps;
+    let pool = Pool::new("connection", caps.connection_threads, caps.connection_queue);
+    accept(shared, listeners, |socket| {
+        if shared.admit(socket.peer) == Admission::TooManyOfPeer {
+            return refuse(&socket);
+        }
+        let (peer, its) = (socket.peer, shared.clone());
+        if let Err(socket) = pool.offer(socket, Box::new(move |socket| serve(its, socket))) {
+            refuse(&socket);
+            shared.dismiss(peer);
+        }
+    });
+    let until = std::time::Instant::now() + shared.config().deadlines.shutdown;
+    while shared.connection_count() > 0 && std::time::Instant::now() < until && !shared.aborting.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    shared.aborting.store(true, Ordering::Release);
+    Ok(())
+}
+
+fn refuse(socket: &Socket) {
+    let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    // Whoever is refused may be gone already.
+    let _ = calls::send(socket, answer, Duration::ZERO);
+}
+
+/// What tells the server that a connection is over, however it ends.
+struct Dismissal {
+    shared: Arc<Shared>,
+    peer: io::Peer,
+}
+
+impl Drop for Dismissal {
+    fn drop(&mut self) {
+        self.shared.dismiss(self.peer);
+    }
+}
+
+/// One connection from its start to its end, on the present thread.
+fn serve(shared: Arc<Shared>, socket: Socket) {
+    let _dismissal = Dismissal { shared: shared.clone(), peer: socket.peer };
+    let inbox = Notifier::new().and_then(|notifier| Ok((TaskInbox::open(notifier.clone())?, notifier)));
+    match inbox {
+        Ok((inbox, notifier)) => Thread::new(shared, socket, inbox, notifier).run(),
+        Err(error) => tracing::warn!(%error, "a connection's thread could not be set up"),
+    }
+}
+
+const ID: SocketId = SocketId { index: 0, generation: 0 };
+
+struct Thread {
+    socket: Socket,
+    notifier: Notifier,
+    clock: RealClock,
+    kit: Kit,
+    head: Head,
+    queue: Queue,
+    connection: Connection,
+    paused: bool,
+    ended: bool,
+    tasks: Vec<u64>,
+}
+
+impl Thread {
+    fn new(shared: Arc<Shared>, socket: Socket, inbox: TaskInbox, notifier: Notifier) -> Thread {
+        let context = Context::new(inbox);
+        let _entered = context.enter();
+        let clock = RealClock::start();
+        let mut kit = Kit::new(shared, context.clone());
+        kit.begin(clock.now());
+        let connection = Connection::new(ID, socket.peer, &mut kit);
+        let (head, queue) = (Head::default(), Queue { ops: Vec::new(), output: Vec::new() });
+        Thread { socket, notifier, clock, kit, head, queue, connection, paused: false, ended: false, tasks: Vec::new() }
+    }
+
+    fn run(mut self) {
+        let _entered = self.kit.context.clone().enter();
+        let mut buffer = vec![0; io::limit::RECEIVE_BYTES / 4];
+        while !self.connection.is_gone() {
+            self.kit.begin(self.clock.now());
+            self.kit.lines.refresh(clock::unix_seconds());
+            self.run_tasks();
+            self.work();
+            if self.connection.is_gone() {
+                break;
+            }
+            self.receive(&mut buffer);
+            self.work();
+            self.expire();
+            self.work();
+        }
+        self.kit.context.clear();
+    }
+
+    fn run_tasks(&mut self) {
+        self.notifier.acknowledge();
+        self.kit.context.fire_timers();
+        self.kit.context.inbox.take_remote(&mut self.tasks);
+        self.kit.context.inbox.take_local(&mut self.tasks);
+        for task in std::mem::take(&mut self.tasks) {
+            match TaskKind::of(task) {
+                TaskKind::Connection { .. } => self.connection.woken(&mut self.kit, &mut self.head, &mut self.queue),
+                TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
+            }
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        if self.kit.context.inbox.has_local() {
+            return Some(Duration::ZERO);
+        }
+        let due = self.kit.deadlines.next().into_iter().chain(self.kit.context.next_timer()).min();
+        // The end of the server is looked for now and then; a wake from elsewhere ends the wait at once.
+        let due = due.map(|due| due.since(self.clock.now()));
+        Some(due.map_or(PATIENCE, |due| due.min(PATIENCE)))
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) {
+        let patience = self.patience();
+        let got = if self.paused || self.ended {
+            calls::wait(&self.notifier, patience);
+            Ok(Got::Nothing)
+        } else {
+            calls::receive(&self.socket, &self.notifier, buffer, patience)
+        };
+        self.kit.begin(self.clock.now());
+        match got {
+            Ok(Got::Bytes(count)) => {
+                self.connection.received(&buffer[..count], &mut self.kit, &mut self.head, &mut self.queue);
+            }
+            Ok(Got::End) => {
+                self.ended = true;
+                self.connection.peer_ended(&mut self.kit, &mut self.head, &mut self.queue);
+            }
+            Ok(Got::Nothing) => {}
+            Err(_) => self.connection.failed(&mut self.kit, &mut self.queue),
+        }
+    }
+
+    fn expire(&mut self) {
+        let mut expired = Vec::new();
+        self.kit.deadlines.expired(deadline::tick(self.kit.now), &mut expired);
+        if !expired.is_empty() {
+            self.connection.expired(&mut self.kit, &mut self.head, &mut self.queue);
+        }
+        let shared = self.kit.shared.clone();
+        if shared.aborting.load(Ordering::Acquire) {
+            self.connection.cut(&mut self.kit, &mut self.queue);
+        } else if shared.draining.load(Ordering::Acquire) && !self.kit.draining {
+            self.kit.draining = true;
+            self.connection.drain(&mut self.kit, &mut self.queue);
+        }
+    }
+
+    /// Does what the connection asked for.
+    fn work(&mut self) {
+        while !self.queue.ops.is_empty() {
+            let ops = std::mem::take(&mut self.queue.ops);
+            let output = std::mem::take(&mut self.queue.output);
+            for op in ops {
+                let failed = match op {
+                    Op::Send { start, end, .. } => self.send(&output[start as usize..end as usize]).is_err(),
+                    Op::SendBytes { bytes, .. } => self.send_shared(&bytes).is_err(),
+                    Op::Shutdown { .. } => {
+                        calls::shutdown(&self.socket);
+                        false
+                    }
+                    Op::PauseRecv { .. } => {
+                        self.paused = true;
+                        false
+                    }
+                    Op::ResumeRecv { .. } => {
+                        self.paused = false;
+                        false
+                    }
+                    // The connection says that it is gone, and the socket closes with its thread's work.
+                    _ => false,
+                };
+                if failed {
+                    self.connection.failed(&mut self.kit, &mut self.queue);
+                    self.queue.ops.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send_shared(&mut self, bytes: &Bytes) -> std::io::Result<()> {
+        self.send(bytes)?;
+        self.connection.drained(&mut self.kit, &mut self.head, &mut self.queue);
+        Ok(())
+    }
+
+    /// Sends all, as long as the peer takes some within the write deadline.
+    fn send(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+        let patience = self.kit.shared.config().deadlines.write;
+        let patience = if patience.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { patience };
+        let mut since: Instant = self.clock.now();
+        while !bytes.is_empty() {
+            if self.kit.shared.aborting.load(Ordering::Acquire) {
+                return Err(std::io::ErrorKind::ConnectionAborted.into());
+            }
+            match calls::send(&self.socket, bytes, PATIENCE)? {
+                0 if self.clock.now().since(since) >= patience => return Err(std::io::ErrorKind::TimedOut.into()),
+                0 => {}
+                sent => {
+                    bytes = &bytes[sent..];
+                    since = self.clock.now();
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! What the engine holds for peers, in bytes, against one bound for the process.
+//!
+//! Workers take from the shared account in portions, so that a connection's bytes cost no atomic operation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The account that all workers share.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+/// What a worker takes at once, and twice what it keeps in hand.
+const PORTION: usize = 64 * 1024;
+
+impl Budget {
+    pub(crate) fn new(limit: usize) -> Budget {
+        Budget { limit, used: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let fits = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    fn give(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's.
+    pub(crate) fn default_limit() -> usize {
+        io::memory::available() / 2
+    }
+}
+
+/// A worker's share.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    in_hand: usize,
+}
+
+impl Share {
+    pub(crate) fn new(budget: Arc<Budget>) -> Share {
+        Share { budget, in_hand: 0 }
+    }
+
+    /// Takes bytes: whether there were enough.
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        if self.in_hand >= bytes {
+            self.in_hand -= bytes;
+            return true;
+        }
+        let wanted = bytes - self.in_hand;
+        if self.budget.take(wanted + PORTION) {
+            self.in_hand = PORTION;
+            true
+        } else if self.budget.take(wanted) {
+            self.in_hand = 0;
+            true
+        } else {
+            false
+        }
+    }
+
+    /// Gives bytes back.
+    pub(crate) fn give(&mut self, bytes: usize) {
+        self.in_hand += bytes;
+        if self.in_hand > 2 * PORTION {
+            self.budget.give(self.in_hand - PORTION);
+            self.in_hand = PORTION;
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.give(self.in_hand);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_never_pass_the_limit_and_give_all_back() {
+        let budget = Arc::new(Budget::new(200_000));
+        let mut first = Share::new(budget.clone());
+        let mut second = Share::new(budget.clone());
+        assert!(first.take(100_000));
+        assert!(second.take(30_000));
+        assert!(!second.take(100_000));
+        first.give(100_000);
+        assert!(second.take(100_000));
+        second.give(130_000);
+        drop((first, second));
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,761 @@
+//! One connection: received bytes through the protocol to handlers, and what handlers answer back.
+//!
+//! Everything that can happen to a connection enters by one of the public functions here: bytes came, the peer ended its
+//! direction, the socket took what waited, a task was woken, a deadline passed. Each of them does what it can, hands the
+//! driver at most a few operations, and leaves the connection in one [`Phase`] that says what it waits for and how long.
+//!
+//! The window of unread bytes is the driver's receive buffer as long as nothing is left over: then nothing is copied, and a
+//! connection that waits for its next request owns no memory but this struct.
+
+use super::context::TaskKind;
+use super::dispatch::{Kit, Routed};
+use super::exchange::{Collect, Exchange, LogLine};
+use crate::body::{BodyError, Incoming};
+use crate::handler::Outcome;
+use crate::request::{BodyUse, Hooks, Ready};
+use crate::response::Response;
+use crate::StatusCode;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use io::{Op, Peer, Queue, SocketId};
+use proto::h1;
+use proto::{Event, Head, Length, Role};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its first byte.
+    Fresh,
+    /// Another request.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// More of a body.
+    Body,
+    /// A handler's answer.
+    Handler,
+    /// That the peer takes what is sent.
+    Write,
+    /// Another protocol: it has deadlines of its own.
+    Switched,
+    /// The peer's end, after ours.
+    Linger,
+    /// Nothing: it is to be forgotten.
+    Gone,
+}
+
+/// Unread bytes that a connection keeps while it waits for its handler or its peer, before it stops receiving.
+pub(super) const UNREAD_BYTES: usize = 64 * 1024;
+
+/// Bytes of a body that wait for a handler before the connection stops receiving.
+const INCOMING_BYTES: usize = 64 * 1024;
+
+/// Bytes of answers that pipelined requests may put into one batch before the peer has to take some.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// Room that a new window of unread bytes gets.
+const WINDOW_BYTES: usize = 4 * 1024;
+
+/// A connection.
+pub(crate) struct Connection {
+    pub(super) id: SocketId,
+    pub(super) peer: Peer,
+    pub(super) http: h1::Connection,
+    pub(super) unread: Vec<u8>,
+    pub(super) exchange: Option<Box<Exchange>>,
+    /// Requests so far.
+    pub(super) served: u32,
+    /// Bytes charged to the worker's share for this connection.
+    charged: u32,
+    /// Bytes of the present body that came since its rate was last judged.
+    pub(super) arrived: u32,
+    /// Bytes of the present body so far, where it has a bound.
+    body_bytes: u64,
+    pub(super) phase: Phase,
+    /// The driver still holds bytes that the peer has not taken.
+    pub(super) blocked: bool,
+    /// The driver was told to stop receiving.
+    pub(super) paused: bool,
+    /// The peer has ended its direction.
+    pub(super) ended: bool,
+    /// The protocol has been told so.
+    end_seen: bool,
+    /// Something the peer sent may be unread when we close.
+    pub(super) dirty: bool,
+}
+
+/// What a connection sends in one go: its part of the queue's output.
+pub(crate) struct Out<'q> {
+    pub(super) queue: &'q mut Queue,
+    pub(super) start: usize,
+}
+
+impl<'q> Out<'q> {
+    pub(crate) fn new(queue: &'q mut Queue) -> Out<'q> {
+        let start = queue.output.len();
+        Out { queue, start }
+    }
+
+    /// Hands what was written to the driver.
+    #[inline]
+    pub(super) fn flush(&mut self, socket: SocketId) {
+        let end = self.queue.output.len();
+        if end > self.start {
+            self.queue.push(Op::Send { socket, start: self.start as u32, end: end as u32 });
+            self.start = end;
+        }
+    }
+
+    /// Hands what was written to the driver as bytes of their own, so that it says when they are out.
+    pub(super) fn flush_and_hear(&mut self, socket: SocketId) {
+        let bytes = Bytes::copy_from_slice(&self.queue.output[self.start..]);
+        self.queue.output.truncate(self.start);
+        self.queue.push(Op::SendBytes { socket, bytes });
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.output.len() - self.start
+    }
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub(crate) fn new(id: SocketId, peer: Peer, kit: &mut Kit) -> Connection {
+        kit.deadlines.set(id.index, kit.tick, kit.timeouts.head);
+        Connection {
+            id,
+            peer,
+            http: h1::Connection::new(Role::Server),
+            unread: Vec::new(),
+            exchange: None,
+            served: 0,
+            charged: 0,
+            arrived: 0,
+            body_bytes: 0,
+            phase: Phase::Fresh,
+            blocked: false,
+            paused: false,
+            ended: false,
+            end_seen: false,
+            dirty: false,
+        }
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.phase == Phase::Gone
+    }
+
+    pub(crate) fn id(&self) -> SocketId {
+        self.id
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    pub(super) fn task(&self) -> TaskKind {
+        TaskKind::Connection { index: self.id.index, generation: self.id.generation }
+    }
+
+    /// Bytes came.
+    pub(crate) fn received(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+            return;
+        }
+        let mut out = Out::new(queue);
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some()) {
+            self.received_raw(bytes, kit, &mut out);
+        } else if self.unread.is_empty() {
+            let used = self.advance(bytes, kit, head, &mut out);
+            if used < bytes.len() {
+                self.keep(&bytes[used..], kit, &mut out);
+            }
+        } else {
+            self.keep(bytes, kit, &mut out);
+            self.proceed(kit, head, &mut out);
+        }
+        self.settle(kit, head, &mut out);
+    }
+
+    /// The peer ended its direction.
+    pub(crate) fn peer_ended(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        let mut out = Out::new(queue);
+        self.ended = true;
+        if self.phase == Phase::Linger {
+            return self.close(&mut out);
+        }
+        if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
+            switched.raw.borrow_mut().end(false);
+        }
+        self.settle(kit, head, &mut out);
+    }
+
+    /// The driver's bytes are with the kernel.
+    pub(crate) fn drained(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+            return;
+        }
+        let mut out = Out::new(queue);
+        self.blocked = false;
+        self.drive(kit, head, &mut out);
+        self.settle(kit, head, &mut out);
+    }
+
+    /// The driver holds bytes that the peer does not take.
+    pub(crate) fn blocked(&mut self, kit: &mut Kit, queue: &mut Queue) {
+        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+            return;
+        }
+        self.blocked = true;
+        // Whoever does not read answers may not send requests.
+        self.pause(queue);
+        self.wait_for(Phase::Write, kit);
+    }
+
+    /// The peer took some of them.
+    pub(crate) fn progressed(&mut self, kit: &mut Kit) {
+        if self.phase == Phase::Write {
+            kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.write);
+        }
+    }
+
+    /// A task of this connection was woken.
+    pub(crate) fn woken(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+            return;
+        }
+        let mut out = Out::new(queue);
+        self.drive(kit, head, &mut out);
+        self.settle(kit, head, &mut out);
+    }
+
+    /// Moves on whatever can move: handler, response body, other protocol, unread requests.
+    fn drive(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.exchange.is_some() {
+            self.poll_answer(kit, out);
+            self.pump(kit, out);
+            self.poll_switched(kit, out);
+        }
+        self.proceed(kit, head, out);
+        self.resume_if_wanted(out.queue);
+    }
+
+    /// Works through the unread bytes that are kept.
+    pub(super) fn proceed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.unread.is_empty() {
+            return;
+        }
+        let mut unread = std::mem::take(&mut self.unread);
+        let used = self.advance(&unread, kit, head, out);
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some()) {
+            return;
+        }
+        unread.drain(..used.min(unread.len()));
+        if unread.is_empty() {
+            // An idle connection owns no buffer.
+            drop(unread);
+        } else {
+            self.unread = unread;
+        }
+        self.recharge(kit);
+    }
+
+    /// Whether requests may be read on: the peer takes its answers, and the present exchange is not in the way.
+    fn may_read(&self) -> bool {
+        !self.blocked && !matches!(self.phase, Phase::Linger | Phase::Gone)
+    }
+
+    /// Reads events from the window until it holds no more, or something has to be waited for: how many bytes were used.
+    #[inline]
+    fn advance(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
+        let mut at = 0;
+        while self.may_read() {
+            let rest = &window[at..];
+            if self.incoming_is_full() {
+                self.pause(out.queue);
+                break;
+            }
+            let limits = &kit.shared.setup.config.limits;
+            let received = match self.http.receive(rest, head, limits) {
+                Ok(received) => received,
+                Err(error) => {
+                    self.refuse(error, kit, head, rest, out);
+                    return window.len();
+                }
+            };
+            at += received.consumed;
+            match received.event {
+                Event::NeedMore | Event::Paused | Event::Closed => break,
+                Event::Head(length) => {
+                    let (seen, behind) = rest.split_at(received.consumed);
+                    at += self.request(length, head, seen, behind, kit, out);
+                    if self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some()) {
+                        self.received_raw(&window[at..], kit, out);
+                        return window.len();
+                    }
+                    if out.waiting() > BATCH_BYTES {
+                        out.flush_and_hear(self.id);
+                        self.blocked = true;
+                    }
+                }
+                Event::Data(data) => self.body_came(data, kit, head, out),
+                Event::End { trailers } => {
+                    let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
+                    self.body_ended(fields, kit, head, out);
+                }
+                // Only clients receive interim responses.
+                Event::Interim => {}
+            }
+        }
+        at
+    }
+
+    /// A request's head came. Answers how many bytes of its body, which stand behind it, were used at once.
+    #[inline]
+    fn request(
+        &mut self,
+        length: Length,
+        head: &mut Head,
+        seen: &[u8],
+        behind: &[u8],
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) -> usize {
+        self.served += 1;
+        self.body_bytes = 0;
+        let config = &kit.shared.setup.config;
+        let last = config.caps.requests_a_connection;
+        if kit.draining || (last != 0 && self.served >= last) {
+            self.http.close_after();
+        }
+        if config.access_log {
+            let words = |span: proto::Span| String::from_utf8_lossy(span.of(seen)).into_owned();
+            let (method, target) = (words(head.method_span), words(head.target.whole));
+            self.exchange(kit).log = Some(LogLine { method, target, since: kit.now });
+        }
+        let route = match kit.route(head, seen) {
+            Routed::Route(route) => route,
+            Routed::Answer(response) => {
+                self.leave_body(length, head, kit);
+                self.respond(response, kit, out);
+                return 0;
+            }
+        };
+        if length == Length::Empty {
+            self.call(route, (head, seen), Ready::Nothing, kit, out);
+            return 0;
+        }
+        self.request_with_body(route, length, head, seen, behind, kit, out)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the cold half of `request`, with what it already has in hand")]
+    fn request_with_body(
+        &mut self,
+        route: u32,
+        length: Length,
+        head: &mut Head,
+        seen: &[u8],
+        behind: &[u8],
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) -> usize {
+        let body_use = kit.body_use(route);
+        let announced = if let Length::Exact(length) = length { length } else { 0 };
+        if body_use != BodyUse::None && announced > self.body_limit(body_use, kit) {
+            self.dirty = true;
+            self.http.close_after();
+            let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            self.respond(response, kit, out);
+            return 0;
+        }
+        if body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2 {
+            self.dirty = true;
+            self.http.close_after();
+            let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server can hold");
+            self.respond(response, kit, out);
+            return 0;
+        }
+        if body_use != BodyUse::None && head.expects_continue && behind.is_empty() {
+            // The state table permits it here, and there is no field that could be refused.
+            let _ = self.http.send_interim(100, &mut out.queue.output, |_| {});
+        }
+        match body_use {
+            BodyUse::None => {
+                self.leave_body(length, head, kit);
+                self.call(route, (head, seen), Ready::Nothing, kit, out);
+                0
+            }
+            BodyUse::Whole => {
+                if let Some(body) = self.whole_body(length, behind, head, kit) {
+                    let body = Bytes::copy_from_slice(body);
+                    let used = body.len();
+                    self.call(route, (head, seen), Ready::Whole(body), kit, out);
+                    return used;
+                }
+                let collect = Collect { route, head: head.clone(), window: seen.to_vec(), body: Vec::new() };
+                self.exchange(kit).collect = Some(collect);
+                if !self.recharge(kit) {
+                    self.no_memory(kit, out);
+                }
+                0
+            }
+            BodyUse::Parts => {
+                let connection = kit.context.inbox.waker(self.task().number());
+                let incoming = Rc::new(RefCell::new(Incoming::new(connection)));
+                self.exchange(kit).incoming = Some(incoming.clone());
+                self.call(route, (head, seen), Ready::Parts(incoming), kit, out);
+                0
+            }
+        }
+    }
+
+    /// The whole body, where it stands behind its head already: nothing is copied into the connection then.
+    fn whole_body<'w>(&mut self, length: Length, behind: &'w [u8], head: &mut Head, kit: &Kit) -> Option<&'w [u8]> {
+        let Length::Exact(length) = length else { return None };
+        let body = behind.get(..usize::try_from(length).ok()?)?;
+        let limits = &kit.shared.setup.config.limits;
+        // A body of known length that lies in the window whole is one part and an end.
+        let data = self.http.receive(body, head, limits).ok()?;
+        let end = self.http.receive(&[], head, limits).ok()?;
+        debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
+        Some(body)
+    }
+
+    /// Prepares for a body that no handler takes: it is read and dropped, or the connection closes where it is too large
+    /// or the peer waits to be told to send it.
+    fn leave_body(&mut self, length: Length, head: &Head, kit: &Kit) {
+        let limit = kit.shared.setup.config.caps.unread_body_bytes;
+        let too_large = matches!(length, Length::Exact(length) if length > limit);
+        if too_large || (head.expects_continue && length != Length::Empty) {
+            self.dirty = true;
+            self.http.close_after();
+        }
+    }
+
+    fn body_limit(&self, body_use: BodyUse, kit: &Kit) -> u64 {
+        let caps = &kit.shared.setup.config.caps;
+        match body_use {
+            BodyUse::None => caps.unread_body_bytes,
+            BodyUse::Whole => caps.body_bytes,
+            BodyUse::Parts => caps.streamed_body_bytes,
+        }
+    }
+
+    /// Calls a handler and deals with what it answers.
+    #[inline]
+    fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit, out: &mut Out<'_>) {
+        let mut hooks = Hooks::default();
+        let outcome = kit.call(route, request, self.peer, self.task(), body, &mut hooks);
+        if hooks.reply.is_some() || hooks.interim.is_some() {
+            let exchange = self.exchange(kit);
+            exchange.reply = hooks.reply;
+            exchange.interim = hooks.interim;
+        }
+        match outcome {
+            Outcome::Ready(response) => match self.exchange.as_ref().and_then(|exchange| exchange.reply.as_ref()) {
+                None => self.answer(response, kit, out),
+                Some(_) => self.poll_answer(kit, out),
+            },
+            Outcome::Pending(place) => {
+                self.exchange(kit).future = Some((route, place));
+                self.send_interims(out);
+            }
+        }
+    }
+
+    /// Sends a handler's answer, and begins with its body.
+    #[inline]
+    pub(super) fn answer(&mut self, response: Response, kit: &mut Kit, out: &mut Out<'_>) {
+        if self.exchange.is_some() {
+            self.send_interims(out);
+        }
+        self.respond(response, kit, out);
+    }
+
+    /// Sees whether the answer has come, from the handler's future or from elsewhere.
+    fn poll_answer(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let task = self.task();
+        self.send_interims(out);
+        let Some(exchange) = &mut self.exchange else { return };
+        let mut answer = None;
+        if let Some(slot) = &exchange.reply
+            && let Some(response) = slot.take()
+        {
+            exchange.reply = None;
+            answer = Some(response);
+        }
+        if let Some(future) = exchange.future {
+            if answer.is_some() && exchange.reply.is_none() {
+                exchange.future = None;
+                kit.cancel(future);
+            } else if let std::task::Poll::Ready(response) = kit.poll(future, task) {
+                exchange.future = None;
+                // A handler that took a `Reply` answers by it alone.
+                if exchange.reply.is_none() {
+                    answer = Some(response);
+                }
+            }
+        }
+        if let Some(response) = answer {
+            self.answer(response, kit, out);
+        } else {
+            self.send_interims(out);
+        }
+    }
+
+    /// A part of a request's body came.
+    fn body_came(&mut self, data: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        self.body_bytes += data.len() as u64;
+        self.arrived = self.arrived.saturating_add(data.len() as u32);
+        let coming = self.body_bytes.saturating_add(self.http.announced());
+        let exchange = self.exchange.as_mut();
+        let (body_use, has_room) = match exchange {
+            Some(exchange) if exchange.collect.is_some() => {
+                let collect = exchange.collect.as_mut().expect("just seen");
+                collect.body.extend_from_slice(data);
+                (BodyUse::Whole, true)
+            }
+            Some(exchange) if exchange.incoming.is_some() => {
+                let mut incoming = exchange.incoming.as_ref().expect("just seen").borrow_mut();
+                if !incoming.abandoned {
+                    incoming.push(data);
+                }
+                (if incoming.abandoned { BodyUse::None } else { BodyUse::Parts }, true)
+            }
+            _ => (BodyUse::None, false),
+        };
+        if coming > self.body_limit(body_use, kit) {
+            self.body_too_large(body_use, kit, out);
+        } else if has_room && !self.recharge(kit) {
+            self.no_memory(kit, out);
+        } else if body_use == BodyUse::Parts {
+            self.poll_answer(kit, out);
+            self.pump(kit, out);
+            let _ = head;
+        }
+    }
+
+    fn body_ended(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let Some(exchange) = &mut self.exchange else { return };
+        if let Some(incoming) = exchange.incoming.take() {
+            incoming.borrow_mut().finish(Ok(()), trailers);
+            self.poll_answer(kit, out);
+            self.pump(kit, out);
+        } else if let Some(collect) = exchange.collect.take() {
+            let Collect { route, head: own_head, window, body } = collect;
+            // The look-up left the path's parameters for the last head that was seen: this one's are found again.
+            match kit.route(&own_head, &window) {
+                Routed::Route(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),
+                Routed::Answer(response) => self.respond(response, kit, out),
+            }
+            self.recharge(kit);
+            let _ = head;
+        }
+        self.recycle_exchange(kit);
+    }
+
+    /// Takes an exchange, or the one that is there.
+    pub(super) fn exchange(&mut self, kit: &mut Kit) -> &mut Exchange {
+        self.exchange.get_or_insert_with(|| kit.new_exchange())
+    }
+
+    pub(super) fn recycle_exchange(&mut self, kit: &mut Kit) {
+        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.is_over()) {
+            kit.recycle(exchange);
+        }
+    }
+
+    fn incoming_is_full(&self) -> bool {
+        let Some(exchange) = &self.exchange else { return false };
+        let Some(incoming) = &exchange.incoming else { return false };
+        let mut incoming = incoming.borrow_mut();
+        incoming.paused = incoming.held >= INCOMING_BYTES;
+        incoming.paused
+    }
+
+    /// Keeps bytes that cannot be worked on now.
+    fn keep(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+            return;
+        }
+        if self.unread.capacity() == 0 {
+            self.unread.reserve_exact(bytes.len().max(WINDOW_BYTES));
+        }
+        self.unread.extend_from_slice(bytes);
+        if self.unread.len() >= UNREAD_BYTES {
+            self.pause(out.queue);
+        }
+        if !self.recharge(kit) {
+            self.no_memory(kit, out);
+        }
+    }
+
+    pub(super) fn pause(&mut self, queue: &mut Queue) {
+        if !std::mem::replace(&mut self.paused, true) {
+            queue.push(Op::PauseRecv { socket: self.id });
+        }
+    }
+
+    /// Receives again where nothing stands against it.
+    pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
+        let raw_is_full = self.exchange.as_ref().is_some_and(|exchange| match &exchange.switched {
+            Some(switched) => switched.raw.borrow().paused,
+            None => false,
+        });
+        let full = self.blocked || self.unread.len() >= UNREAD_BYTES || raw_is_full || self.incoming_is_full();
+        if self.paused && !full && self.phase != Phase::Gone {
+            self.paused = false;
+            queue.push(Op::ResumeRecv { socket: self.id });
+        }
+    }
+
+    /// Charges the worker's share for what this connection holds now: whether there was enough.
+    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
+        let held = self.unread.capacity()
+            + self.exchange.as_ref().map_or(0, |exchange| {
+                let collect = exchange.collect.as_ref();
+                collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
+                    + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
+                    + exchange.switched.as_ref().map_or(0, |switched| {
+                        let raw = switched.raw.borrow();
+                        raw.held + raw.outgoing_held
+                    })
+            });
+        let charged = self.charged as usize;
+        if held > charged {
+            if !kit.share.take(held - charged) {
+                return false;
+            }
+        } else {
+            kit.share.give(charged - held);
+        }
+        self.charged = u32::try_from(held).unwrap_or(u32::MAX);
+        true
+    }
+
+    /// Gives everything back: the connection is over.
+    pub(super) fn release(&mut self, kit: &mut Kit) {
+        self.unread = Vec::new();
+        if let Some(mut exchange) = self.exchange.take() {
+            if let Some(future) = exchange.future.take() {
+                kit.cancel(future);
+            }
+            if let Some(incoming) = exchange.incoming.take() {
+                incoming.borrow_mut().finish(Err(BodyError::CutShort), Vec::new());
+            }
+            if let Some(switched) = &exchange.switched {
+                switched.raw.borrow_mut().end(true);
+            }
+            kit.recycle(exchange);
+        }
+        kit.share.give(std::mem::take(&mut self.charged) as usize);
+    }
+
+    /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.
+    #[inline]
+    fn settle(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        out.flush(self.id);
+        if self.phase == Phase::Gone || self.phase == Phase::Linger {
+            return;
+        }
+        if self.exchange.is_none() && self.unread.is_empty() && !self.blocked && !self.ended && !self.http.must_close() {
+            // The usual case: everything is answered, and another request may come.
+            if self.http.client() == h1::state::State::Idle {
+                self.phase = Phase::Idle;
+                kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.idle);
+                return;
+            }
+        }
+        self.settle_slowly(kit, head, out);
+    }
+
+    fn settle_slowly(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        use h1::state::State;
+        if self.ended && !self.end_seen && !self.blocked {
+            let reads_on = matches!(self.http.client(), State::Idle | State::SendsBody);
+            if reads_on || self.unread.is_empty() {
+                self.end_seen = true;
+                let unread = std::mem::take(&mut self.unread);
+                if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
+                    self.refuse(error, kit, head, &unread, out);
+                    out.flush(self.id);
+                }
+                if self.phase == Phase::Gone || self.phase == Phase::Linger {
+                    return;
+                }
+            }
+        }
+        self.recycle_exchange(kit);
+        let exchange = self.exchange.as_deref();
+        let answering = exchange.is_some_and(|exchange| exchange.awaits_answer() || exchange.body.is_some());
+        if !answering && (self.http.must_close() || self.is_finished_with_peer()) {
+            return self.finish(kit, out);
+        }
+        let phase = if self.blocked || exchange.is_some_and(|exchange| exchange.body.is_some() && !exchange.awaits_answer()) {
+            if self.blocked { Phase::Write } else { Phase::Handler }
+        } else if exchange.is_some_and(|exchange| exchange.switched.is_some()) {
+            Phase::Switched
+        } else if self.http.client() == State::SendsBody {
+            if self.incoming_is_full() { Phase::Handler } else { Phase::Body }
+        } else if exchange.is_some_and(Exchange::awaits_answer) {
+            Phase::Handler
+        } else if !self.unread.is_empty() {
+            Phase::Head
+        } else if self.served == 0 {
+            Phase::Fresh
+        } else {
+            Phase::Idle
+        };
+        self.wait_for(phase, kit);
+    }
+
+    /// Whether the peer has ended its direction and nothing that it asked for is left to answer.
+    fn is_finished_with_peer(&self) -> bool {
+        use h1::state::State;
+        self.end_seen
+            && matches!(self.http.client(), State::Closed)
+            && matches!(self.http.server(), State::Idle | State::MustClose | State::Closed | State::Done)
+    }
+
+    /// Waits for something, as long as its deadline allows. Waiting on for the same thing does not move the deadline, but
+    /// for another request's coming.
+    pub(super) fn wait_for(&mut self, phase: Phase, kit: &mut Kit) {
+        if self.phase == phase && !matches!(phase, Phase::Idle | Phase::Linger) {
+            return;
+        }
+        self.phase = phase;
+        let timeouts = kit.timeouts;
+        let after = match phase {
+            Phase::Fresh | Phase::Head => timeouts.head,
+            Phase::Idle => timeouts.idle,
+            Phase::Body => {
+                self.arrived = 0;
+                timeouts.body
+            }
+            Phase::Handler => timeouts.handler,
+            Phase::Write => timeouts.write,
+            Phase::Linger => timeouts.linger,
+            Phase::Switched | Phase::Gone => return kit.deadlines.clear(self.id.index),
+        };
+        kit.deadlines.set(self.id.index, kit.tick, after);
+    }
+}
+
+/// Empty lines before a request that never comes are nothing that could be cut short.
+fn skip_line_ends(bytes: &[u8]) -> &[u8] {
+    let only_line_ends = bytes.chunks(2).all(|pair| pair == b"\r\n");
+    if only_line_ends { &[] } else { bytes }
+}
+
+/// The trailer fields, without those that would change how the message is framed or routed (RFC 9110 section 6.5.1).
+fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+    let forbidden = ["content-length", "transfer-encoding", "host", "connection", "content-encoding", "content-type", "te", "trailer", "authorization"];
+    let fields = head.fields.iter().filter_map(|field| {
+        let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
+        let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;
+        (!forbidden.contains(&name.as_str())).then_some((name, value))
+    });
+    fields.collect()
+}

@@ -1,0 +1,201 @@
+//! The end of a connection, in order or not: errors, deadlines, closing.
+//!
+//! A socket that closes with bytes unread makes the kernel send a reset, which can destroy the last answer on its way
+//! (RFC 9112 section 9.6). So where anything may be unread, our direction ends first, and what still comes is read and
+//! dropped until the peer ends its own, or the linger deadline passes.
+
+use super::connection::{Connection, Out, Phase};
+use super::dispatch::Kit;
+use crate::StatusCode;
+use crate::body::BodyError;
+use crate::request::BodyUse;
+use io::{Op, Queue};
+use proto::{Head, h1};
+use std::sync::atomic::Ordering;
+
+impl Connection {
+    /// What the peer sent is not HTTP, or is refused: it is told once, and the connection ends.
+    pub(super) fn refuse(&mut self, error: proto::Error, kit: &mut Kit, head: &Head, window: &[u8], out: &mut Out<'_>) {
+        tracing::debug!(peer = %crate::Peer::from(self.peer), %error, "a request is refused");
+        let _ = (head, window);
+        self.dirty = true;
+        self.unread = Vec::new();
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        self.end_with(status, error.text(), kit, out);
+    }
+
+    /// Ends whatever is under way with an error; where an answer has begun, by cutting the connection.
+    pub(super) fn end_with(&mut self, status: StatusCode, text: &str, kit: &mut Kit, out: &mut Out<'_>) {
+        self.http.close_after();
+        let why = match status {
+            StatusCode::PAYLOAD_TOO_LARGE => BodyError::TooLarge,
+            StatusCode::REQUEST_TIMEOUT => BodyError::TooSlow,
+            StatusCode::SERVICE_UNAVAILABLE => BodyError::NoMemory,
+            _ => BodyError::CutShort,
+        };
+        let mut begun = self.http.server() == h1::state::State::SendsBody;
+        if let Some(exchange) = &mut self.exchange {
+            if let Some(incoming) = exchange.incoming.take() {
+                incoming.borrow_mut().finish(Err(why), Vec::new());
+            }
+            if let Some(future) = exchange.future.take() {
+                kit.cancel(future);
+            }
+            begun |= exchange.body.is_some();
+            exchange.reply = None;
+            exchange.collect = None;
+        }
+        if begun {
+            return self.abort(kit, out);
+        }
+        if self.http.must_close() {
+            // The answer is complete already; only what came behind it was wrong.
+            out.flush(self.id);
+            return self.finish(kit, out);
+        }
+        let response = match status {
+            StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
+            status => kit.error(status, text),
+        };
+        self.respond(response, kit, out);
+        self.recharge(kit);
+    }
+
+    /// The engine has no memory for what the peer sends.
+    pub(super) fn no_memory(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        self.dirty = true;
+        self.unread = Vec::new();
+        self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the server has no memory for this now", kit, out);
+        out.flush(self.id);
+        if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
+            self.finish(kit, out);
+        }
+    }
+
+    /// A body passed its bound.
+    pub(super) fn body_too_large(&mut self, body_use: BodyUse, kit: &mut Kit, out: &mut Out<'_>) {
+        self.dirty = true;
+        let answered = self.http.server() != h1::state::State::AwaitsResponse;
+        if body_use == BodyUse::None && answered {
+            // Only the rest of a body that nobody wants: the answer has been sent.
+            self.http.close_after();
+            out.flush(self.id);
+            return self.finish(kit, out);
+        }
+        self.end_with(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", kit, out);
+        out.flush(self.id);
+        if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
+            self.finish(kit, out);
+        }
+    }
+
+    /// The last answer is sent: closes, with patience where something may be unread.
+    pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        out.flush(self.id);
+        self.release(kit);
+        if self.dirty && !self.ended {
+            out.queue.push(Op::Shutdown { socket: self.id });
+            if std::mem::take(&mut self.paused) {
+                out.queue.push(Op::ResumeRecv { socket: self.id });
+            }
+            self.phase = Phase::Fresh;
+            self.wait_for(Phase::Linger, kit);
+        } else {
+            self.close(out);
+        }
+    }
+
+    /// Closes now; what was sent still goes out.
+    pub(super) fn close(&mut self, out: &mut Out<'_>) {
+        out.flush(self.id);
+        if self.phase != Phase::Gone {
+            self.phase = Phase::Gone;
+            out.queue.push(Op::Close { socket: self.id });
+        }
+    }
+
+    /// Cuts the connection: the peer must see that what it got is not whole.
+    pub(super) fn abort(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        out.flush(self.id);
+        self.release(kit);
+        if self.phase != Phase::Gone {
+            self.phase = Phase::Gone;
+            out.queue.push(Op::Abort { socket: self.id });
+        }
+    }
+
+    /// The connection broke: the handler is told, the peer cannot be.
+    pub(crate) fn failed(&mut self, kit: &mut Kit, queue: &mut Queue) {
+        self.abort(kit, &mut Out::new(queue));
+    }
+
+    /// The deadline of the present phase passed.
+    pub(crate) fn expired(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        let mut out = Out::new(queue);
+        let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
+        match phase {
+            Phase::Gone => self.phase = Phase::Gone,
+            Phase::Fresh | Phase::Idle | Phase::Linger => {
+                self.release(kit);
+                self.close(&mut out);
+            }
+            Phase::Head => {
+                self.dirty = true;
+                self.unread = Vec::new();
+                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's head came too slowly", kit, &mut out);
+            }
+            Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
+            Phase::Body => {
+                self.dirty = true;
+                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", kit, &mut out);
+            }
+            Phase::Handler => {
+                if self.http.client() == h1::state::State::SendsBody {
+                    self.dirty = true;
+                }
+                tracing::warn!("a handler took longer than its deadline");
+                self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", kit, &mut out);
+            }
+            Phase::Write => self.abort(kit, &mut out),
+            Phase::Switched => self.phase = Phase::Switched,
+        }
+        out.flush(self.id);
+        if !matches!(self.phase, Phase::Gone | Phase::Linger | Phase::Switched | Phase::Body) {
+            if self.http.must_close() {
+                self.finish(kit, &mut out);
+            } else {
+                self.woken(kit, head, queue);
+            }
+        }
+        let gone_or_ending = matches!(self.phase, Phase::Gone | Phase::Linger);
+        if gone_or_ending && !matches!(phase, Phase::Idle | Phase::Linger | Phase::Gone) {
+            kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn body_is_fast_enough(&self, kit: &Kit) -> bool {
+        let deadlines = &kit.shared.setup.config.deadlines;
+        u64::from(self.arrived) >= u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1)
+    }
+
+    /// A graceful shutdown begins: whoever waits for nothing is let go, the others after their answer.
+    pub(crate) fn drain(&mut self, kit: &mut Kit, queue: &mut Queue) {
+        self.http.close_after();
+        match self.phase {
+            Phase::Fresh | Phase::Idle if self.unread.is_empty() => self.finish(kit, &mut Out::new(queue)),
+            Phase::Switched => {
+                if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
+                    switched.raw.borrow_mut().end(false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The hard deadline of a shutdown: whether something was cut.
+    pub(crate) fn cut(&mut self, kit: &mut Kit, queue: &mut Queue) -> bool {
+        let busy = !matches!(self.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh);
+        self.abort(kit, &mut Out::new(queue));
+        busy
+    }
+}

@@ -1,0 +1,309 @@
+//! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
+
+use super::connection::{Connection, Out};
+use super::dispatch::Kit;
+use super::exchange::Switched;
+use crate::response::{Content, Response, Streamed};
+use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use io::Op;
+use proto::h1::{self, FieldWriter};
+use proto::{Length, Method};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+/// A body up to this length is copied behind its head and leaves in one send; a longer one is sent from where it is.
+/// Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
+const INLINE_BYTES: usize = 16 * 1024;
+
+/// Bytes of a body in parts that are handed to the driver before it has to say that they are out.
+const AHEAD_BYTES: usize = 64 * 1024;
+
+/// Fields that the engine writes itself: they frame the message.
+fn is_framing(name: &HeaderName) -> bool {
+    *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING || *name == header::CONNECTION
+}
+
+impl Connection {
+    /// Sends a response, or begins with one whose body comes in parts.
+    #[inline]
+    pub(super) fn respond(&mut self, response: Response, kit: &mut Kit, out: &mut Out<'_>) {
+        let Response { status, reason, content_type, fields, content, close } = response;
+        if close {
+            self.http.close_after();
+            self.dirty = true;
+        }
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.log.is_some()) {
+            self.log(status, &content, kit);
+        }
+        let content = match content {
+            Content::Switch(switch) => return self.switch(status, &fields, *switch, kit, out),
+            content => content,
+        };
+        let mut status_number = status.as_u16();
+        if status_number < 200 {
+            tracing::error!(%status, "a handler's final answer has an interim status");
+            status_number = 500;
+        }
+        let length = match &content {
+            Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
+            Content::Bytes(bytes) => Length::Exact(bytes.len() as u64),
+            Content::Stream(streamed) => streamed.length.map_or(Length::Unknown, Length::Exact),
+            Content::Switch(_) => Length::Empty,
+        };
+        let head = h1::Response { status: status_number, reason: reason.as_deref(), length };
+        let lines = kit.lines.bytes();
+        let sent = self.http.send_response(head, &mut out.queue.output, |writer| {
+            writer.trusted_lines(lines);
+            if let Some(content_type) = content_type {
+                writer.trusted_field(b"Content-Type", content_type.as_bytes());
+            }
+            write_fields(writer, &fields);
+        });
+        if let Err(error) = sent {
+            return self.broken_answer(error, out);
+        }
+        match content {
+            Content::Bytes(bytes) if bytes.len() <= INLINE_BYTES => {
+                let sent = self.http.send_data(&bytes, &mut out.queue.output);
+                let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
+                if let Err(error) = sent {
+                    self.broken_answer(error, out);
+                }
+            }
+            Content::Bytes(bytes) => {
+                let sent = self.send_apart(bytes, out);
+                let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
+                if let Err(error) = sent {
+                    self.broken_answer(error, out);
+                }
+            }
+            Content::Stream(streamed) => {
+                self.exchange(kit).body = Some(*streamed);
+                self.pump(kit, out);
+            }
+            Content::Switch(_) => {}
+        }
+    }
+
+    /// Sends bytes from where they are; the driver says when they are out.
+    fn send_apart(&mut self, bytes: Bytes, out: &mut Out<'_>) -> Result<(), proto::Error> {
+        let mut after = Vec::new();
+        if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
+            out.flush(self.id);
+            out.queue.push(Op::SendBytes { socket: self.id, bytes });
+            out.queue.output.extend_from_slice(&after);
+            self.blocked = true;
+        }
+        Ok(())
+    }
+
+    /// Sends on with a body in parts, as far as the peer takes it.
+    pub(super) fn pump(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let task = self.task();
+        while !self.blocked {
+            let Some(exchange) = &mut self.exchange else { return };
+            let Some(mut streamed) = exchange.body.take() else { return };
+            let sends_body = self.http.server() == h1::state::State::SendsBody;
+            let waker = kit.context.inbox.waker(task.number());
+            let part = match catch_unwind(AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker)))) {
+                Ok(part) => part,
+                Err(_) => {
+                    tracing::error!("a response's body panicked");
+                    return self.abort(kit, out);
+                }
+            };
+            let sent = match part {
+                _ if !sends_body => return,
+                Poll::Pending => {
+                    exchange.body = Some(streamed);
+                    return;
+                }
+                Poll::Ready(Some(Ok(bytes))) => {
+                    exchange.body = Some(streamed);
+                    self.send_part(bytes, out)
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    tracing::debug!(%error, "a response's body failed; the connection is cut");
+                    return self.abort(kit, out);
+                }
+                Poll::Ready(None) => self.end_body(streamed, out),
+            };
+            if let Err(error) = sent {
+                tracing::error!(%error, "a response's body does not fit what its head announced");
+                return self.abort(kit, out);
+            }
+        }
+    }
+
+    fn send_part(&mut self, bytes: Bytes, out: &mut Out<'_>) -> Result<(), proto::Error> {
+        if bytes.len() > INLINE_BYTES {
+            return self.send_apart(bytes, out);
+        }
+        self.http.send_data(&bytes, &mut out.queue.output)?;
+        if out.waiting() >= AHEAD_BYTES {
+            out.flush_and_hear(self.id);
+            self.blocked = true;
+        }
+        Ok(())
+    }
+
+    fn end_body(&mut self, mut streamed: Streamed, out: &mut Out<'_>) -> Result<(), proto::Error> {
+        let trailers = streamed.trailers.take().map_or_else(Vec::new, |make| make());
+        self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, &trailers))
+    }
+
+    /// The answer cannot be sent as it is: nothing of it has left. The peer gets a plain 500 where one is still possible.
+    fn broken_answer(&mut self, error: proto::Error, out: &mut Out<'_>) {
+        tracing::error!(%error, "a handler's answer cannot be sent");
+        self.http.close_after();
+        self.dirty = true;
+        let head = h1::Response { status: 500, reason: None, length: Length::Empty };
+        let sent = self.http.send_response(head, &mut out.queue.output, |_| {});
+        if sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {})).is_err() {
+            out.flush(self.id);
+            self.close(out);
+        }
+    }
+
+    /// Sends the interim responses that the handler has asked for.
+    pub(super) fn send_interims(&mut self, out: &mut Out<'_>) {
+        let Some(interim) = self.exchange.as_ref().and_then(|exchange| exchange.interim.clone()) else { return };
+        for (status, fields) in interim.borrow_mut().waiting.drain(..) {
+            let write = |writer: &mut FieldWriter<'_>| write_fields(writer, &fields);
+            if let Err(error) = self.http.send_interim(status.as_u16(), &mut out.queue.output, write) {
+                tracing::error!(%error, "an interim response came too late");
+            }
+        }
+    }
+
+    /// Accepts another protocol and starts its task.
+    fn switch(
+        &mut self,
+        status: StatusCode,
+        fields: &[(HeaderName, HeaderValue)],
+        switch: Switch,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
+        let lines = kit.lines.bytes();
+        let accepted = self.http.accept(status.as_u16(), &mut out.queue.output, |writer| {
+            writer.trusted_lines(lines);
+            write_fields(writer, fields);
+        });
+        if let Err(error) = accepted {
+            return self.broken_answer(error, out);
+        }
+        let raw = Rc::new(RefCell::new(Raw::new(kit.context.inbox.waker(self.task().number()))));
+        let start = AssertUnwindSafe(|| (switch.start)(RawStream { raw: raw.clone() }));
+        match catch_unwind(start) {
+            Ok(task) => {
+                self.exchange(kit).switched = Some(Switched { raw, task: Some(task) });
+                self.poll_switched(kit, out);
+            }
+            Err(_) => {
+                tracing::error!("an upgraded protocol's task panicked");
+                out.flush(self.id);
+                self.close(out);
+            }
+        }
+    }
+
+    /// Bytes of another protocol came.
+    pub(super) fn received_raw(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) else { return };
+        if !bytes.is_empty() {
+            let mut raw = switched.raw.borrow_mut();
+            raw.push(bytes);
+            raw.paused = raw.held >= RAW_BYTES;
+            let full = raw.paused;
+            drop(raw);
+            if full {
+                self.pause(out.queue);
+            }
+        }
+        if self.recharge(kit) { self.poll_switched(kit, out) } else { self.abort(kit, out) }
+    }
+
+    /// Runs the other protocol's task, and sends what it wrote.
+    pub(super) fn poll_switched(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let number = self.task().number();
+        let Some(switched) = self.exchange.as_mut().and_then(|exchange| exchange.switched.as_mut()) else { return };
+        if let Some(task) = &mut switched.task {
+            let waker = kit.context.inbox.waker(number);
+            let poll = AssertUnwindSafe(|| task.as_mut().poll(&mut TaskContext::from_waker(&waker)));
+            match catch_unwind(poll) {
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(())) => switched.task = None,
+                Err(_) => {
+                    tracing::error!("an upgraded protocol's task panicked");
+                    std::mem::forget(switched.task.take());
+                    return self.abort(kit, out);
+                }
+            }
+        }
+        let raw = switched.raw.clone();
+        let mut raw = raw.borrow_mut();
+        if !self.blocked {
+            if raw.outgoing.is_empty() {
+                if !raw.flushed {
+                    raw.flushed = true;
+                    raw.writer.take().into_iter().for_each(Waker::wake);
+                }
+            } else {
+                out.flush(self.id);
+                for bytes in raw.outgoing.drain(..) {
+                    if !bytes.is_empty() {
+                        out.queue.push(Op::SendBytes { socket: self.id, bytes });
+                        self.blocked = true;
+                    }
+                }
+                raw.outgoing_held = 0;
+                raw.writer.take().into_iter().for_each(Waker::wake);
+            }
+        }
+        raw.paused = raw.held >= RAW_BYTES;
+        let over = raw.finished && raw.outgoing.is_empty();
+        drop(raw);
+        if over {
+            self.release(kit);
+            self.dirty = !self.ended;
+            out.flush(self.id);
+            return self.finish(kit, out);
+        }
+        self.resume_if_wanted(out.queue);
+    }
+
+    /// Writes the access log's line.
+    #[cold]
+    fn log(&mut self, status: StatusCode, content: &Content, kit: &Kit) {
+        let Some(line) = self.exchange.as_mut().and_then(|exchange| exchange.log.take()) else { return };
+        let bytes = match content {
+            Content::Bytes(bytes) => Some(bytes.len() as u64),
+            Content::Stream(streamed) => streamed.length,
+            Content::Switch(_) => None,
+        };
+        tracing::info!(
+            target: "highwire::access",
+            peer = %crate::Peer::from(self.peer),
+            method = line.method,
+            target = line.target,
+            status = status.as_u16(),
+            bytes,
+            microseconds = kit.now.since(line.since).as_micros() as u64,
+        );
+    }
+}
+
+fn write_fields(writer: &mut FieldWriter<'_>, fields: &[(HeaderName, HeaderValue)]) {
+    for (name, value) in fields {
+        if !is_framing(name) {
+            writer.trusted_field(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+}
+
+const _: () = assert!(Method::Get as u8 == 0, "the router's table begins with GET");

@@ -1,0 +1,245 @@
+//! What a task finds on its worker's thread: the clock, timers, and a place to spawn.
+
+use io::Instant;
+use io::wake::{TaskInbox, TaskNumber};
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A worker's timers and tasks, reachable from everything that runs on its thread.
+pub(crate) struct Context {
+    pub(crate) inbox: TaskInbox,
+    pub(crate) now: Cell<Instant>,
+    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    tasks: RefCell<Tasks>,
+}
+
+struct Timer {
+    at: Instant,
+    number: u64,
+    waker: Waker,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Timer) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+impl Eq for Timer {}
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+#[derive(Default)]
+struct Tasks {
+    slots: Vec<(u32, Option<Task>)>,
+    free: Vec<u32>,
+    living: usize,
+    timers: u64,
+}
+
+/// What a task number stands for. Numbers have 52 bits: a kind (2), a generation (24) and an index (26).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    Connection { index: u32, generation: u32 },
+    Spawned { index: u32, generation: u32 },
+}
+
+const INDEX_BITS: u32 = 26;
+const GENERATION_BITS: u32 = 24;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+
+impl TaskKind {
+    pub(crate) fn number(self) -> TaskNumber {
+        let (kind, index, generation) = match self {
+            TaskKind::Connection { index, generation } => (0, index, generation),
+            TaskKind::Spawned { index, generation } => (1, index, generation),
+        };
+        kind << (INDEX_BITS + GENERATION_BITS)
+            | (u64::from(generation) & GENERATION_MASK) << INDEX_BITS
+            | (u64::from(index) & INDEX_MASK)
+    }
+
+    pub(crate) fn of(number: TaskNumber) -> TaskKind {
+        let index = (number & INDEX_MASK) as u32;
+        let generation = (number >> INDEX_BITS & GENERATION_MASK) as u32;
+        match number >> (INDEX_BITS + GENERATION_BITS) {
+            0 => TaskKind::Connection { index, generation },
+            _ => TaskKind::Spawned { index, generation },
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Context>>> = const { RefCell::new(None) };
+}
+
+impl Context {
+    pub(crate) fn new(inbox: TaskInbox) -> Rc<Context> {
+        Rc::new(Context {
+            inbox,
+            now: Cell::new(Instant::default()),
+            timers: RefCell::default(),
+            tasks: RefCell::default(),
+        })
+    }
+
+    /// Makes this the present thread's context until the guard is dropped: needed where a thread runs several workers in
+    /// turn, as the simulator and embedding hosts do.
+    pub(crate) fn enter(self: &Rc<Context>) -> Entered {
+        self.inbox.enter();
+        Entered { previous: CURRENT.replace(Some(self.clone())) }
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers.borrow().peek().map(|Reverse(timer)| timer.at)
+    }
+
+    /// Wakes what is due.
+    pub(crate) fn fire_timers(&self) {
+        loop {
+            let due = {
+                let mut timers = self.timers.borrow_mut();
+                match timers.peek() {
+                    Some(Reverse(timer)) if timer.at <= self.now.get() => timers.pop(),
+                    _ => None,
+                }
+            };
+            match due {
+                Some(Reverse(timer)) => timer.waker.wake(),
+                None => return,
+            }
+        }
+    }
+
+    fn add_timer(&self, at: Instant, waker: Waker) {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.timers += 1;
+        self.timers.borrow_mut().push(Reverse(Timer { at, number: tasks.timers, waker }));
+    }
+
+    fn spawn(&self, task: Task) {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.living += 1;
+        let index = match tasks.free.pop() {
+            Some(index) => index,
+            None => {
+                tasks.slots.push((0, None));
+                tasks.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut tasks.slots[index as usize];
+        slot.1 = Some(task);
+        let number = TaskKind::Spawned { index, generation: slot.0 }.number();
+        drop(tasks);
+        self.inbox.waker(number).wake();
+    }
+
+    /// Polls a spawned task. A panic ends it and is logged.
+    pub(crate) fn poll(&self, index: u32, generation: u32) {
+        let taken = match self.tasks.borrow_mut().slots.get_mut(index as usize) {
+            Some((known, task)) if *known == generation => task.take(),
+            _ => None,
+        };
+        let Some(mut task) = taken else { return };
+        let waker = self.inbox.waker(TaskKind::Spawned { index, generation }.number());
+        let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            task.as_mut().poll(&mut TaskContext::from_waker(&waker))
+        }));
+        let finished = !matches!(polled, Ok(Poll::Pending));
+        if polled.is_err() {
+            tracing::error!("a spawned task panicked");
+            // What a task that panicked holds may panic again when dropped; it is lost instead.
+            std::mem::forget(task);
+        } else if !finished {
+            self.tasks.borrow_mut().slots[index as usize].1 = Some(task);
+            return;
+        } else {
+            drop(task);
+        }
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = &mut tasks.slots[index as usize];
+        slot.0 = (slot.0 + 1) & GENERATION_MASK as u32;
+        tasks.free.push(index);
+        tasks.living -= 1;
+    }
+
+    /// How many spawned tasks live.
+    pub(crate) fn living_tasks(&self) -> usize {
+        self.tasks.borrow().living
+    }
+
+    /// Drops every spawned task: their worker ends.
+    pub(crate) fn clear(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+        drop(tasks);
+        self.timers.borrow_mut().clear();
+    }
+}
+
+/// Restores the context that was there before.
+pub(crate) struct Entered {
+    previous: Option<Rc<Context>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(previous) = &self.previous {
+            previous.inbox.enter();
+        }
+        CURRENT.set(self.previous.take());
+    }
+}
+
+fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
+    let context = CURRENT.with_borrow(Clone::clone);
+    use_it(&context.expect("this needs a Highwire worker on the present thread: call it in a handler or a spawned task"))
+}
+
+pub(crate) fn now() -> Instant {
+    with(|context| context.now.get())
+}
+
+pub(crate) fn wake_at(at: Instant, waker: &Waker) {
+    with(|context| context.add_timer(at, waker.clone()));
+}
+
+/// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.
+///
+/// # Panics
+/// Where no worker runs on this thread.
+pub fn spawn(task: impl Future<Output = ()> + 'static) {
+    with(|context| context.spawn(Box::pin(task)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_numbers_carry_what_they_stand_for() {
+        for kind in [
+            TaskKind::Connection { index: 0, generation: 0 },
+            TaskKind::Connection { index: 67_108_863, generation: 16_777_215 },
+            TaskKind::Spawned { index: 5, generation: 9 },
+        ] {
+            assert_eq!(TaskKind::of(kind.number()), kind);
+            assert!(kind.number() < 1 << io::wake::TASK_BITS);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The fields that every response has, rendered once a second: `Server` and `Date`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The rendered lines.
+#[derive(Debug)]
+pub(crate) struct CommonLines {
+    server_name: Option<String>,
+    seconds: u64,
+    lines: Vec<u8>,
+}
+
+impl CommonLines {
+    pub(crate) fn new(server_name: Option<String>) -> CommonLines {
+        let mut lines = CommonLines { server_name, seconds: u64::MAX, lines: Vec::new() };
+        lines.refresh(0);
+        lines
+    }
+
+    /// Renders them anew if another second has begun.
+    pub(crate) fn refresh(&mut self, unix_seconds: u64) {
+        if unix_seconds == self.seconds {
+            return;
+        }
+        self.seconds = unix_seconds;
+        self.lines.clear();
+        if let Some(name) = &self.server_name {
+            self.lines.extend_from_slice(b"Server: ");
+            self.lines.extend_from_slice(name.as_bytes());
+            self.lines.extend_from_slice(b"\r\n");
+        }
+        self.lines.extend_from_slice(b"Date: ");
+        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_seconds));
+        self.lines.extend_from_slice(date.as_bytes());
+        self.lines.extend_from_slice(b"\r\n");
+    }
+
+    /// Whole lines, each with its line end.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let mut lines = CommonLines::new(Some("x".to_string()));
+        lines.refresh(1_800_000_000);
+        assert_eq!(lines.bytes(), b"Server: x\r\nDate: Fri, 15 Jan 2027 08:00:00 GMT\r\n");
+        let mut lines = CommonLines::new(None);
+        lines.refresh(0);
+        assert_eq!(lines.bytes(), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
+    }
+}

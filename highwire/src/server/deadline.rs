@@ -1,0 +1,105 @@
+//! Coarse deadlines, one for each connection: a number in a dense vector, and no timer operation a request.
+//!
+//! Setting one is a store. The vector is swept only when the earliest deadline that was ever set since the last sweep
+//! has come, which under load is about once per shortest timeout, and never while nobody is connected.
+
+use io::Instant;
+use std::time::Duration;
+
+/// The length of a tick. Timeouts are seconds; a tenth of one is exact enough, and 2^32 of them are 13 years.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+
+const NEVER: u32 = u32::MAX;
+
+/// The tick of a moment.
+pub(super) fn tick(now: Instant) -> u32 {
+    (now.nanoseconds / TICK.as_nanos() as u64) as u32
+}
+
+/// A timeout in ticks, at least one; zero is never.
+pub(super) fn ticks(timeout: Duration) -> u32 {
+    if timeout.is_zero() { NEVER } else { u32::try_from(timeout.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(NEVER) }
+}
+
+/// The deadlines of all connections, by index.
+#[derive(Debug)]
+pub(super) struct DeadlineTable {
+    due: Vec<u32>,
+    earliest: u32,
+}
+
+impl DeadlineTable {
+    pub(super) fn new() -> DeadlineTable {
+        DeadlineTable { due: Vec::new(), earliest: NEVER }
+    }
+
+    /// Sets a deadline so many ticks from `now`.
+    #[inline]
+    pub(super) fn set(&mut self, index: u32, now: u32, after: u32) {
+        let index = index as usize;
+        if index >= self.due.len() {
+            self.due.resize(index + 1, NEVER);
+        }
+        let due = now.saturating_add(after);
+        self.due[index] = due;
+        self.earliest = self.earliest.min(due);
+    }
+
+    pub(super) fn clear(&mut self, index: u32) {
+        if let Some(due) = self.due.get_mut(index as usize) {
+            *due = NEVER;
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn next(&self) -> Option<Instant> {
+        (self.earliest != NEVER).then(|| Instant { nanoseconds: u64::from(self.earliest) * TICK.as_nanos() as u64 })
+    }
+
+    /// The connections whose deadline has passed; their deadlines are cleared.
+    pub(super) fn expired(&mut self, now: u32, expired: &mut Vec<u32>) {
+        if self.earliest > now {
+            return;
+        }
+        self.earliest = NEVER;
+        for (index, due) in self.due.iter_mut().enumerate() {
+            if *due <= now {
+                *due = NEVER;
+                expired.push(index as u32);
+            }
+            self.earliest = self.earliest.min(*due);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_expire_once_and_the_earliest_is_known() {
+        let mut table = DeadlineTable::new();
+        table.set(0, 10, 5);
+        table.set(3, 10, 2);
+        table.set(1, 10, NEVER);
+        let mut expired = Vec::new();
+        table.expired(11, &mut expired);
+        assert!(expired.is_empty());
+        table.expired(12, &mut expired);
+        assert_eq!(expired, [3]);
+        assert_eq!(table.next(), Some(Instant { nanoseconds: 1_500_000_000 }));
+        table.set(0, 14, 5);
+        table.expired(15, &mut expired);
+        assert_eq!(expired, [3]);
+        table.expired(19, &mut expired);
+        assert_eq!(expired, [3, 0]);
+        assert_eq!(table.next(), None);
+    }
+
+    #[test]
+    fn zero_is_never() {
+        assert_eq!(ticks(Duration::ZERO), NEVER);
+        assert_eq!(ticks(Duration::from_millis(1)), 1);
+        assert_eq!(ticks(Duration::from_secs(1)), 10);
+    }
+}

@@ -1,0 +1,348 @@
+//! Which handler answers a request, and calling it. Knows heads and responses, not sockets.
+
+use super::budget::Share;
+use super::context::{Context, TaskKind};
+use super::date::CommonLines;
+use super::deadline::{self, DeadlineTable};
+use super::exchange::Exchange;
+use super::shared::Shared;
+use crate::handler::{Endpoint, Outcome};
+use crate::request::{BodyUse, Hooks, Locals, Ready, Request};
+use crate::router::{Captures, Found};
+use crate::{Params, Response, StatusCode};
+use http::{HeaderValue, header};
+use io::{Instant, Peer};
+use proto::{Form, Head, Method};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as TaskContext, Poll};
+
+/// What all connections of a worker work with.
+pub(crate) struct Kit {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) context: Rc<Context>,
+    pub(crate) lines: CommonLines,
+    pub(crate) deadlines: DeadlineTable,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) now: Instant,
+    pub(crate) tick: u32,
+    pub(crate) share: Share,
+    pub(crate) draining: bool,
+    /// See [`Outside::beat`](super::worker::Outside).
+    pub(crate) beat: Arc<AtomicU64>,
+    calls: u32,
+    endpoints: Vec<Box<dyn Endpoint>>,
+    locals: Locals,
+    captures: Captures,
+    /// The path of the present request, where it had dot segments to resolve.
+    resolved: Vec<u8>,
+    exchanges: Vec<Box<Exchange>>,
+}
+
+/// The deadlines in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) head: u32,
+    pub(crate) body: u32,
+    pub(crate) idle: u32,
+    pub(crate) write: u32,
+    pub(crate) handler: u32,
+    pub(crate) linger: u32,
+}
+
+/// Exchanges that a worker keeps for the next requests.
+const SPARE_EXCHANGES: usize = 64;
+
+/// What a look at the routes says.
+pub(crate) enum Routed {
+    Route(u32),
+    Answer(Response),
+}
+
+impl Kit {
+    pub(crate) fn new(shared: Arc<Shared>, context: Rc<Context>) -> Kit {
+        let setup = &shared.setup;
+        let deadlines = &setup.config.deadlines;
+        let timeouts = Timeouts {
+            head: deadline::ticks(deadlines.head),
+            body: deadline::ticks(deadlines.body),
+            idle: deadline::ticks(deadlines.idle),
+            write: deadline::ticks(deadlines.write),
+            handler: deadline::ticks(deadlines.handler),
+            linger: deadline::ticks(deadlines.linger),
+        };
+        let endpoints = setup.routes.iter().map(|route| route.clone().endpoint()).collect();
+        let lines = CommonLines::new(setup.config.server_name.clone());
+        let locals = shared.make_locals();
+        let share = Share::new(shared.budget.clone());
+        Kit {
+            shared,
+            context,
+            lines,
+            deadlines: DeadlineTable::new(),
+            timeouts,
+            now: Instant::default(),
+            tick: 0,
+            share,
+            draining: false,
+            beat: Arc::default(),
+            calls: 0,
+            endpoints,
+            locals,
+            captures: Captures::default(),
+            resolved: Vec::new(),
+            exchanges: Vec::new(),
+        }
+    }
+
+    /// A round of completions begins.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.now = now;
+        self.tick = deadline::tick(now);
+        self.context.now.set(now);
+    }
+
+    pub(crate) fn new_exchange(&mut self) -> Box<Exchange> {
+        self.exchanges.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn recycle(&mut self, mut exchange: Box<Exchange>) {
+        if self.exchanges.len() < SPARE_EXCHANGES {
+            *exchange = Exchange::default();
+            self.exchanges.push(exchange);
+        }
+    }
+
+    /// The engine's own answer to an error.
+    pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
+        match &self.shared.setup.on_error {
+            Some(handler) => handler(status, text),
+            None => Response::error(status, format!("{text}\n")),
+        }
+    }
+
+    /// 503 with Retry-After: there is no room, or no time.
+    pub(crate) fn overloaded(&self, text: &str) -> Response {
+        let response = self.error(StatusCode::SERVICE_UNAVAILABLE, text);
+        response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    pub(crate) fn body_use(&self, route: u32) -> BodyUse {
+        self.shared.body_uses[route as usize]
+    }
+
+    /// Finds the route for a request.
+    #[inline]
+    pub(crate) fn route(&mut self, head: &Head, window: &[u8]) -> Routed {
+        let shared = &self.shared;
+        let router = &shared.setup.router;
+        let token = head.method_span.of(window);
+        let mut path = head.target.path.of(window);
+        if head.target.form != Form::Origin {
+            match head.target.form {
+                Form::Absolute | Form::Authority if path.is_empty() && head.method != Method::Options => path = b"/",
+                Form::Absolute if !path.is_empty() => {}
+                Form::Authority => path = b"/",
+                // `*`, and an absolute form without a path, are about the server (RFC 9112 section 3.2.4).
+                _ if head.method == Method::Options => return Routed::Answer(allow(router.all_methods().value())),
+                _ => path = b"/",
+            }
+        }
+        self.resolved.clear();
+        if has_dot_segment(path, head.target.encoded) {
+            if !resolve_dot_segments(path, &mut self.resolved) {
+                let text = "the path climbs above its root";
+                return Routed::Answer(self.error(StatusCode::BAD_REQUEST, text));
+            }
+            path = &self.resolved;
+        }
+        match router.find(head.authority(window), head.method, token, path, &mut self.captures) {
+            Found::Route(route) | Found::HeadOfGet(route) => Routed::Route(route),
+            Found::NotFound | Found::Allowed(_) if !router.knows(head.method, token) && shared.setup.fallback.is_none() => {
+                let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
+                // What follows a CONNECT is not HTTP.
+                Routed::Answer(if head.method == Method::Connect { response.and_close() } else { response })
+            }
+            Found::Allowed(methods) if head.method == Method::Options => Routed::Answer(allow(methods.value())),
+            Found::Allowed(methods) => {
+                let mut response = self.error(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here");
+                if let Ok(value) = HeaderValue::try_from(methods.value()) {
+                    response.add_field(header::ALLOW, value);
+                }
+                Routed::Answer(response)
+            }
+            Found::NotFound => match shared.setup.fallback {
+                Some(route) => Routed::Route(route),
+                None => Routed::Answer(self.not_found(head, window)),
+            },
+        }
+    }
+
+    fn not_found(&self, head: &Head, window: &[u8]) -> Response {
+        let Some(handler) = &self.shared.setup.not_found else {
+            return self.error(StatusCode::NOT_FOUND, "not found");
+        };
+        let nobody = || std::task::Waker::noop().clone();
+        let request = Request {
+            head,
+            window,
+            params: Params { names: &[], captures: &self.captures, path: b"" },
+            peer: Peer::Local,
+            shared: &self.shared,
+            locals: &self.locals,
+            body: Ready::Nothing,
+            hooks: &mut Hooks::default(),
+            task: &nobody,
+        };
+        match catch_unwind(AssertUnwindSafe(|| handler(&request))) {
+            Ok(response) => response,
+            Err(_) => self.panicked(),
+        }
+    }
+
+    fn panicked(&self) -> Response {
+        tracing::error!("a handler panicked");
+        self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
+    }
+
+    /// Calls the handler of the route that [`route`](Self::route) found for the same head just before.
+    #[inline]
+    pub(crate) fn call(
+        &mut self,
+        route: u32,
+        (head, window): (&Head, &[u8]),
+        peer: Peer,
+        task: TaskKind,
+        body: Ready,
+        hooks: &mut Hooks,
+    ) -> Outcome {
+        let span = tracing::debug_span!("request", method = tracing::field::Empty, path = tracing::field::Empty);
+        if !span.is_disabled() {
+            span.record("method", String::from_utf8_lossy(head.method_span.of(window)).as_ref());
+            span.record("path", String::from_utf8_lossy(head.target.path.of(window)).as_ref());
+        }
+        let _entered = span.enter();
+        let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
+        let waker = || self.context.inbox.waker(task.number());
+        let mut request = Request {
+            head,
+            window,
+            params: Params { names: &self.shared.setup.names[route as usize], captures: &self.captures, path },
+            peer,
+            shared: &self.shared,
+            locals: &self.locals,
+            body,
+            hooks,
+            task: &waker,
+        };
+        let endpoint = &self.endpoints[route as usize];
+        self.calls = self.calls.wrapping_add(1);
+        self.beat.store(u64::from(self.calls) << 32 | u64::from(route + 1), Ordering::Relaxed);
+        let outcome = catch_unwind(AssertUnwindSafe(|| endpoint.call(&mut request)));
+        self.beat.store(0, Ordering::Relaxed);
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                hooks.reply = None;
+                Outcome::Ready(self.panicked())
+            }
+        }
+    }
+
+    /// Polls a pending handler.
+    pub(crate) fn poll(&mut self, (route, place): (u32, u32), task: TaskKind) -> Poll<Response> {
+        let waker = self.context.inbox.waker(task.number());
+        let endpoint = &self.endpoints[route as usize];
+        let poll = || endpoint.poll(place, &mut TaskContext::from_waker(&waker));
+        catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| Poll::Ready(self.panicked()))
+    }
+
+    /// Drops a pending handler's future.
+    pub(crate) fn cancel(&mut self, (route, place): (u32, u32)) {
+        let endpoint = &self.endpoints[route as usize];
+        if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() {
+            tracing::error!("a handler panicked when it was cancelled");
+        }
+    }
+}
+
+fn allow(methods: String) -> Response {
+    let mut response = Response::new(StatusCode::NO_CONTENT);
+    if let Ok(value) = HeaderValue::try_from(methods) {
+        response.add_field(header::ALLOW, value);
+    }
+    response
+}
+
+/// Whether a path may have a segment `.` or `..`, also in an encoded spelling.
+#[inline]
+fn has_dot_segment(path: &[u8], encoded: bool) -> bool {
+    encoded || path.windows(2).any(|pair| pair == b"/.")
+}
+
+/// Whether a segment is `.` (1) or `..` (2), each dot plain or encoded: how many dots, or 0.
+fn dots(segment: &[u8]) -> u8 {
+    let mut rest = segment;
+    let mut count = 0;
+    while !rest.is_empty() {
+        rest = match rest {
+            [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
+            _ => return 0,
+        };
+        count += 1;
+    }
+    if count <= 2 { count } else { 0 }
+}
+
+/// RFC 3986 section 5.2.4, but climbing above the root is an error and not ignored: whether it stayed below.
+fn resolve_dot_segments(path: &[u8], resolved: &mut Vec<u8>) -> bool {
+    let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match dots(segment) {
+            0 => {
+                resolved.push(b'/');
+                resolved.extend_from_slice(segment);
+            }
+            1 if last => resolved.push(b'/'),
+            1 => {}
+            _ => {
+                let Some(parent) = resolved.iter().rposition(|&byte| byte == b'/') else { return false };
+                resolved.truncate(parent);
+                if last {
+                    resolved.push(b'/');
+                }
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_resolved_and_may_not_climb_out() {
+        for (path, expected) in [
+            ("/a/./b", Some("/a/b")),
+            ("/a/../b", Some("/b")),
+            ("/a/..", Some("/")),
+            ("/a/.", Some("/a/")),
+            ("/a/%2e%2E/b", Some("/b")),
+            ("/.a/..b", Some("/.a/..b")),
+            ("/a/.../b", Some("/a/.../b")),
+            ("/..", None),
+            ("/a/../../b", None),
+            ("/%2e%2e/x", None),
+            ("/a//../b", Some("/a/b")),
+        ] {
+            let mut resolved = Vec::new();
+            let stayed = resolve_dot_segments(path.as_bytes(), &mut resolved);
+            let got = stayed.then(|| String::from_utf8_lossy(&resolved).into_owned());
+            assert_eq!(got.as_deref(), expected, "{path}");
+        }
+    }
+}

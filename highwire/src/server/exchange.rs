@@ -1,0 +1,67 @@
+//! What a connection keeps of an exchange that is not over at once: most are, and have none of this.
+
+use crate::body::Incoming;
+use crate::reply::{InterimQueue, ReplySlot};
+use crate::response::Streamed;
+use crate::upgrade::Raw;
+use proto::Head;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// An exchange under way. Workers use them again, so that a pending handler allocates nothing.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    /// The future that answers: its route, and its place in the route's pool.
+    pub(crate) future: Option<(u32, u32)>,
+    /// The answer that comes from elsewhere.
+    pub(crate) reply: Option<Arc<ReplySlot>>,
+    pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
+    /// The request's body on its way to the handler.
+    pub(crate) incoming: Option<Rc<RefCell<Incoming>>>,
+    /// A whole body that is being collected before its handler runs.
+    pub(crate) collect: Option<Collect>,
+    /// The response's body that is being sent.
+    pub(crate) body: Option<Streamed>,
+    /// The other protocol that owns the connection.
+    pub(crate) switched: Option<Switched>,
+    pub(crate) log: Option<LogLine>,
+}
+
+impl Exchange {
+    /// Whether the handler has still to answer.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.future.is_some() || self.reply.is_some()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        !self.awaits_answer()
+            && self.incoming.is_none()
+            && self.collect.is_none()
+            && self.body.is_none()
+            && self.switched.is_none()
+    }
+}
+
+/// A body that is being collected, with the head that it belongs to.
+pub(crate) struct Collect {
+    pub(crate) route: u32,
+    pub(crate) head: Head,
+    pub(crate) window: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Another protocol on this connection.
+pub(crate) struct Switched {
+    pub(crate) raw: Rc<RefCell<Raw>>,
+    pub(crate) task: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+/// What the access log says of a request.
+pub(crate) struct LogLine {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) since: io::Instant,
+}

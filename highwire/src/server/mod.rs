@@ -1,0 +1,38 @@
+//! The server: workers, connections, exchanges.
+//!
+//! A worker owns a driver, its listeners' share of connections, their timers and an executor, and shares nothing with
+//! the others but what [`Shared`] holds. Its loop is in [`worker`]; what a connection does with what it receives, in
+//! [`connection`]; which handler answers, in [`dispatch`].
+
+mod accept;
+mod blocking;
+mod budget;
+mod config;
+mod connection;
+mod connection_close;
+mod connection_send;
+pub(crate) mod context;
+mod date;
+mod deadline;
+mod dispatch;
+mod exchange;
+mod pool;
+mod run;
+mod shared;
+mod shutdown;
+pub(crate) mod states;
+mod worker;
+
+pub use config::{Balance, Caps, Config, Deadlines, Engine};
+pub use context::spawn;
+pub use io::Driver;
+pub use run::{Handle, Server};
+pub(crate) use shared::{Factory, Setup, Shared};
+pub use shutdown::Report;
+pub use worker::Worker;
+
+/// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.
+/// A program calls it at its start; the library never does so by itself.
+pub fn raise_descriptor_limit() {
+    io::memory::raise_descriptors();
+}

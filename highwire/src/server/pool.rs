@@ -1,0 +1,127 @@
+//! A bounded pool of threads for what blocks. Threads start when they are needed and stay.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// A pool thread's stack: handlers run on it, deep recursion does not.
+const STACK_BYTES: usize = 512 * 1024;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    more: Condvar,
+    name: &'static str,
+    most_threads: usize,
+    most_jobs: usize,
+}
+
+/// The pool. Dropped, it lets its threads finish what they do and forgets what waits.
+pub(crate) struct Pool {
+    inner: Arc<Inner>,
+}
+
+impl Pool {
+    pub(crate) fn new(name: &'static str, most_threads: usize, most_jobs: usize) -> Pool {
+        let (state, more) = (Mutex::new(State::default()), Condvar::new());
+        Pool { inner: Arc::new(Inner { state, more, name, most_threads, most_jobs }) }
+    }
+
+    /// Queues a job on an argument; gives the argument back where the queue is full or no thread can be started.
+    pub(crate) fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+        let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.idle <= state.jobs.len() && state.threads < self.inner.most_threads && self.start_thread() {
+            state.threads += 1;
+        }
+        if state.threads == 0 || state.jobs.len() >= self.inner.most_jobs + state.idle {
+            return Err(argument);
+        }
+        state.jobs.push_back(Box::new(move || job(argument)));
+        drop(state);
+        self.inner.more.notify_one();
+        Ok(())
+    }
+
+    fn start_thread(&self) -> bool {
+        let inner = self.inner.clone();
+        let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);
+        let started = builder.spawn(move || work(&inner));
+        if let Err(error) = &started {
+            tracing::warn!(%error, "no more threads can be started for the {} pool", self.inner.name);
+        }
+        started.is_ok()
+    }
+}
+
+fn work(inner: &Inner) {
+    let mut state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if let Some(job) = state.jobs.pop_front() {
+            drop(state);
+            // The pool outlives a job that panics; whoever waits for it finds out by what the job dropped.
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
+                tracing::error!("a job of the {} pool panicked", inner.name);
+            }
+            state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+            continue;
+        }
+        if state.closed {
+            return;
+        }
+        state.idle += 1;
+        state = inner.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.idle -= 1;
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.closed = true;
+        state.jobs.clear();
+        drop(state);
+        self.inner.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_full_pool_refuses_and_one_that_was_full_goes_on() {
+        let pool = Pool::new("test", 1, 1);
+        let (release, gate) = mpsc::channel::<()>();
+        let (done, results) = mpsc::channel();
+        let started = done.clone();
+        let wait: Box<dyn FnOnce(u8) + Send> = Box::new(move |_| {
+            started.send(0).expect("the test listens");
+            gate.recv().expect("the test releases");
+        });
+        assert_eq!(pool.offer(0, wait), Ok(()));
+        assert_eq!(results.recv(), Ok(0));
+        let sender = done.clone();
+        assert_eq!(pool.offer(1, Box::new(move |number| sender.send(number).expect("the test listens"))), Ok(()));
+        assert_eq!(pool.offer(2, Box::new(|_| ())), Err(2));
+        release.send(()).expect("the job waits");
+        assert_eq!(results.recv(), Ok(1));
+    }
+
+    #[test]
+    fn a_job_that_panics_costs_no_thread() {
+        let pool = Pool::new("test", 1, 4);
+        assert_eq!(pool.offer((), Box::new(|()| panic!("on purpose"))), Ok(()));
+        let (done, results) = mpsc::channel();
+        assert_eq!(pool.offer((), Box::new(move |()| done.send(1).expect("the test listens"))), Ok(()));
+        assert_eq!(results.recv(), Ok(1));
+    }
+}

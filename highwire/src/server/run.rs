@@ -1,0 +1,346 @@
+//! Starting, watching and stopping workers.
+
+use super::blocking;
+use super::config::{Balance, Engine};
+use super::shared::{Setup, Shared};
+use super::shutdown::Report;
+use super::worker::{Outside, Worker};
+use crate::{Error, Result};
+use io::wake::Notifier;
+use io::{Address, Driver, Listener, Readiness, Uring};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A worker thread's stack. Handlers run on it; it is reserved, not used, until they do.
+const STACK_BYTES: usize = 2 * 1024 * 1024;
+
+/// How often the thread that watches the workers looks at them, at least.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// A bound server, ready to run.
+pub struct Server {
+    shared: Arc<Shared>,
+    listeners: Vec<Listener>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(crate) fn new(setup: Setup) -> Server {
+        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new() }
+    }
+
+    fn workers(&self) -> usize {
+        match self.shared.config().workers {
+            0 => io::affinity::cpus().len(),
+            workers => workers,
+        }
+    }
+
+    /// Listens on another address.
+    ///
+    /// # Errors
+    /// Why it cannot be listened on.
+    pub fn listen(mut self, address: &str) -> Result<Server> {
+        let address = Address::parse(address)?;
+        let config = self.shared.config();
+        let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
+        let mut options = config.socket.clone();
+        if several && !options.reuse_port {
+            // Sharing the port among our workers must not mean sharing it with a stranger by accident: a bind that shares
+            // with nobody fails where somebody listens.
+            let alone = Listener::bind(&address, &options)?;
+            let fixed = match (&address, alone.address()) {
+                (Address::Tcp(asked), _) if asked.port() != 0 => None,
+                _ => Some(()),
+            };
+            if fixed.is_some() && !matches!(address, Address::Tcp(_)) {
+                self.listeners.push(alone);
+                return Ok(self);
+            }
+            drop(alone);
+            options.reuse_port = true;
+        }
+        self.listeners.push(Listener::bind(&address, &options)?);
+        Ok(self)
+    }
+
+    pub(crate) fn listen_on(mut self, listener: Listener, _: Address) -> Server {
+        self.listeners.push(listener);
+        self
+    }
+
+    /// Where the server listens; ports that were asked for as 0 are filled in.
+    pub fn addresses(&self) -> Vec<String> {
+        self.listeners.iter().map(|listener| listener.address().to_string()).collect()
+    }
+
+    /// Runs until SIGTERM or SIGINT: the first stops gracefully, the second at once. Installs handlers for both.
+    ///
+    /// # Errors
+    /// What keeps the server from running.
+    pub fn run(self) -> Result<()> {
+        self.run_and_report().map(|report| tracing::info!(%report, "stopped"))
+    }
+
+    /// As [`run`](Self::run), and says what became of the connections.
+    ///
+    /// # Errors
+    /// What keeps the server from running.
+    pub fn run_and_report(self) -> Result<Report> {
+        let notifier = Notifier::new()?;
+        io::signal::install(notifier)?;
+        let handle = self.start()?;
+        let mut seen = 0;
+        let mut watch = Watch::default();
+        loop {
+            let signals = io::signal::count();
+            if signals > seen {
+                if seen == 0 {
+                    handle.stop();
+                }
+                if signals > 1 {
+                    handle.abort();
+                }
+                seen = signals;
+            }
+            if handle.is_finished() {
+                return handle.wait();
+            }
+            watch.look(&handle);
+            std::thread::sleep(WATCH.min(handle.shared.config().deadlines.stall.max(Duration::from_millis(10))));
+        }
+    }
+
+    /// Runs in threads of its own, without signal handlers, until [`Handle::stop`].
+    ///
+    /// # Errors
+    /// What keeps the server from starting.
+    pub fn start(self) -> Result<Handle> {
+        if self.listeners.is_empty() {
+            return Err(Error::Setting("the server has no address to listen on".to_string()));
+        }
+        let addresses = self.addresses();
+        let (shared, count) = (self.shared.clone(), self.workers());
+        let mut handle = Handle { shared, addresses, outsides: Vec::new(), threads: Vec::new() };
+        let started = match self.shared.config().engine {
+            Engine::Threads => self.start_threads(&mut handle),
+            Engine::Readiness => self.start_workers(&mut handle, count, Readiness::new),
+            Engine::Auto | Engine::Uring => match Uring::new() {
+                Ok(probe) => {
+                    drop(probe);
+                    self.start_workers(&mut handle, count, Uring::new)
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "io_uring is not to be had; running on readiness");
+                    self.start_workers(&mut handle, count, Readiness::new)
+                }
+            },
+        };
+        if let Err(error) = started {
+            handle.abort();
+            let _ = handle.wait();
+            return Err(error);
+        }
+        Ok(handle)
+    }
+
+    /// Runs until [`Handle::stop`] is called on what `with_handle` was given. Never touches signals: hosts keep theirs.
+    ///
+    /// # Errors
+    /// What keeps the server from running.
+    pub fn serve(self, with_handle: impl FnOnce(Handle)) -> Result<()> {
+        let mut handle = self.start()?;
+        let threads = std::mem::take(&mut handle.threads);
+        with_handle(handle);
+        join(threads)
+    }
+
+    /// One worker on the present thread, over a driver of the caller's: for hosts with a loop of their own, and for the
+    /// simulator.
+    ///
+    /// # Errors
+    /// What keeps the worker from starting.
+    pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D>> {
+        Worker::new(self.shared, driver, self.listeners)
+    }
+
+    fn start_workers<D: Driver + 'static>(
+        self,
+        handle: &mut Handle,
+        count: usize,
+        make: fn() -> std::io::Result<D>,
+    ) -> Result<()> {
+        let handoff = self.shared.config().balance == Balance::Handoff;
+        let mut shares: Vec<Vec<Listener>> = (0..count).map(|_| Vec::new()).collect();
+        if !handoff {
+            for listener in &self.listeners {
+                for (number, share) in shares.iter_mut().enumerate() {
+                    share.push(self.another(listener, number)?);
+                }
+            }
+        }
+        let cpus = io::affinity::cpus();
+        let pin = self.shared.config().pin;
+        for (number, share) in shares.into_iter().enumerate() {
+            let cpu = pin.then(|| cpus[number % cpus.len()]);
+            let shared = self.shared.clone();
+            let (tell, told) = mpsc::channel();
+            let run = move || {
+                if let Some(cpu) = cpu
+                    && let Err(error) = io::affinity::pin(cpu)
+                {
+                    tracing::warn!(%error, cpu, "a worker could not be pinned");
+                }
+                #[cfg(feature = "tokio")]
+                let runtime = shared.clone();
+                #[cfg(feature = "tokio")]
+                let _entered = runtime.runtime().enter();
+                let worker = make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share));
+                match worker {
+                    Ok(mut worker) => {
+                        if tell.send(Ok(worker.outside())).is_ok() {
+                            return worker.run();
+                        }
+                        Ok(())
+                    }
+                    Err(error) => {
+                        // The one who waits gets the error; if nobody does, nobody wants it.
+                        let _ = tell.send(Err(error));
+                        Ok(())
+                    }
+                }
+            };
+            handle.threads.push(spawn(format!("highwire-{number}"), run)?);
+            let outside = told.recv().map_err(|_| Error::Setting("a worker ended at its start".to_string()))??;
+            handle.outsides.push(outside);
+        }
+        if handoff {
+            let (shared, outsides, listeners) = (self.shared, handle.outsides.clone(), self.listeners);
+            handle.threads.push(spawn("highwire-accept".to_string(), move || blocking::hand_out(&shared, &listeners, &outsides))?);
+        }
+        Ok(())
+    }
+
+    /// A listener for a worker: a queue of its own on the port where that is possible, else the same queue.
+    fn another(&self, listener: &Listener, number: usize) -> Result<Listener> {
+        let config = self.shared.config();
+        let several = self.workers() > 1 && config.balance == Balance::ReusePort;
+        match listener.address() {
+            address @ Address::Tcp(_) if several && number > 0 => {
+                let options = io::Options { reuse_port: true, ..config.socket.clone() };
+                // An inherited socket may not share its port; then its queue is shared.
+                Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)
+            }
+            _ => Ok(listener.duplicate()?),
+        }
+    }
+
+    fn start_threads(self, handle: &mut Handle) -> Result<()> {
+        let (shared, listeners) = (self.shared, self.listeners);
+        handle.threads.push(spawn("highwire-accept".to_string(), move || blocking::accept_for_threads(&shared, &listeners))?);
+        Ok(())
+    }
+}
+
+fn spawn(name: String, run: impl FnOnce() -> Result<()> + Send + 'static) -> Result<JoinHandle<Result<()>>> {
+    Ok(std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(run)?)
+}
+
+fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
+    let mut first = Ok(());
+    for thread in threads {
+        let ended = thread.join().unwrap_or_else(|_| Err(Error::Setting("a worker panicked".to_string())));
+        first = first.and(ended);
+    }
+    first
+}
+
+/// A running server.
+pub struct Handle {
+    shared: Arc<Shared>,
+    addresses: Vec<String>,
+    outsides: Vec<Arc<Outside>>,
+    threads: Vec<JoinHandle<Result<()>>>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// Where the server listens.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.shared.connection_count()
+    }
+
+    /// Stops accepting, finishes what is under way, and ends at the shutdown deadline at the latest.
+    pub fn stop(&self) {
+        self.shared.draining.store(true, Ordering::Release);
+        self.outsides.iter().for_each(|outside| outside.notifier.notify());
+    }
+
+    /// Ends at once.
+    pub fn abort(&self) {
+        self.shared.aborting.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    /// Whether every worker has ended.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until the server has stopped.
+    ///
+    /// # Errors
+    /// What ended it, if it was not asked to.
+    pub fn wait(self) -> Result<Report> {
+        join(self.threads)?;
+        Ok(Report::of(&self.shared))
+    }
+}
+
+/// Notices handlers that hold their worker.
+#[derive(Default)]
+struct Watch {
+    /// The beat of each worker at the last look, and how often it was the same.
+    last: Vec<(u64, u32)>,
+}
+
+impl Watch {
+    fn look(&mut self, handle: &Handle) {
+        let stall = handle.shared.config().deadlines.stall;
+        if stall.is_zero() {
+            return;
+        }
+        let looks = (stall.as_millis() / WATCH.as_millis()).max(1) as u32;
+        self.last.resize(handle.outsides.len(), (0, 0));
+        for (outside, (last, same)) in handle.outsides.iter().zip(&mut self.last) {
+            let beat = outside.beat.load(Ordering::Relaxed);
+            let route = beat as u32;
+            if beat != *last || route == 0 {
+                (*last, *same) = (beat, 0);
+                continue;
+            }
+            *same += 1;
+            if *same == looks {
+                let path = handle.shared.setup.paths.get(route as usize - 1).map_or("", |path| path);
+                tracing::warn!(route = path, "a plain handler holds its worker; make it async or blocking");
+            }
+        }
+    }
+}

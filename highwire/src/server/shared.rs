@@ -1,0 +1,151 @@
+//! What all workers of a server share: routes, state, settings, the memory account, counters.
+
+use super::accept::PeerCounts;
+use super::budget::Budget;
+use super::config::Config;
+use super::pool::Pool;
+use super::states;
+use crate::app::ErrorHandler;
+use crate::handler::Route;
+use crate::request::{BodyUse, Locals};
+use crate::router::Router;
+use crate::{IntoResponse, Reply, Request, Response, StatusCode};
+use std::any::{Any, TypeId};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Makes a worker's own value.
+#[derive(Clone)]
+pub(crate) struct Factory {
+    make: Arc<dyn Fn() -> (TypeId, Rc<dyn Any>) + Send + Sync>,
+}
+
+impl Factory {
+    pub(crate) fn new<T: Any>(factory: impl Fn() -> T + Send + Sync + 'static) -> Factory {
+        Factory { make: Arc::new(move || (TypeId::of::<T>(), Rc::new(factory()))) }
+    }
+}
+
+/// A finished app.
+pub(crate) struct Setup {
+    pub(crate) router: Router,
+    pub(crate) routes: Vec<Arc<dyn Route>>,
+    pub(crate) names: Vec<Vec<Box<str>>>,
+    /// The routes' templates, for logs.
+    pub(crate) paths: Vec<String>,
+    pub(crate) fallback: Option<u32>,
+    pub(crate) states: states::Map,
+    pub(crate) factories: Vec<Factory>,
+    pub(crate) config: Config,
+    pub(crate) not_found: Option<Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>>,
+    pub(crate) on_error: Option<ErrorHandler>,
+}
+
+/// Counts of what happened, over all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) connections: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) cut: AtomicU64,
+    pub(crate) finished: AtomicU64,
+}
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub(crate) setup: Setup,
+    pub(crate) body_uses: Vec<BodyUse>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) counters: Counters,
+    pub(crate) peers: PeerCounts,
+    pub(crate) most_connections: usize,
+    /// Set once: stop accepting, finish what is under way.
+    pub(crate) draining: AtomicBool,
+    /// Set once: end now.
+    pub(crate) aborting: AtomicBool,
+    pool: OnceLock<Pool>,
+    #[cfg(feature = "tokio")]
+    runtime: OnceLock<tokio::runtime::Runtime>,
+}
+
+/// Descriptors that are not for connections: listeners, rings, files, logs.
+const RESERVED_DESCRIPTORS: usize = 32;
+
+impl Shared {
+    pub(crate) fn new(setup: Setup) -> Shared {
+        let body_uses = setup.routes.iter().map(|route| route.body_use()).collect();
+        let limit = setup.config.memory.unwrap_or_else(Budget::default_limit);
+        let most = io::memory::descriptors().saturating_sub(RESERVED_DESCRIPTORS).max(1);
+        let most_connections = setup.config.caps.connections.map_or(most, |cap| (cap as usize).min(most));
+        Shared {
+            setup,
+            body_uses,
+            budget: Arc::new(Budget::new(limit)),
+            counters: Counters::default(),
+            peers: PeerCounts::default(),
+            most_connections,
+            draining: AtomicBool::new(false),
+            aborting: AtomicBool::new(false),
+            pool: OnceLock::new(),
+            #[cfg(feature = "tokio")]
+            runtime: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.setup.config
+    }
+
+    pub(crate) fn state<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.setup.states.get()
+    }
+
+    /// Each worker's own values, made on its thread.
+    pub(crate) fn make_locals(&self) -> Locals {
+        self.setup.factories.iter().map(|factory| (factory.make)()).collect()
+    }
+
+    /// Runs a function on the blocking pool and answers with its result; 503 where the pool is full.
+    pub(crate) fn offload<R: IntoResponse + Send + 'static>(&self, reply: Reply, function: impl FnOnce() -> R + Send + 'static) {
+        let caps = &self.config().caps;
+        let pool = self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue));
+        let job = Box::new(move |reply: Reply| match std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)) {
+            Ok(answer) => reply.send(answer),
+            Err(_) => {
+                tracing::error!("a blocking handler panicked");
+                reply.send((StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
+            }
+        });
+        if let Err(reply) = pool.offer(reply, job) {
+            reply.send(Overloaded);
+        }
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.counters.connections.load(Ordering::Relaxed)
+    }
+
+    /// The background runtime of the feature `tokio`.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Runtime {
+        self.runtime.get_or_init(|| {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .thread_name("highwire-tokio")
+                .enable_all()
+                .build()
+                .expect("the system has a thread and an epoll for tokio")
+        })
+    }
+}
+
+/// 503 with Retry-After.
+pub(crate) struct Overloaded;
+
+impl IntoResponse for Overloaded {
+    fn into_response(self) -> Response {
+        Response::error(StatusCode::SERVICE_UNAVAILABLE, "the server is overloaded\n")
+            .with_field(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"))
+    }
+}

@@ -1,0 +1,399 @@
+//! A worker: one thread's driver, connections, timers and tasks, and the loop over them.
+//!
+//! One turn of the loop:
+//!
+//! 1. poll what was woken: handlers, bodies, spawned tasks;
+//! 2. give the driver what was asked for and wait for completions, until the next deadline at most;
+//! 3. act on each completion as it comes;
+//! 4. let deadlines and timers that have passed take effect; see whether the server is to stop.
+
+use super::accept::{Admission, CONNECTION_BYTES};
+use super::connection::Connection;
+use super::context::{Context, TaskKind};
+use super::dispatch::Kit;
+use super::shared::Shared;
+use crate::Result;
+use io::wake::{Notifier, TaskInbox};
+use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
+use proto::Head;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a worker waits before it accepts again after it ran out of descriptors, memory or room. Long enough not to spin,
+/// short enough that nobody notices once there is room.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Rounds of woken tasks in one turn, so that tasks which wake each other cannot keep connections waiting.
+const TASK_ROUNDS: usize = 16;
+
+/// What a connection that was not taken is told.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// What other threads know of a worker.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pub(crate) notifier: Notifier,
+    /// Connections, for the acceptor that hands them to the least loaded.
+    pub(crate) connections: AtomicU32,
+    /// The number of the present handler call in the high half, its route and one in the low half; low half 0: none.
+    pub(crate) beat: Arc<AtomicU64>,
+    handed: Mutex<Vec<Socket>>,
+}
+
+impl Outside {
+    /// Gives the worker a connection.
+    pub(crate) fn hand(&self, socket: Socket) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+        self.notifier.notify();
+    }
+}
+
+/// A worker over any driver. [`Server`](crate::Server) makes and runs them; a host with a loop of its own, and the
+/// simulator, call [`turn`](Self::turn).
+pub struct Worker<D: Driver> {
+    driver: D,
+    queue: Queue,
+    floor: Floor,
+}
+
+impl<D: Driver> std::fmt::Debug for Worker<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("driver", &self.driver.name()).field("connections", &self.floor.count).finish_non_exhaustive()
+    }
+}
+
+/// All that the sink of completions touches: everything but the driver.
+struct Floor {
+    kit: Kit,
+    /// By socket index.
+    connections: Vec<Option<Connection>>,
+    count: usize,
+    head: Head,
+    listeners: Vec<ListenerId>,
+    /// Accepting is paused until then.
+    accept_again: Option<Instant>,
+    woken: bool,
+    outside: Arc<Outside>,
+    tasks: Vec<u64>,
+    expired: Vec<u32>,
+    last_tick: u32,
+    drain_until: Option<Instant>,
+    stopped: bool,
+}
+
+impl<D: Driver> Worker<D> {
+    /// A worker with its listeners.
+    pub(crate) fn new(shared: Arc<Shared>, mut driver: D, listeners: Vec<Listener>) -> Result<Worker<D>> {
+        let notifier = driver.notifier();
+        let inbox = TaskInbox::open(notifier.clone())?;
+        let context = Context::new(inbox);
+        let mut kit = {
+            let _entered = context.enter();
+            Kit::new(shared, context.clone())
+        };
+        kit.begin(driver.now());
+        kit.lines.refresh(driver.unix_seconds());
+        let listeners = listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
+        let handed = Mutex::new(Vec::new());
+        let outside = Outside { notifier, connections: AtomicU32::new(0), beat: kit.beat.clone(), handed };
+        let floor = Floor {
+            kit,
+            connections: Vec::new(),
+            count: 0,
+            head: Head::default(),
+            listeners,
+            accept_again: None,
+            woken: false,
+            outside: Arc::new(outside),
+            tasks: Vec::new(),
+            expired: Vec::new(),
+            last_tick: 0,
+            drain_until: None,
+            stopped: false,
+        };
+        Ok(Worker { driver, queue: Queue::new(), floor })
+    }
+
+    pub(crate) fn outside(&self) -> Arc<Outside> {
+        self.floor.outside.clone()
+    }
+
+    /// The driver.
+    pub fn driver(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.floor.count
+    }
+
+    /// Spawned tasks that are not finished.
+    pub fn tasks(&self) -> usize {
+        self.floor.kit.context.living_tasks()
+    }
+
+    /// Runs turns until the server stops.
+    ///
+    /// # Errors
+    /// What makes the driver unusable.
+    pub fn run(&mut self) -> Result<()> {
+        while !self.turn(None)? {}
+        Ok(())
+    }
+
+    /// One turn, waiting until `limit` at most: whether the worker has stopped.
+    ///
+    /// # Errors
+    /// What makes the driver unusable.
+    pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
+        let _entered = self.floor.kit.context.clone().enter();
+        let more = self.floor.run_tasks(&mut self.queue);
+        let until = if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
+        self.driver.turn(until, &mut self.queue, &mut self.floor)?;
+        self.floor.begin(self.driver.now());
+        if self.floor.last_tick != self.floor.kit.tick {
+            self.floor.last_tick = self.floor.kit.tick;
+            self.floor.kit.lines.refresh(self.driver.unix_seconds());
+        }
+        self.adopt();
+        self.floor.expire(&mut self.queue);
+        self.floor.kit.context.fire_timers();
+        self.floor.see_shutdown(&mut self.queue);
+        Ok(self.floor.stopped)
+    }
+
+    /// Takes over connections that an acceptor has handed here.
+    fn adopt(&mut self) {
+        if !std::mem::take(&mut self.floor.woken) {
+            return;
+        }
+        let handed = std::mem::take(&mut *self.floor.outside.handed.lock().unwrap_or_else(PoisonError::into_inner));
+        for socket in handed {
+            let peer = socket.peer;
+            match self.driver.adopt(socket) {
+                Ok(socket) => self.floor.connection_came(socket, peer, &mut self.queue),
+                Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
+            }
+        }
+    }
+}
+
+impl<D: Driver> Drop for Worker<D> {
+    fn drop(&mut self) {
+        let _entered = self.floor.kit.context.clone().enter();
+        for connection in self.floor.connections.iter_mut().filter_map(Option::as_mut) {
+            connection.cut(&mut self.floor.kit, &mut self.queue);
+            self.floor.kit.shared.dismiss(connection.peer());
+            self.floor.kit.share.give(CONNECTION_BYTES);
+        }
+        self.floor.connections.clear();
+        self.floor.kit.context.clear();
+    }
+}
+
+impl Floor {
+    /// When something is due by itself.
+    fn next_moment(&self) -> Option<Instant> {
+        let due = [self.kit.deadlines.next(), self.kit.context.next_timer(), self.accept_again, self.drain_until];
+        due.into_iter().flatten().min()
+    }
+
+    /// Polls what was woken: whether more waits.
+    fn run_tasks(&mut self, queue: &mut Queue) -> bool {
+        self.kit.context.inbox.take_remote(&mut self.tasks);
+        for _ in 0..TASK_ROUNDS {
+            self.kit.context.inbox.take_local(&mut self.tasks);
+            if self.tasks.is_empty() {
+                return false;
+            }
+            let mut tasks = std::mem::take(&mut self.tasks);
+            for task in tasks.drain(..) {
+                match TaskKind::of(task) {
+                    TaskKind::Connection { index, generation } => {
+                        self.with(SocketId { index, generation }, queue, |connection, kit, head, queue| {
+                            connection.woken(kit, head, queue);
+                        });
+                    }
+                    TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
+                }
+            }
+            self.tasks = tasks;
+        }
+        self.kit.context.inbox.has_local()
+    }
+
+    /// Does something with a connection, if it is still there, and forgets it if it is over afterwards. A panic in here is a
+    /// bug of the engine: it costs that connection, not the worker.
+    #[inline]
+    fn with(
+        &mut self,
+        id: SocketId,
+        queue: &mut Queue,
+        act: impl FnOnce(&mut Connection, &mut Kit, &mut Head, &mut Queue),
+    ) {
+        let Some(Some(connection)) = self.connections.get_mut(id.index as usize) else { return };
+        if connection.id() != id {
+            return;
+        }
+        let (kit, head) = (&mut self.kit, &mut self.head);
+        let done = catch_unwind(AssertUnwindSafe(|| act(connection, kit, head, queue)));
+        if done.is_err() {
+            tracing::error!("the engine panicked; the connection is cut");
+            queue.push(Op::Abort { socket: id });
+        }
+        if done.is_err() || connection.is_gone() {
+            self.forget(id);
+        }
+    }
+
+    #[cold]
+    fn forget(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
+        self.kit.deadlines.clear(id.index);
+        self.kit.shared.dismiss(connection.peer());
+        self.kit.share.give(CONNECTION_BYTES);
+        self.count -= 1;
+        self.outside.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.accept_again.is_some() {
+            // Room: no need to wait for the clock.
+            self.accept_again = Some(self.kit.now);
+        }
+    }
+
+    fn connection_came(&mut self, socket: SocketId, peer: Peer, queue: &mut Queue) {
+        if !self.kit.share.take(CONNECTION_BYTES) {
+            queue.push(Op::Abort { socket });
+            self.pause_accept(queue);
+            return;
+        }
+        if self.kit.shared.admit(peer) == Admission::TooManyOfPeer {
+            self.kit.share.give(CONNECTION_BYTES);
+            queue.push(Op::SendBytes { socket, bytes: bytes::Bytes::from_static(TOO_MANY) });
+            queue.push(Op::Close { socket });
+            return;
+        }
+        let connection = Connection::new(socket, peer, &mut self.kit);
+        let index = socket.index as usize;
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(connection);
+        self.count += 1;
+        self.outside.connections.store(self.count as u32, Ordering::Relaxed);
+        if self.kit.draining {
+            self.with(socket, queue, |connection, kit, _, queue| connection.drain(kit, queue));
+        }
+        if !self.kit.shared.has_room() {
+            self.pause_accept(queue);
+        }
+    }
+
+    /// Lets connections wait in the kernel's backlog for a while.
+    fn pause_accept(&mut self, queue: &mut Queue) {
+        for &listener in &self.listeners {
+            queue.push(Op::PauseAccept { listener });
+        }
+        self.accept_again = Some(self.kit.now + ACCEPT_PAUSE);
+    }
+
+    /// Lets what is due take effect.
+    fn expire(&mut self, queue: &mut Queue) {
+        let mut expired = std::mem::take(&mut self.expired);
+        self.kit.deadlines.expired(self.kit.tick, &mut expired);
+        for index in expired.drain(..) {
+            let Some(Some(connection)) = self.connections.get(index as usize) else { continue };
+            let id = connection.id();
+            self.with(id, queue, |connection, kit, head, queue| connection.expired(kit, head, queue));
+        }
+        self.expired = expired;
+        if self.accept_again.is_some_and(|at| at <= self.kit.now) {
+            if self.kit.shared.has_room() {
+                self.accept_again = None;
+                for &listener in &self.listeners {
+                    queue.push(Op::ResumeAccept { listener });
+                }
+            } else {
+                self.accept_again = Some(self.kit.now + ACCEPT_PAUSE);
+            }
+        }
+    }
+
+    /// Stops accepting and lets go of who is idle, once the server is told to stop; ends when nobody is left, or when the
+    /// deadline has passed.
+    fn see_shutdown(&mut self, queue: &mut Queue) {
+        let shared = self.kit.shared.clone();
+        if !shared.draining.load(Ordering::Acquire) {
+            return;
+        }
+        if self.drain_until.is_none() {
+            self.kit.draining = true;
+            self.accept_again = None;
+            for listener in std::mem::take(&mut self.listeners) {
+                queue.push(Op::CloseListener { listener });
+            }
+            for index in 0..self.connections.len() {
+                if let Some(id) = self.connections[index].as_ref().map(Connection::id) {
+                    self.with(id, queue, |connection, kit, _, queue| connection.drain(kit, queue));
+                }
+            }
+            self.drain_until = Some(self.kit.now + shared.config().deadlines.shutdown);
+        }
+        let late = self.drain_until.is_some_and(|until| until <= self.kit.now);
+        if late || shared.aborting.load(Ordering::Acquire) {
+            for index in 0..self.connections.len() {
+                if let Some(id) = self.connections[index].as_ref().map(Connection::id) {
+                    self.with(id, queue, |connection, kit, _, queue| {
+                        if connection.cut(kit, queue) {
+                            kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+            }
+        }
+        // One turn more, so that the driver gets the last operations.
+        self.stopped = self.count == 0 && queue.ops.is_empty();
+        if self.count == 0 {
+            self.drain_until = Some(self.kit.now);
+        }
+    }
+}
+
+impl Sink for Floor {
+    fn begin(&mut self, now: Instant) {
+        self.kit.begin(now);
+    }
+
+    #[inline]
+    fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue) {
+        match completion {
+            Completion::Received { socket, bytes } => {
+                self.with(socket, queue, |connection, kit, head, queue| connection.received(bytes, kit, head, queue));
+            }
+            Completion::Accepted { socket, peer, .. } => self.connection_came(socket, peer, queue),
+            Completion::Ended { socket } => {
+                self.with(socket, queue, |connection, kit, head, queue| connection.peer_ended(kit, head, queue));
+            }
+            Completion::Blocked { socket } => {
+                self.with(socket, queue, |connection, kit, _, queue| connection.blocked(kit, queue));
+            }
+            Completion::Progress { socket } => self.with(socket, queue, |connection, kit, _, _| connection.progressed(kit)),
+            Completion::Drained { socket } => {
+                self.with(socket, queue, |connection, kit, head, queue| connection.drained(kit, head, queue));
+            }
+            Completion::Failed { socket, .. } => {
+                self.with(socket, queue, |connection, kit, _, queue| connection.failed(kit, queue));
+            }
+            Completion::AcceptFailed { error, .. } => {
+                tracing::warn!(%error, "accepting is paused");
+                self.pause_accept(queue);
+            }
+            Completion::Woken => self.woken = true,
+            Completion::Connected { .. } => {}
+        }
+    }
+}

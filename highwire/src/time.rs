@@ -1,0 +1,69 @@
+//! Time for handlers and tasks: the worker's clock, which the simulator makes virtual.
+
+use crate::server::context;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Waits. Deadlines of this kind are exact to the worker's turn, not coarse like those of connections.
+///
+/// # Panics
+/// Where no worker runs on this thread: sleep in handlers and in tasks that they spawn.
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep { until: context::now() + duration, registered: None }
+}
+
+/// A future of [`sleep`].
+#[derive(Debug)]
+#[must_use]
+pub struct Sleep {
+    until: io::Instant,
+    /// Who is woken already, so that polling again adds no timer.
+    registered: Option<Waker>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if context::now() >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.registered.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            context::wake_at(self.until, cx.waker());
+            self.registered = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// The time ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl std::fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the time ran out")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// Waits for a future, at most so long; after that the future is dropped.
+///
+/// # Errors
+/// Where the time ran out first.
+///
+/// # Panics
+/// As [`sleep`].
+pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = std::pin::pin!(future);
+    let mut sleep = sleep(duration);
+    std::future::poll_fn(move |cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(&mut sleep).poll(cx).map(|()| Err(Elapsed))
+    })
+    .await
+}

@@ -1,0 +1,56 @@
+//! Time as the drivers give it: nanoseconds since some start, so that a simulator can make its own.
+
+use std::ops::{Add, Sub};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment of a driver's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant {
+    /// Nanoseconds since the clock's start.
+    pub nanoseconds: u64,
+}
+
+impl Instant {
+    /// How much later this is than `earlier`; zero if it is not.
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.nanoseconds.saturating_sub(earlier.nanoseconds))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, duration: Duration) -> Instant {
+        let more = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Instant { nanoseconds: self.nanoseconds.saturating_add(more) }
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// The system's monotonic clock, from its making on.
+#[derive(Clone, Copy, Debug)]
+pub struct RealClock {
+    start: std::time::Instant,
+}
+
+impl RealClock {
+    /// A clock that starts now, at one second: zero stays free to mean "never".
+    pub fn start() -> RealClock {
+        RealClock { start: std::time::Instant::now() }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Instant {
+        Instant { nanoseconds: self.start.elapsed().as_nanos() as u64 } + Duration::from_secs(1)
+    }
+}
+
+/// Seconds since 1970 by the system's clock; 0 where it stands before that.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

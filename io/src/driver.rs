@@ -1,0 +1,90 @@
+//! The contract that every driver keeps.
+//!
+//! A loop owns a [`Queue`] and calls [`Driver::turn`] for ever. A turn
+//!
+//! 1. takes every operation from the queue and starts it, in order;
+//! 2. waits until something completes, a wake comes or `until` has passed (not at all where work is left over);
+//! 3. calls the sink once for each completion. The sink may push operations; they take effect at the latest in the
+//!    next turn, and a driver may start them before it reports the next completion.
+//!
+//! **Buffers.** Received bytes belong to the driver and are valid during the sink's call. Bytes to send lie in
+//! [`Queue::output`], a range an operation, or are shared ([`Op::SendBytes`](crate::Op::SendBytes)): no memory that
+//! somebody else may change is ever in flight. The driver clears `output` when no operation refers to it any more; what
+//! a socket did not take at once the driver copies out first.
+//!
+//! **Sending.** Bytes of one socket leave in the order in which they were asked for. A short send is the driver's
+//! business: it keeps the rest, reports [`Blocked`](crate::Completion::Blocked) once,
+//! [`Progress`](crate::Completion::Progress) while the rest shrinks and [`Drained`](crate::Completion::Drained) when it is
+//! gone. `SendBytes` counts as blocked from the start, without saying so, and always ends in `Drained` or `Failed`. A loop that goes on
+//! asking while a socket is blocked makes memory grow: it must not.
+//!
+//! **Receiving** starts by itself when a connection is accepted, adopted or connected, and goes on until paused.
+//! `Ended` and `Failed` come at most once a socket; nothing is received after them.
+//!
+//! **Closing.** `Close` and `Abort` take the id away at once: no completion names it afterwards, whatever was in
+//! flight. The descriptor itself is closed when the bytes are out. The loop's deadline for a peer that never reads
+//! them is [`limit::LINGER`](crate::limit::LINGER), the driver's own.
+//!
+//! **Accepting.** Want of descriptors or memory pauses the listener and reports `AcceptFailed`; all else that can go
+//! wrong with one incoming connection is that connection's end, and unseen here.
+//!
+//! **Time** stands still during a turn: [`Driver::now`] is when the sink's round began.
+
+use crate::wake::Notifier;
+use crate::{Address, Completion, Instant, Listener, ListenerId, Queue, Socket, SocketId};
+use std::io;
+
+/// Takes completions.
+pub trait Sink {
+    /// A round of completions begins; time stands still until the next.
+    fn begin(&mut self, now: Instant);
+
+    /// Something happened. Operations may be pushed to the queue.
+    fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue);
+}
+
+/// A source of completions: see the module's text for the contract.
+pub trait Driver {
+    /// Adds a listener and begins to accept.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn listen(&mut self, listener: Listener) -> io::Result<ListenerId>;
+
+    /// Takes over a connected socket and begins to receive.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn adopt(&mut self, socket: Socket) -> io::Result<SocketId>;
+
+    /// Begins to connect; [`Completion::Connected`] or [`Completion::Failed`] follows.
+    ///
+    /// # Errors
+    /// What the system says at once.
+    fn connect(&mut self, address: &Address) -> io::Result<SocketId>;
+
+    /// Gives a socket away, with nothing in flight on it: the descriptor leaves the driver, and the id is gone. `None`
+    /// where there is no such socket, or bytes wait to be sent.
+    fn release(&mut self, socket: SocketId) -> Option<Socket>;
+
+    /// Starts what is queued, waits, and reports: see the module's text. `until` of `None` waits without end.
+    ///
+    /// # Errors
+    /// Only what makes the driver unusable.
+    fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()>;
+
+    /// When the sink's round began.
+    fn now(&self) -> Instant;
+
+    /// Seconds since 1970, for the Date field.
+    fn unix_seconds(&self) -> u64;
+
+    /// Wakes a turn from any thread.
+    fn notifier(&self) -> Notifier;
+
+    /// A number that a peer cannot guess (real drivers), or that the seed decides (the simulator).
+    fn random(&mut self) -> u64;
+
+    /// How the driver is called in logs.
+    fn name(&self) -> &'static str;
+}

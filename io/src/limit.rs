@@ -1,0 +1,41 @@
+//! Every bound of the drivers in one table.
+
+use std::time::Duration;
+
+/// How long a closed socket may take to send what it was asked to before it is reset. A peer that reads at all takes
+/// a full socket buffer within this time on any line above 14,400 bit/s.
+pub const LINGER: Duration = Duration::from_secs(30);
+
+/// Bytes of the readiness driver's one receive buffer: large enough that an upload needs few calls, small enough to
+/// stay in a second-level cache with everything else.
+pub const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// Receives of one socket in one turn, so that one fast peer does not keep the others waiting.
+pub const RECEIVES_A_TURN: usize = 4;
+
+/// Connections accepted from one listener in one turn, so that a flood of connections does not keep those that stand
+/// waiting.
+pub const ACCEPTS_A_TURN: usize = 64;
+
+/// Readiness events taken from the system at once.
+pub const EVENTS_A_TURN: usize = 1024;
+
+/// Buffers of the io_uring driver's receive ring, and the bytes of each. 1 MiB in all stays in a second-level cache.
+/// A receive that finds none waits for the next turn.
+pub const RING_BUFFERS: u16 = 256;
+
+/// Bytes of one buffer of the io_uring receive ring: nearly every request fits.
+pub const RING_BUFFER_BYTES: usize = 4096;
+
+/// Submission entries of a ring. More operations than this in one turn are submitted in parts.
+pub const RING_ENTRIES: u32 = 1024;
+
+/// Completion entries of a ring: room for each submission to complete and for multishot operations beside them. The
+/// kernel keeps what does not fit, so this bounds no correctness.
+pub const RING_COMPLETIONS: u32 = 8192;
+
+/// Bytes handed to one asynchronous send, so that progress shows and a deadline can judge it.
+pub const SEND_BYTES: usize = 256 * 1024;
+
+/// Capacity that the output arena keeps after a turn that needed more.
+pub const OUTPUT_BYTES: usize = 1024 * 1024;

@@ -1,0 +1,303 @@
+//! Listeners: addresses as people write them, socket options, inherited descriptors.
+
+use socket2::{Domain, Protocol, SockAddr, Type};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where to listen or to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+    /// A listening descriptor that the process inherited.
+    Inherited(RawFd),
+}
+
+impl Address {
+    /// Reads `HOST:PORT`, `:PORT` (every address, both families), `unix:PATH` or `fd:NUMBER`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or why the host's name was not found.
+    pub fn parse(text: &str) -> io::Result<Address> {
+        let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is no address: {why}"));
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(invalid("the path is empty")) } else { Ok(Address::Unix(path.into())) };
+        }
+        if let Some(number) = text.strip_prefix("fd:") {
+            return match number.parse() {
+                Ok(number) if number >= 0 => Ok(Address::Inherited(number)),
+                _ => Err(invalid("a descriptor is a number")),
+            };
+        }
+        let Some((host, port)) = text.rsplit_once(':') else {
+            return Err(invalid("the port is missing, as in 127.0.0.1:8080"));
+        };
+        let Ok(port) = port.parse::<u16>() else { return Err(invalid("the port is not a number from 0 to 65535")) };
+        if host.is_empty() {
+            return Ok(Address::Tcp(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)));
+        }
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if let Ok(ip) = bare.unwrap_or(host).parse::<IpAddr>() {
+            return match (ip, bare) {
+                (IpAddr::V6(_), None) => Err(invalid("an IPv6 address stands in brackets, as in [::1]:8080")),
+                _ => Ok(Address::Tcp(SocketAddr::new(ip, port))),
+            };
+        }
+        let found = (host, port).to_socket_addrs().map_err(|error| invalid(&format!("{host}: {error}")))?;
+        let mut found: Vec<_> = found.collect();
+        found.sort_by_key(SocketAddr::is_ipv6);
+        found.first().map(|&address| Address::Tcp(address)).ok_or_else(|| invalid("the name has no address"))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Inherited(number) => write!(f, "fd:{number}"),
+        }
+    }
+}
+
+/// Options of a listener and the connections that it accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Connections that the kernel holds until they are accepted. The system caps it (`net.core.somaxconn`).
+    pub backlog: u32,
+    /// Send small segments at once (TCP_NODELAY).
+    pub no_delay: bool,
+    /// Probe idle connections after this long (SO_KEEPALIVE), so that peers that vanished are found.
+    pub keep_alive: Option<Duration>,
+    /// Let several listeners share the port, each with a queue of its own (SO_REUSEPORT).
+    pub reuse_port: bool,
+    /// Whether an IPv6 listener takes IPv6 connections only.
+    pub only_v6: bool,
+    /// Hand a connection over only when its first bytes have come, or after this long (TCP_DEFER_ACCEPT).
+    pub defer_accept: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            backlog: 4096,
+            no_delay: true,
+            keep_alive: Some(Duration::from_secs(60)),
+            reuse_port: false,
+            only_v6: false,
+            defer_accept: None,
+        }
+    }
+}
+
+/// A bound, listening socket. Dropped, it closes, and a unix socket's file is removed.
+#[derive(Debug)]
+pub struct Listener {
+    descriptor: OwnedFd,
+    address: Address,
+    /// The path to remove, where this process made it.
+    path: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Binds and listens.
+    ///
+    /// # Errors
+    /// What the system says, with the address: taken, not permitted, not ours.
+    pub fn bind(address: &Address, options: &Options) -> io::Result<Listener> {
+        let named = |error: io::Error| io::Error::new(error.kind(), explain(address, &error));
+        let listener = match address {
+            Address::Tcp(socket) => bind_tcp(*socket, options),
+            Address::Unix(path) => bind_unix(path, options),
+            Address::Inherited(number) => inherit(*number),
+        };
+        listener.map_err(named)
+    }
+
+    /// The listeners that a service manager passed (`LISTEN_FDS`, `LISTEN_PID`): descriptors from 3 on.
+    ///
+    /// # Errors
+    /// Where a descriptor that was announced is no listening socket.
+    pub fn inherited() -> io::Result<Vec<Listener>> {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+        match (number("LISTEN_PID"), number("LISTEN_FDS")) {
+            (Some(pid), Some(count)) if pid == std::process::id() => {
+                (3..3 + count as RawFd).map(|number| Listener::bind(&Address::Inherited(number), &Options::default())).collect()
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Where it listens: the port is filled in where 0 was asked for.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Another handle of the same socket and queue.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn duplicate(&self) -> io::Result<Listener> {
+        Ok(Listener { descriptor: self.descriptor.try_clone()?, address: self.address.clone(), path: None })
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.address, Address::Tcp(_))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Somebody else may have removed it; there is nobody to tell.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn explain(address: &Address, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!("{address} is taken by another process"),
+        io::ErrorKind::PermissionDenied => format!("{address}: no permission (ports below 1024 need a privilege)"),
+        io::ErrorKind::AddrNotAvailable => format!("{address} is not an address of this machine"),
+        _ => format!("{address}: {error}"),
+    }
+}
+
+fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if options.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(options.only_v6)?;
+    }
+    // Accepted connections inherit these on Linux: no system call each.
+    socket.set_tcp_nodelay(options.no_delay)?;
+    if let Some(after) = options.keep_alive {
+        socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(after) = options.defer_accept {
+        set_defer_accept(&socket, after)?;
+    }
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    let bound = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok(Listener { descriptor: socket.into(), address: Address::Tcp(bound), path: None })
+}
+
+#[cfg(target_os = "linux")]
+fn set_defer_accept(socket: &socket2::Socket, after: Duration) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(after.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the pointer and length describe the integer.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            std::ptr::from_ref(&seconds).cast(),
+            size_of_val(&seconds) as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn bind_unix(path: &Path, options: &Options) -> io::Result<Listener> {
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let address = SockAddr::unix(path)?;
+    match socket.bind(&address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(path, &address) => {
+            std::fs::remove_file(path)?;
+            socket.bind(&address)?;
+        }
+        bound => bound?,
+    }
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    Ok(Listener { descriptor: socket.into(), address: Address::Unix(path.into()), path: Some(path.into()) })
+}
+
+/// Whether a socket file is left over from a process that is gone: nobody answers, and it is a socket.
+fn is_abandoned(path: &Path, address: &SockAddr) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    let refused = || {
+        socket2::Socket::new(Domain::UNIX, Type::STREAM, None)
+            .and_then(|probe| probe.connect(address))
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    is_socket && refused()
+}
+
+fn inherit(number: RawFd) -> io::Result<Listener> {
+    let mut listening: libc::c_int = 0;
+    let mut length = size_of_val(&listening) as libc::socklen_t;
+    // SAFETY: the pointers describe the integer and its length; a bad descriptor number is an error, not undefined.
+    let done = unsafe {
+        let value = std::ptr::from_mut(&mut listening).cast();
+        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, value, &mut length)
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if listening == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is a socket that does not listen"));
+    }
+    // SAFETY: the descriptor is open; whoever passed its number gave it to us.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    let socket = socket2::Socket::from(descriptor);
+    socket.set_nonblocking(true)?;
+    socket.set_cloexec(true)?;
+    let local = socket.local_addr()?;
+    let address = match (local.as_socket(), local.as_pathname()) {
+        (Some(address), _) => Address::Tcp(address),
+        (None, Some(path)) => Address::Unix(path.into()),
+        (None, None) => Address::Inherited(number),
+    };
+    if matches!(address, Address::Tcp(_)) {
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok(Listener { descriptor: socket.into(), address, path: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, shown) in [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("[::1]:80", "[::1]:80"),
+            (":80", "[::]:80"),
+            ("unix:/tmp/x", "unix:/tmp/x"),
+            ("fd:3", "fd:3"),
+        ] {
+            assert_eq!(Address::parse(text).expect(text).to_string(), shown);
+        }
+        for text in ["", "80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "::1:80", "unix:", "fd:x", "fd:-1", "a b:80"] {
+            assert!(Address::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_address() {
+        let address = Address::parse("127.0.0.1:0").expect("an address");
+        let first = Listener::bind(&address, &Options::default()).expect("a free port");
+        let error = Listener::bind(first.address(), &Options::default()).expect_err("the port is taken");
+        assert_eq!(error.to_string(), format!("{} is taken by another process", first.address()));
+    }
+}

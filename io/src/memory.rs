@@ -1,0 +1,70 @@
+//! How much memory this process may use, and how many descriptors.
+
+/// Bytes that this process may use: the least of its address space limit, its cgroup's and its ancestors' memory limits,
+/// and the machine's memory.
+pub fn available() -> usize {
+    [limit_of(libc::RLIMIT_AS), cgroup(), machine()].into_iter().flatten().min().unwrap_or(usize::MAX)
+}
+
+/// How many descriptors this process may have open.
+pub fn descriptors() -> usize {
+    limit_of(libc::RLIMIT_NOFILE).unwrap_or(1 << 20)
+}
+
+/// Raises the soft limit of descriptors to the hard one. Where that is refused, the soft one stays.
+pub fn raise_descriptors() {
+    // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            // More than the kernel's own bound is refused, so a large number stands for "no limit".
+            limit.rlim_cur = limit.rlim_max.min(1 << 20);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
+    // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(resource, &mut limit) != 0 {
+            return None;
+        }
+        limit.rlim_cur
+    };
+    (limit != libc::RLIM_INFINITY).then(|| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// The limit of the process's cgroup: version 2 looks at every ancestor, version 1 keeps its own hierarchy.
+fn cgroup() -> Option<usize> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
+    let mut least = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            names if names.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        let mut group = group.trim_end_matches('/');
+        loop {
+            if let Some(limit) = number(&format!("{root}{group}/{file}")) {
+                least = Some(least.map_or(limit, |least: usize| least.min(limit)));
+            }
+            match group.rfind('/') {
+                Some(parent) => group = &group[..parent],
+                None => break,
+            }
+        }
+    }
+    least
+}
+
+fn machine() -> Option<usize> {
+    // SAFETY: sysconf takes no pointers.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    usize::try_from(pages).ok()?.checked_mul(usize::try_from(size).ok()?)
+}

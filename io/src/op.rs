@@ -1,0 +1,174 @@
+//! The vocabulary between a loop and its driver: operations in, completions out.
+
+use bytes::Bytes;
+use std::io;
+use std::net::IpAddr;
+
+/// A socket of a driver. The generation tells a socket from an earlier one in the same slot, so that what is said of
+/// a socket that is gone is recognised and dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SocketId {
+    /// The slot: small numbers, used again. A loop may keep its own state in a vector by this index.
+    pub index: u32,
+    /// Which of the sockets that the slot has held; 24 bits.
+    pub generation: u32,
+}
+
+/// A listener of a driver, counted from 0 in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Peer {
+    /// A process on this machine, through a unix socket; or unknown.
+    #[default]
+    Local,
+    /// An internet address.
+    Internet(IpAddr, u16),
+}
+
+/// What a loop asks for. What it says of a socket that is gone is ignored.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Send a range of the queue's output.
+    Send {
+        /// The socket.
+        socket: SocketId,
+        /// First byte in [`Queue::output`].
+        start: u32,
+        /// One past the last.
+        end: u32,
+    },
+    /// Send shared bytes without copying them; [`Completion::Drained`] tells when all that was asked for is sent.
+    SendBytes {
+        /// The socket.
+        socket: SocketId,
+        /// What to send.
+        bytes: Bytes,
+    },
+    /// After what was asked to be sent, end our direction (FIN); the peer's stays open.
+    Shutdown {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// After what was asked to be sent, close. Nothing more is delivered, and the id is gone at once.
+    Close {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Close now and drop what was not sent; the peer sees a reset where anything was lost.
+    Abort {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Stop receiving. What the kernel has already handed over may still be delivered.
+    PauseRecv {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Receive again.
+    ResumeRecv {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Stop accepting: connections wait in the kernel's backlog.
+    PauseAccept {
+        /// The listener.
+        listener: ListenerId,
+    },
+    /// Accept again.
+    ResumeAccept {
+        /// The listener.
+        listener: ListenerId,
+    },
+    /// Close the listener for good.
+    CloseListener {
+        /// The listener.
+        listener: ListenerId,
+    },
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Completion<'a> {
+    /// A connection came. It receives from now on.
+    Accepted {
+        /// On which listener.
+        listener: ListenerId,
+        /// Its socket.
+        socket: SocketId,
+        /// Who is at the other end.
+        peer: Peer,
+    },
+    /// Accepting failed for want of descriptors or memory. The listener is paused: resume it when there is hope.
+    AcceptFailed {
+        /// On which listener.
+        listener: ListenerId,
+        /// Why.
+        error: io::Error,
+    },
+    /// A connection that was asked for stands.
+    Connected {
+        /// Its socket.
+        socket: SocketId,
+    },
+    /// Bytes came, at least one; they are valid during the call only.
+    Received {
+        /// The socket.
+        socket: SocketId,
+        /// What came.
+        bytes: &'a [u8],
+    },
+    /// The peer ended its direction. Ours is still open.
+    Ended {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Bytes wait to be sent because the peer does not read them fast enough. `Drained` follows when all are sent.
+    Blocked {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// All bytes that were asked to be sent are with the kernel, after `Blocked` or [`Op::SendBytes`].
+    Drained {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// A part of the bytes that wait was sent: the peer is slow, not dead.
+    Progress {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// The connection is broken. Only [`Op::Abort`] makes sense now.
+    Failed {
+        /// The socket.
+        socket: SocketId,
+        /// Why.
+        error: io::Error,
+    },
+    /// Someone called [`crate::wake::Notifier::notify`].
+    Woken,
+}
+
+/// Operations that wait for the next turn, with the bytes that they send.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// Operations, in the order in which they take effect.
+    pub ops: Vec<Op>,
+    /// The arena that [`Op::Send`] names ranges of. A driver clears it once nothing refers to it.
+    pub output: Vec<u8>,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new() -> Queue {
+        Queue { ops: Vec::with_capacity(256), output: Vec::with_capacity(64 * 1024) }
+    }
+
+    /// Adds an operation.
+    #[inline]
+    pub fn push(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+}

@@ -1,0 +1,43 @@
+//! Random numbers: from the system, or from a seed.
+
+/// SplitMix64: small, fast, and the same everywhere for the same seed. Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Seeded {
+    state: u64,
+}
+
+impl Seeded {
+    /// The sequence of a seed.
+    pub fn new(seed: u64) -> Seeded {
+        Seeded { state: seed }
+    }
+
+    /// The next number.
+    #[expect(clippy::should_implement_trait, reason = "an endless sequence gains nothing from Option")]
+    pub fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `bound`, which is at least 1.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    /// Whether an event of one in `odds` happens now; never where `odds` is 0.
+    pub fn one_in(&mut self, odds: u32) -> bool {
+        odds != 0 && self.next().is_multiple_of(u64::from(odds))
+    }
+}
+
+/// A number from the system that nobody can guess.
+pub fn system() -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the pointer and the length describe the array; getrandom writes at most that many bytes.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    assert!(got == 8, "the system has no randomness: {}", std::io::Error::last_os_error());
+    u64::from_ne_bytes(bytes)
+}

@@ -1,0 +1,474 @@
+//! Completions out of readiness: epoll or kqueue, through mio.
+//!
+//! Each socket is registered once, for both directions, edge-triggered; after that no call but `epoll_wait`, `recv` and
+//! `send` is made for it. One hot buffer receives for all. A receive that does not fill it has drained the socket,
+//! except where the event says that the peer ended its direction: the FIN came with the data and needs another look.
+//! What the sink queues after a completion is started before the next one, while its bytes are still in the cache.
+
+use crate::clock::{self, RealClock};
+use crate::outgoing::Outgoing;
+use crate::slots::Slots;
+use crate::socket::{self, Socket};
+use crate::wake::Notifier;
+use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
+use bytes::Bytes;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+const NOTIFIER: Token = Token(usize::MAX);
+/// Listener tokens have this bit, socket tokens do not: generations have 24 bits.
+const LISTENER: usize = 1 << 62;
+
+fn token(id: SocketId) -> Token {
+    Token((id.generation as usize) << 32 | id.index as usize)
+}
+
+fn id(token: Token) -> SocketId {
+    SocketId { index: token.0 as u32, generation: (token.0 >> 32) as u32 }
+}
+
+#[derive(Debug)]
+struct Connection {
+    descriptor: OwnedFd,
+    peer: Peer,
+    paused: bool,
+    connecting: bool,
+    /// No more is received: the peer ended its direction, or the connection broke.
+    ended: bool,
+    /// Bytes that wait for the peer; boxed, since nearly no connection ever has any.
+    outgoing: Option<Box<Outgoing>>,
+}
+
+#[derive(Debug)]
+struct Accepting {
+    listener: Listener,
+    paused: bool,
+}
+
+/// A closed connection whose last bytes are still to be sent.
+#[derive(Debug)]
+struct Lingering {
+    since: Instant,
+    descriptor: OwnedFd,
+    outgoing: Box<Outgoing>,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Readiness {
+    poll: Poll,
+    /// `None` only while a turn goes through them.
+    events: Option<Events>,
+    buffer: Box<[u8]>,
+    connections: Slots<Connection>,
+    listeners: Vec<Option<Accepting>>,
+    /// Sockets and listeners that have more to give than one turn takes, or were resumed.
+    ready: VecDeque<Token>,
+    /// Completions of operations, for the sink's next round.
+    drained: VecDeque<SocketId>,
+    blocked: VecDeque<SocketId>,
+    broken: VecDeque<(SocketId, io::Error)>,
+    lingering: Vec<Lingering>,
+    notifier: Notifier,
+    clock: RealClock,
+    now: Instant,
+}
+
+impl Readiness {
+    /// A driver with nothing to drive.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new() -> io::Result<Readiness> {
+        let poll = Poll::new()?;
+        let notifier = Notifier::new()?;
+        poll.registry().register(&mut SourceFd(&notifier.descriptor()), NOTIFIER, Interest::READABLE)?;
+        let clock = RealClock::start();
+        Ok(Readiness {
+            poll,
+            events: Some(Events::with_capacity(limit::EVENTS_A_TURN)),
+            buffer: vec![0; limit::RECEIVE_BYTES].into_boxed_slice(),
+            connections: Slots::new(),
+            listeners: Vec::new(),
+            ready: VecDeque::new(),
+            drained: VecDeque::new(),
+            blocked: VecDeque::new(),
+            broken: VecDeque::new(),
+            lingering: Vec::new(),
+            notifier,
+            clock,
+            now: clock.now(),
+        })
+    }
+
+    /// The descriptor that is readable when a turn would find I/O or a wake: to nest in another loop.
+    pub fn descriptor(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+
+    fn insert(&mut self, descriptor: OwnedFd, peer: Peer, connecting: bool) -> io::Result<SocketId> {
+        let raw = descriptor.as_raw_fd();
+        let connection = Connection { descriptor, peer, paused: false, connecting, ended: false, outgoing: None };
+        let socket = self.connections.insert(connection);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        match self.poll.registry().register(&mut SourceFd(&raw), token(socket), both) {
+            Ok(()) => Ok(socket),
+            Err(error) => {
+                self.connections.remove(socket);
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts every queued operation.
+    fn start(&mut self, queue: &mut Queue) {
+        let Queue { ops, output } = queue;
+        for op in ops.drain(..) {
+            match op {
+                Op::Send { socket, start, end } => self.send(socket, &output[start as usize..end as usize]),
+                Op::SendBytes { socket, bytes } => self.send_bytes(socket, bytes),
+                Op::Shutdown { socket } => {
+                    let Some(connection) = self.connections.get(socket) else { continue };
+                    match &mut connection.outgoing {
+                        Some(outgoing) => outgoing.shutdown = true,
+                        None => socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR),
+                    }
+                }
+                Op::Close { socket } => {
+                    let Some(connection) = self.connections.remove(socket) else { continue };
+                    if let Some(outgoing) = connection.outgoing {
+                        let (since, descriptor) = (self.now, connection.descriptor);
+                        self.lingering.push(Lingering { since, descriptor, outgoing });
+                    }
+                }
+                Op::Abort { socket } => {
+                    let Some(connection) = self.connections.remove(socket) else { continue };
+                    socket::reset_on_close(connection.descriptor.as_raw_fd());
+                }
+                Op::PauseRecv { socket } => {
+                    if let Some(connection) = self.connections.get(socket) {
+                        connection.paused = true;
+                    }
+                }
+                Op::ResumeRecv { socket } => {
+                    if let Some(connection) = self.connections.get(socket)
+                        && connection.paused
+                    {
+                        connection.paused = false;
+                        self.ready.push_back(token(socket));
+                    }
+                }
+                Op::PauseAccept { listener } => self.pause_accept(listener, true),
+                Op::ResumeAccept { listener } => self.pause_accept(listener, false),
+                Op::CloseListener { listener } => {
+                    if let Some(accepting) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take) {
+                        // Another process or worker may hold the socket: closing our descriptor is not enough.
+                        let _ = self.poll.registry().deregister(&mut SourceFd(&accepting.listener.raw()));
+                    }
+                }
+            }
+        }
+        output.clear();
+        if output.capacity() > limit::OUTPUT_BYTES {
+            output.shrink_to(limit::OUTPUT_BYTES);
+        }
+    }
+
+    fn pause_accept(&mut self, listener: ListenerId, paused: bool) {
+        if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
+            accepting.paused = paused;
+            if !paused {
+                self.ready.push_back(Token(LISTENER | listener.0 as usize));
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, id: SocketId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if let Some(outgoing) = &mut connection.outgoing {
+            return outgoing.push(Bytes::copy_from_slice(bytes));
+        }
+        let rest = match socket::send(connection.descriptor.as_raw_fd(), bytes) {
+            Ok(sent) if sent == bytes.len() => return,
+            Ok(sent) => &bytes[sent..],
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => bytes,
+            Err(error) => return self.broken.push_back((id, error)),
+        };
+        let mut outgoing = Box::new(Outgoing::default());
+        outgoing.push(Bytes::copy_from_slice(rest));
+        connection.outgoing = Some(outgoing);
+        self.blocked.push_back(id);
+    }
+
+    fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let fresh = connection.outgoing.is_none();
+        connection.outgoing.get_or_insert_default().push(bytes);
+        if fresh {
+            match flush(&connection.descriptor, connection.outgoing.as_mut().expect("just filled")) {
+                Ok(_) if connection.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_empty()) => {
+                    connection.outgoing = None;
+                    self.drained.push_back(id);
+                }
+                Ok(_) => {}
+                Err(error) => self.broken.push_back((id, error)),
+            }
+        }
+    }
+
+    /// Reports what operations led to, until nothing is left.
+    fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
+        loop {
+            if let Some(socket) = self.blocked.pop_front() {
+                self.tell(socket, Completion::Blocked { socket }, queue, sink);
+            } else if let Some(socket) = self.drained.pop_front() {
+                self.tell(socket, Completion::Drained { socket }, queue, sink);
+            } else if let Some((socket, error)) = self.broken.pop_front() {
+                self.tell(socket, Completion::Failed { socket, error }, queue, sink);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn tell<S: Sink>(&mut self, socket: SocketId, completion: Completion<'_>, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if let Completion::Failed { .. } = completion {
+            if std::mem::replace(&mut connection.ended, true) && connection.outgoing.is_none() {
+                return;
+            }
+            connection.outgoing = None;
+        }
+        sink.complete(completion, queue);
+        self.start(queue);
+    }
+
+    fn accept<S: Sink>(&mut self, listener: ListenerId, queue: &mut Queue, sink: &mut S) {
+        for _ in 0..limit::ACCEPTS_A_TURN {
+            let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) else { return };
+            if accepting.paused {
+                return;
+            }
+            let error = match socket::accept(accepting.listener.raw()) {
+                Ok((descriptor, peer)) => match self.insert(descriptor, peer, false) {
+                    Ok(socket) => {
+                        sink.complete(Completion::Accepted { listener, socket, peer }, queue);
+                        self.start(queue);
+                        continue;
+                    }
+                    Err(error) => error,
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if socket::is_transient(&error) => continue,
+                Err(error) => error,
+            };
+            if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
+                accepting.paused = true;
+            }
+            sink.complete(Completion::AcceptFailed { listener, error }, queue);
+            self.start(queue);
+            return;
+        }
+        self.ready.push_back(Token(LISTENER | listener.0 as usize));
+    }
+
+    /// Receives what there is. `look_again`: the peer may have ended its direction behind the data.
+    fn receive<S: Sink>(&mut self, socket: SocketId, look_again: bool, queue: &mut Queue, sink: &mut S) {
+        for _ in 0..limit::RECEIVES_A_TURN {
+            let Some(connection) = self.connections.get(socket) else { return };
+            if connection.paused || connection.ended || connection.connecting {
+                return;
+            }
+            match socket::receive(connection.descriptor.as_raw_fd(), &mut self.buffer) {
+                Ok(0) => {
+                    connection.ended = true;
+                    sink.complete(Completion::Ended { socket }, queue);
+                    return self.start(queue);
+                }
+                Ok(count) => {
+                    sink.complete(Completion::Received { socket, bytes: &self.buffer[..count] }, queue);
+                    self.start(queue);
+                    if count < self.buffer.len() && !look_again {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.broken.push_back((socket, error)),
+            }
+        }
+        self.ready.push_back(token(socket));
+    }
+
+    fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if connection.connecting {
+            connection.connecting = false;
+            let completion = match socket::pending_error(connection.descriptor.as_raw_fd()) {
+                Some(error) => Completion::Failed { socket, error },
+                None => Completion::Connected { socket },
+            };
+            return self.tell(socket, completion, queue, sink);
+        }
+        let Some(outgoing) = &mut connection.outgoing else { return };
+        match flush(&connection.descriptor, outgoing) {
+            Ok(_) if outgoing.is_empty() => {
+                if outgoing.shutdown {
+                    socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+                }
+                connection.outgoing = None;
+                self.drained.push_back(socket);
+            }
+            Ok(true) => self.tell(socket, Completion::Progress { socket }, queue, sink),
+            Ok(false) => {}
+            Err(error) => self.broken.push_back((socket, error)),
+        }
+    }
+
+    /// Sends on for connections that are closed but not empty, and gives up on those that take too long.
+    fn linger(&mut self) {
+        let now = self.now;
+        self.lingering.retain_mut(|lingering| match flush(&lingering.descriptor, &mut lingering.outgoing) {
+            Ok(_) if lingering.outgoing.is_empty() => false,
+            Ok(_) if now.since(lingering.since) < limit::LINGER => true,
+            _ => {
+                socket::reset_on_close(lingering.descriptor.as_raw_fd());
+                false
+            }
+        });
+    }
+
+    /// How long to wait for events.
+    fn patience(&self, until: Option<Instant>) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        // A lingering connection's token is gone with its slot, so it is looked at in turns of its own.
+        let linger = (!self.lingering.is_empty()).then_some(Duration::from_millis(20));
+        let wait = until.map(|until| until.since(self.clock.now()));
+        match (wait, linger) {
+            (Some(wait), Some(linger)) => Some(wait.min(linger)),
+            (wait, linger) => wait.or(linger),
+        }
+    }
+}
+
+/// Sends from the front until the kernel takes no more: whether it took any.
+fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<bool> {
+    let mut any = false;
+    while !outgoing.is_empty() {
+        match socket::send(descriptor.as_raw_fd(), outgoing.next(limit::SEND_BYTES)) {
+            Ok(sent) => {
+                outgoing.sent(sent);
+                any = true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(any)
+}
+
+impl Driver for Readiness {
+    fn listen(&mut self, listener: Listener) -> io::Result<ListenerId> {
+        let number = self.listeners.len();
+        let registry = self.poll.registry();
+        registry.register(&mut SourceFd(&listener.raw()), Token(LISTENER | number), Interest::READABLE)?;
+        self.listeners.push(Some(Accepting { listener, paused: false }));
+        Ok(ListenerId(number as u32))
+    }
+
+    fn adopt(&mut self, socket: Socket) -> io::Result<SocketId> {
+        let peer = socket.peer;
+        let descriptor = socket.into_descriptor();
+        self.insert(descriptor, peer, false)
+    }
+
+    fn connect(&mut self, address: &Address) -> io::Result<SocketId> {
+        let (descriptor, peer) = socket::connect(address)?;
+        self.insert(descriptor, peer, true)
+    }
+
+    fn release(&mut self, socket: SocketId) -> Option<Socket> {
+        if self.connections.get(socket)?.outgoing.is_some() {
+            return None;
+        }
+        let connection = self.connections.remove(socket)?;
+        let _ = self.poll.registry().deregister(&mut SourceFd(&connection.descriptor.as_raw_fd()));
+        Some(Socket::new(connection.descriptor, connection.peer))
+    }
+
+    fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
+        self.start(queue);
+        self.report(queue, sink);
+        let patience = self.patience(until);
+        let mut events = self.events.take().unwrap_or_else(|| Events::with_capacity(limit::EVENTS_A_TURN));
+        match self.poll.poll(&mut events, patience) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        self.now = self.clock.now();
+        let ready = self.ready.len();
+        sink.begin(self.now);
+        for event in &events {
+            match event.token() {
+                NOTIFIER => {
+                    self.notifier.acknowledge();
+                    sink.complete(Completion::Woken, queue);
+                    self.start(queue);
+                }
+                Token(token) if token & LISTENER != 0 => self.accept(ListenerId((token & !LISTENER) as u32), queue, sink),
+                socket => {
+                    if event.is_writable() {
+                        self.writable(id(socket), queue, sink);
+                    }
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        let look_again = event.is_read_closed() || event.is_error();
+                        self.receive(id(socket), look_again, queue, sink);
+                    }
+                }
+            }
+            self.report(queue, sink);
+        }
+        self.events = Some(events);
+        for _ in 0..ready {
+            match self.ready.pop_front() {
+                Some(Token(token)) if token & LISTENER != 0 => {
+                    self.accept(ListenerId((token & !LISTENER) as u32), queue, sink);
+                }
+                // Whether the peer has ended its direction is not known here: look until there is nothing.
+                Some(token) => self.receive(id(token), true, queue, sink),
+                None => break,
+            }
+            self.report(queue, sink);
+        }
+        self.linger();
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        clock::unix_seconds()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    fn random(&mut self) -> u64 {
+        random::system()
+    }
+
+    fn name(&self) -> &'static str {
+        "readiness"
+    }
+}

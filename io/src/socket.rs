@@ -1,0 +1,256 @@
+//! Connected sockets and the few system calls on them that both real drivers make.
+
+use crate::{Address, Peer};
+use socket2::{Domain, Protocol, SockAddr, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A connected stream socket that can move between drivers and threads.
+#[derive(Debug)]
+pub struct Socket {
+    descriptor: OwnedFd,
+    /// Who is at the other end.
+    pub peer: Peer,
+}
+
+impl Socket {
+    pub(crate) fn new(descriptor: OwnedFd, peer: Peer) -> Socket {
+        Socket { descriptor, peer }
+    }
+
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+
+    /// A second handle of the same connection, to end it from another thread.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn duplicate(&self) -> io::Result<Socket> {
+        Ok(Socket { descriptor: self.descriptor.try_clone()?, peer: self.peer })
+    }
+
+    /// The socket as the standard library's TCP stream, which fits unix sockets too where only bytes are moved.
+    pub fn into_std(self) -> std::net::TcpStream {
+        self.descriptor.into()
+    }
+}
+
+/// Blocking calls for the engine that has a thread for each connection.
+pub mod blocking {
+    use super::*;
+    use crate::Listener;
+    use crate::wake::Notifier;
+    use std::time::Duration;
+
+    /// Waits for a connection, at most `patience` long: `None` where none came.
+    ///
+    /// # Errors
+    /// What the system says, such as want of descriptors.
+    pub fn accept(listener: &Listener, patience: Duration) -> io::Result<Option<Socket>> {
+        let mut poll = libc::pollfd { fd: listener.raw(), events: libc::POLLIN, revents: 0 };
+        let milliseconds = libc::c_int::try_from(patience.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the pointer describes one pollfd.
+        if unsafe { libc::poll(&mut poll, 1, milliseconds) } <= 0 {
+            return Ok(None);
+        }
+        match super::accept(listener.raw()) {
+            Ok((descriptor, peer)) => {
+                let socket = socket2::Socket::from(descriptor);
+                socket.set_nonblocking(false)?;
+                Ok(Some(Socket::new(socket.into(), peer)))
+            }
+            Err(error) if is_transient(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What [`receive`] found.
+    #[derive(Debug, PartialEq, Eq)]
+    pub enum Got {
+        /// This many bytes, at least one.
+        Bytes(usize),
+        /// The peer ended its direction.
+        End,
+        /// Nothing, for as long as was asked.
+        Nothing,
+    }
+
+    /// Waits for a wake, at most `patience`; without end where there is none.
+    pub fn wait(notifier: &Notifier, patience: Option<Duration>) {
+        poll(&mut [libc::pollfd { fd: notifier.descriptor(), events: libc::POLLIN, revents: 0 }], patience);
+    }
+
+    fn poll(descriptors: &mut [libc::pollfd], patience: Option<Duration>) {
+        let milliseconds = patience.map_or(-1, |patience| {
+            libc::c_int::try_from(patience.as_micros().div_ceil(1000)).unwrap_or(libc::c_int::MAX)
+        });
+        // SAFETY: the pointer and length describe the array. A signal that interrupts the wait only ends it early.
+        unsafe { libc::poll(descriptors.as_mut_ptr(), descriptors.len() as libc::nfds_t, milliseconds) };
+    }
+
+    /// Receives into `buffer`, waiting at most `patience` or until a wake; without end where there is none.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn receive(
+        socket: &Socket,
+        notifier: &Notifier,
+        buffer: &mut [u8],
+        patience: Option<Duration>,
+    ) -> io::Result<Got> {
+        let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut descriptors = [readable(socket.descriptor.as_raw_fd()), readable(notifier.descriptor())];
+        poll(&mut descriptors, patience);
+        if descriptors[0].revents == 0 {
+            return Ok(Got::Nothing);
+        }
+        match super::receive(socket.descriptor.as_raw_fd(), buffer) {
+            Ok(0) => Ok(Got::End),
+            Ok(count) => Ok(Got::Bytes(count)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(Got::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends as much of `bytes` as the kernel takes within `patience`: how many it took, 0 where none.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn send(socket: &Socket, bytes: &[u8], patience: Duration) -> io::Result<usize> {
+        let descriptor = socket.descriptor.as_raw_fd();
+        match super::send(descriptor, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            sent => return sent,
+        }
+        let mut poll = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
+        let milliseconds = libc::c_int::try_from(patience.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the pointer describes one pollfd.
+        if unsafe { libc::poll(&mut poll, 1, milliseconds) } <= 0 {
+            return Ok(0);
+        }
+        match super::send(descriptor, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
+        }
+    }
+
+    /// Ends our direction.
+    pub fn shutdown(socket: &Socket) {
+        super::shutdown(socket.descriptor.as_raw_fd(), libc::SHUT_WR);
+    }
+}
+
+/// Accepts one connection, not blocking, with the peer's address.
+pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, Peer)> {
+    // SAFETY: an all-zero sockaddr_storage is valid.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&storage) as libc::socklen_t;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the pointers describe the storage and its length.
+    let descriptor = unsafe { libc::accept4(listener, std::ptr::from_mut(&mut storage).cast(), &mut length, flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is fresh and nobody else's.
+    Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, peer(&storage)))
+}
+
+/// Who is at the other end of a connected socket.
+pub(crate) fn peer_of(descriptor: RawFd) -> Peer {
+    // SAFETY: an all-zero sockaddr_storage is valid.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&storage) as libc::socklen_t;
+    // SAFETY: the pointers describe the storage and its length.
+    let done = unsafe { libc::getpeername(descriptor, std::ptr::from_mut(&mut storage).cast(), &mut length) };
+    if done == 0 { peer(&storage) } else { Peer::Local }
+}
+
+fn peer(storage: &libc::sockaddr_storage) -> Peer {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that the storage holds a sockaddr_in, which it is large and aligned enough for.
+            let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+            Peer::Internet(IpAddr::V4(ip), u16::from_be(address.sin_port))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that the storage holds a sockaddr_in6, which it is large and aligned enough for.
+            let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr).to_canonical();
+            Peer::Internet(ip, u16::from_be(address.sin6_port))
+        }
+        _ => Peer::Local,
+    }
+}
+
+/// Receives into `buffer`, without waiting.
+pub(crate) fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length describe the buffer.
+    let count = unsafe { libc::recv(descriptor, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends what the kernel takes of `bytes`, without waiting and without SIGPIPE.
+pub(crate) fn send(descriptor: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the pointer and length describe the bytes.
+    let count = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+pub(crate) fn shutdown(descriptor: RawFd, how: libc::c_int) {
+    // SAFETY: shutdown takes no pointers. A peer that is gone already is no news.
+    unsafe { libc::shutdown(descriptor, how) };
+}
+
+/// Makes closing drop what was not sent and reset the connection.
+pub(crate) fn reset_on_close(descriptor: RawFd) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let length = size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: the pointer and length describe the struct. A unix socket refuses, and closes as well without.
+    unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_LINGER, std::ptr::from_ref(&linger).cast(), length) };
+}
+
+/// Begins to connect, not blocking.
+pub(crate) fn connect(address: &Address) -> io::Result<(OwnedFd, Peer)> {
+    let (socket, address, peer) = match address {
+        Address::Tcp(to) => {
+            let socket = socket2::Socket::new(Domain::for_address(*to), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_tcp_nodelay(true)?;
+            (socket, SockAddr::from(*to), Peer::Internet(to.ip(), to.port()))
+        }
+        Address::Unix(path) => (socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(path)?, Peer::Local),
+        Address::Inherited(_) => {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an inherited descriptor is not to connect to"));
+        }
+    };
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok((socket.into(), peer)),
+    }
+}
+
+/// The error that waits on a socket, such as why a connection could not be made.
+pub(crate) fn pending_error(descriptor: RawFd) -> Option<io::Error> {
+    let mut number: libc::c_int = 0;
+    let mut length = size_of_val(&number) as libc::socklen_t;
+    // SAFETY: the pointers describe the integer and its length.
+    unsafe {
+        let value = std::ptr::from_mut(&mut number).cast();
+        libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_ERROR, value, &mut length);
+    }
+    (number != 0).then(|| io::Error::from_raw_os_error(number))
+}
+
+/// Whether an accept may be tried again at once or later: the fault of one connection, or nothing there.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted)
+        || matches!(
+            error.raw_os_error(),
+            // accept(2): errors that are already pending on the new socket are passed on.
+            Some(libc::EPROTO | libc::ENETDOWN | libc::EHOSTDOWN | libc::EHOSTUNREACH | libc::EOPNOTSUPP | libc::ENETUNREACH | libc::EPERM)
+        )
+}

@@ -1,0 +1,705 @@
+//! io_uring: one system call a turn, whatever the number of connections that it serves.
+//!
+//! The idea, and where the numbers come from, is in docs/performance.md. In short:
+//!
+//! 1. Multishot accept and multishot receive are armed once; the kernel posts a completion for each connection and
+//!    each arrival, and picks receive buffers from a small ring that stays in the cache.
+//! 2. Sends from the arena are `MSG_DONTWAIT | MSG_WAITALL` with `CQE_SKIP_SUCCESS`: they copy their bytes while they are
+//!    submitted, complete without a word, and only a short or refused send posts a completion, at once. So the arena is
+//!    free again when the submitting call returns, and nothing is waited for.
+//! 3. What such a send left over is copied and sent asynchronously, with a completion for each part.
+//! 4. Operations of one socket stay in order: whatever follows an arena send in the same turn waits until that send is
+//!    known to have been whole.
+//!
+//! A ring starts disabled and belongs to the thread of the first turn, so a driver can be made on another.
+
+mod provided;
+mod ring;
+
+use crate::clock::{self, RealClock};
+use crate::outgoing::Outgoing;
+use crate::slots::Slots;
+use crate::socket::{self, Socket};
+use crate::wake::Notifier;
+use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
+use bytes::Bytes;
+use io_uring::{cqueue, opcode, squeue, types};
+use provided::BufferRing;
+use ring::Ring;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
+
+/// What a completion is about: the top 8 bits of its user data. Below: generation (24) and index (32) of a socket, or
+/// a number.
+mod kind {
+    pub(super) const RECEIVE: u64 = 1;
+    pub(super) const ARENA_SEND: u64 = 2;
+    pub(super) const SEND: u64 = 3;
+    pub(super) const ACCEPT: u64 = 4;
+    pub(super) const CONNECT: u64 = 5;
+    pub(super) const NOTIFIER: u64 = 6;
+    pub(super) const IGNORED: u64 = 7;
+}
+
+fn data(kind: u64, socket: SocketId) -> u64 {
+    kind << 56 | u64::from(socket.generation) << 32 | u64::from(socket.index)
+}
+
+fn numbered(kind: u64, number: usize) -> u64 {
+    kind << 56 | number as u64
+}
+
+fn socket_of(data: u64) -> SocketId {
+    SocketId { index: data as u32, generation: (data >> 32) as u32 & 0xff_ffff }
+}
+
+fn number_of(data: u64) -> usize {
+    data as u32 as usize
+}
+
+/// One completion entry, copied out of the ring.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    data: u64,
+    result: i32,
+    flags: u32,
+}
+
+#[derive(Debug)]
+struct Connection {
+    descriptor: OwnedFd,
+    peer: Peer,
+    /// The round whose batch holds an arena send of this socket.
+    round: u32,
+    /// A receive is in flight.
+    armed: bool,
+    paused: bool,
+    connecting: bool,
+    ended: bool,
+    /// An asynchronous send is in flight: its bytes are at the front of `outgoing`.
+    sending: bool,
+    /// The loop has closed it; it goes when its bytes are out.
+    closed: bool,
+    outgoing: Option<Box<Outgoing>>,
+}
+
+#[derive(Debug)]
+struct Accepting {
+    listener: Listener,
+    armed: bool,
+    paused: bool,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Uring {
+    ring: Ring,
+    buffers: BufferRing,
+    connections: Slots<Connection>,
+    listeners: Vec<Option<Accepting>>,
+    /// Arena sends of this round: socket and range.
+    batch: Vec<(SocketId, u32, u32)>,
+    round: u32,
+    /// Sockets with something behind an arena send of this round.
+    deferred: Vec<SocketId>,
+    /// Sockets whose receive found no buffer.
+    starved: Vec<SocketId>,
+    entries: Vec<Entry>,
+    broken: Vec<(SocketId, io::Error)>,
+    blocked: Vec<SocketId>,
+    drained: Vec<SocketId>,
+    lingering: Vec<(SocketId, Instant)>,
+    notifier: Notifier,
+    clock: RealClock,
+    now: Instant,
+}
+
+impl Uring {
+    /// A driver with nothing to drive.
+    ///
+    /// # Errors
+    /// Where the system has no io_uring of Linux 6.1 or later, forbids it (seccomp, `io_uring_disabled`), or lends too
+    /// little locked memory. The error says which.
+    pub fn new() -> io::Result<Uring> {
+        let ring = Ring::new()?;
+        let buffers = BufferRing::new(&ring)?;
+        let clock = RealClock::start();
+        Ok(Uring {
+            ring,
+            buffers,
+            connections: Slots::new(),
+            listeners: Vec::new(),
+            batch: Vec::new(),
+            round: 1,
+            deferred: Vec::new(),
+            starved: Vec::new(),
+            entries: Vec::with_capacity(256),
+            broken: Vec::new(),
+            blocked: Vec::new(),
+            drained: Vec::new(),
+            lingering: Vec::new(),
+            notifier: Notifier::new()?,
+            clock,
+            now: clock.now(),
+        })
+    }
+
+    /// Submits an entry at the next enter, or now where the queue is full.
+    ///
+    /// Callers keep what the entry points to alive until it completes: received bytes go to the buffer ring, arena sends
+    /// finish while they are submitted, asynchronous sends point into shared bytes that `outgoing` holds.
+    fn submit(&mut self, entry: squeue::Entry) {
+        self.ring.push(&entry);
+    }
+
+    fn arm(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.armed || connection.paused || connection.ended || connection.closed || connection.connecting {
+            return;
+        }
+        connection.armed = true;
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        self.submit(opcode::RecvMulti::new(descriptor, provided::GROUP).build().user_data(data(kind::RECEIVE, id)));
+    }
+
+    fn arm_accept(&mut self, number: usize) {
+        let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
+        if accepting.armed || accepting.paused {
+            return;
+        }
+        accepting.armed = true;
+        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.raw())).flags(libc::SOCK_CLOEXEC).build();
+        self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
+    }
+
+    fn cancel(&mut self, target: u64) {
+        let entry = opcode::AsyncCancel::new(target).build();
+        self.submit(entry.user_data(numbered(kind::IGNORED, 0)).flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn insert(&mut self, descriptor: OwnedFd, peer: Peer, connecting: bool) -> SocketId {
+        let id = self.connections.insert(Connection {
+            descriptor,
+            peer,
+            round: 0,
+            armed: false,
+            paused: false,
+            connecting,
+            ended: false,
+            sending: false,
+            closed: false,
+            outgoing: None,
+        });
+        self.arm(id);
+        id
+    }
+
+    /// Starts every queued operation; arena sends refer to `queue.output` until they are submitted.
+    fn start(&mut self, queue: &mut Queue) {
+        for op in queue.ops.drain(..) {
+            match op {
+                Op::Send { socket, start, end } => self.send(socket, &queue.output, start, end),
+                Op::SendBytes { socket, bytes } => self.send_bytes(socket, bytes),
+                Op::Shutdown { socket } => self.shutdown(socket),
+                Op::Close { socket } => self.close(socket),
+                Op::Abort { socket } => self.abort(socket),
+                Op::PauseRecv { socket } => {
+                    if let Some(connection) = self.connections.get(socket) {
+                        connection.paused = true;
+                        if connection.armed {
+                            self.cancel(data(kind::RECEIVE, socket));
+                        }
+                    }
+                }
+                Op::ResumeRecv { socket } => {
+                    if let Some(connection) = self.connections.get(socket) {
+                        connection.paused = false;
+                        self.arm(socket);
+                    }
+                }
+                Op::PauseAccept { listener } => {
+                    if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
+                        accepting.paused = true;
+                        if accepting.armed {
+                            self.cancel(numbered(kind::ACCEPT, listener.0 as usize));
+                        }
+                    }
+                }
+                Op::ResumeAccept { listener } => {
+                    if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
+                        accepting.paused = false;
+                        self.arm_accept(listener.0 as usize);
+                    }
+                }
+                Op::CloseListener { listener } => {
+                    if let Some(accepting) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take)
+                        && accepting.armed
+                    {
+                        self.cancel(numbered(kind::ACCEPT, listener.0 as usize));
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, id: SocketId, output: &[u8], start: u32, end: u32) {
+        let (round, number) = (self.round, self.batch.len());
+        let Some(connection) = self.connections.get(id) else { return };
+        let bytes = &output[start as usize..end as usize];
+        if connection.outgoing.is_some() || connection.round == round {
+            connection.outgoing.get_or_insert_default().push(Bytes::copy_from_slice(bytes));
+            if connection.round == round {
+                self.deferred.push(id);
+            }
+            return;
+        }
+        connection.round = round;
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
+        self.batch.push((id, start, end));
+        self.submit(entry.user_data(numbered(kind::ARENA_SEND, number)).flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
+        let round = self.round;
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.outgoing.get_or_insert_default().push(bytes);
+        if connection.round == round {
+            self.deferred.push(id);
+        } else {
+            self.send_waiting(id);
+        }
+    }
+
+    /// Sends the front of what waits, unless a send is in flight; where nothing waits, does what comes after.
+    fn send_waiting(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.sending {
+            return;
+        }
+        let Some(outgoing) = &connection.outgoing else {
+            if connection.closed {
+                self.finish(id);
+            }
+            return;
+        };
+        if outgoing.is_empty() {
+            if outgoing.shutdown {
+                socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+            }
+            connection.outgoing = None;
+            if connection.closed {
+                self.finish(id);
+            } else {
+                self.drained.push(id);
+            }
+            return;
+        }
+        connection.sending = true;
+        let bytes = outgoing.next(limit::SEND_BYTES);
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
+        self.submit(entry.user_data(data(kind::SEND, id)));
+    }
+
+    fn shutdown(&mut self, id: SocketId) {
+        let round = self.round;
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.outgoing.is_none() && connection.round != round {
+            socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+            return;
+        }
+        connection.outgoing.get_or_insert_default().shutdown = true;
+        if connection.round == round {
+            self.deferred.push(id);
+        }
+    }
+
+    fn close(&mut self, id: SocketId) {
+        let (round, now) = (self.round, self.now);
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.closed = true;
+        if connection.round == round {
+            self.deferred.push(id);
+        } else if connection.outgoing.is_none() {
+            return self.finish(id);
+        }
+        if connection_waits(self.connections.get(id)) {
+            self.lingering.push((id, now));
+        }
+    }
+
+    fn abort(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.closed = true;
+        let descriptor = connection.descriptor.as_raw_fd();
+        socket::reset_on_close(descriptor);
+        if connection.sending {
+            // The bytes in flight must outlive the send: it fails now, and its completion finishes the connection.
+            connection.outgoing.as_mut().into_iter().for_each(|outgoing| outgoing.shutdown = false);
+            socket::shutdown(descriptor, libc::SHUT_RDWR);
+            self.cancel(data(kind::SEND, id));
+        } else {
+            connection.outgoing = None;
+            if connection.round == self.round { self.deferred.push(id) } else { self.finish(id) }
+        }
+    }
+
+    /// Closes the descriptor. A receive in flight would keep the connection open, so it is cancelled first.
+    fn finish(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.remove(id) else { return };
+        if connection.armed {
+            self.cancel(data(kind::RECEIVE, id));
+        }
+        let descriptor = connection.descriptor.into_raw_fd();
+        let entry = opcode::Close::new(types::Fd(descriptor)).build();
+        self.submit(entry.user_data(numbered(kind::IGNORED, 0)).flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// After a submission: what arena sends left over is copied, the arena is freed, and what waited behind them goes on.
+    fn settle(&mut self, queue: &mut Queue) {
+        if !self.batch.is_empty() {
+            for at in 0..self.entries.len() {
+                let entry = self.entries[at];
+                if entry.data >> 56 == kind::ARENA_SEND {
+                    self.arena_send_failed(number_of(entry.data), entry.result, &queue.output);
+                }
+            }
+            self.batch.clear();
+        }
+        queue.output.clear();
+        if queue.output.capacity() > limit::OUTPUT_BYTES {
+            queue.output.shrink_to(limit::OUTPUT_BYTES);
+        }
+        self.round = self.round.wrapping_add(1).max(1);
+        while let Some(id) = self.deferred.pop() {
+            self.send_waiting(id);
+        }
+    }
+
+    fn arena_send_failed(&mut self, number: usize, result: i32, output: &[u8]) {
+        let (id, start, end) = self.batch[number];
+        let Some(connection) = self.connections.get(id) else { return };
+        let sent = match result {
+            count @ 0.. => count as u32,
+            error if matches!(-error, libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => 0,
+            error => {
+                connection.outgoing = None;
+                if connection.closed {
+                    self.deferred.push(id);
+                } else {
+                    self.broken.push((id, io::Error::from_raw_os_error(-error)));
+                }
+                return;
+            }
+        };
+        let rest = Bytes::copy_from_slice(&output[(start + sent).min(end) as usize..end as usize]);
+        let quiet = connection.closed;
+        connection.outgoing.get_or_insert_default().push_front(rest);
+        self.deferred.push(id);
+        if quiet {
+            self.lingering.push((id, self.now));
+        } else {
+            self.blocked.push(id);
+        }
+    }
+
+    fn linger(&mut self) {
+        let now = self.now;
+        let mut late = Vec::new();
+        let Uring { lingering, connections, .. } = self;
+        lingering.retain(|&(id, since)| {
+            let waits = connection_waits(connections.get(id));
+            if waits && now.since(since) >= limit::LINGER {
+                late.push(id);
+            }
+            waits && now.since(since) < limit::LINGER
+        });
+        for id in late {
+            self.abort(id);
+        }
+    }
+
+    /// Submits and waits, then copies the completions out of the ring.
+    fn enter(&mut self, until: Option<Instant>) -> io::Result<()> {
+        let patience = until.map(|until| until.since(self.clock.now()));
+        self.ring.enter(patience)?;
+        let entries = &mut self.entries;
+        self.ring.completions(|data, result, flags| entries.push(Entry { data, result, flags }));
+        Ok(())
+    }
+
+    fn complete<S: Sink>(&mut self, entry: Entry, queue: &mut Queue, sink: &mut S) {
+        match entry.data >> 56 {
+            kind::RECEIVE => self.received(socket_of(entry.data), entry, queue, sink),
+            kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
+            kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
+            kind::CONNECT => self.connected(socket_of(entry.data), queue, sink),
+            kind::NOTIFIER => {
+                self.notifier.acknowledge();
+                if !cqueue::more(entry.flags) {
+                    self.watch_notifier();
+                }
+                sink.complete(Completion::Woken, queue);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn received<S: Sink>(&mut self, socket: SocketId, entry: Entry, queue: &mut Queue, sink: &mut S) {
+        let buffer = cqueue::buffer_select(entry.flags);
+        if let Some(connection) = self.connections.get(socket) {
+            let more = cqueue::more(entry.flags);
+            connection.armed &= more;
+            if !connection.closed && !connection.ended {
+                match (entry.result, buffer) {
+                    (count @ 1.., Some(buffer)) => {
+                        let bytes = self.buffers.bytes(buffer, count as usize);
+                        sink.complete(Completion::Received { socket, bytes }, queue);
+                        if !more {
+                            self.arm(socket);
+                        }
+                    }
+                    (0, _) => {
+                        connection.ended = true;
+                        sink.complete(Completion::Ended { socket }, queue);
+                    }
+                    (error, _) => match -error {
+                        libc::ENOBUFS => self.starved.push(socket),
+                        libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.arm(socket),
+                        error => {
+                            connection.ended = true;
+                            let error = io::Error::from_raw_os_error(error);
+                            sink.complete(Completion::Failed { socket, error }, queue);
+                        }
+                    },
+                }
+            }
+        }
+        if let Some(buffer) = buffer {
+            self.buffers.give_back(buffer);
+        }
+    }
+
+    fn accepted<S: Sink>(&mut self, number: usize, entry: Entry, queue: &mut Queue, sink: &mut S) {
+        let listener = ListenerId(number as u32);
+        if entry.result >= 0 {
+            let descriptor = ring::owned(entry.result);
+            if self.listeners.get(number).is_some_and(Option::is_some) {
+                let is_tcp = matches!(&self.listeners[number], Some(accepting) if accepting.listener.is_tcp());
+                let peer = if is_tcp { socket::peer_of(descriptor.as_raw_fd()) } else { Peer::Local };
+                let socket = self.insert(descriptor, peer, false);
+                sink.complete(Completion::Accepted { listener, socket, peer }, queue);
+            }
+        }
+        let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
+        accepting.armed &= cqueue::more(entry.flags);
+        if entry.result < 0 {
+            let error = io::Error::from_raw_os_error(-entry.result);
+            let cancelled = entry.result == -libc::ECANCELED;
+            if !cancelled && !socket::is_transient(&error) {
+                accepting.paused = true;
+                sink.complete(Completion::AcceptFailed { listener, error }, queue);
+            }
+        }
+        self.arm_accept(number);
+    }
+
+    fn sent<S: Sink>(&mut self, socket: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        connection.sending = false;
+        let Some(outgoing) = &mut connection.outgoing else { return };
+        match result {
+            count @ 0.. => outgoing.sent(count as usize),
+            error if matches!(-error, libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => {}
+            error => {
+                connection.outgoing = None;
+                if connection.closed {
+                    return self.finish(socket);
+                }
+                connection.ended = true;
+                let error = io::Error::from_raw_os_error(-error);
+                return sink.complete(Completion::Failed { socket, error }, queue);
+            }
+        }
+        let unfinished = !connection.closed && !outgoing.is_empty();
+        self.send_waiting(socket);
+        if unfinished {
+            sink.complete(Completion::Progress { socket }, queue);
+        }
+    }
+
+    fn connected<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        connection.connecting = false;
+        if connection.closed {
+            return;
+        }
+        match socket::pending_error(connection.descriptor.as_raw_fd()) {
+            Some(error) => {
+                connection.ended = true;
+                sink.complete(Completion::Failed { socket, error }, queue);
+            }
+            None => {
+                self.arm(socket);
+                sink.complete(Completion::Connected { socket }, queue);
+            }
+        }
+    }
+
+    fn watch_notifier(&mut self) {
+        let descriptor = types::Fd(self.notifier.descriptor());
+        let entry = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).multi(true).build();
+        self.submit(entry.user_data(numbered(kind::NOTIFIER, 0)));
+    }
+
+    /// Reports what operations led to.
+    fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
+        for (socket, error) in std::mem::take(&mut self.broken) {
+            if let Some(connection) = self.connections.get(socket)
+                && !connection.closed
+                && !std::mem::replace(&mut connection.ended, true)
+            {
+                sink.complete(Completion::Failed { socket, error }, queue);
+            }
+        }
+        while let Some(socket) = self.blocked.pop() {
+            if self.connections.get(socket).is_some_and(|connection| !connection.closed && connection.outgoing.is_some()) {
+                sink.complete(Completion::Blocked { socket }, queue);
+            }
+        }
+        while let Some(socket) = self.drained.pop() {
+            if self.connections.get(socket).is_some_and(|connection| !connection.closed) {
+                sink.complete(Completion::Drained { socket }, queue);
+            }
+        }
+    }
+}
+
+/// Whether a closed connection still has bytes to send.
+fn connection_waits(connection: Option<&mut Connection>) -> bool {
+    connection.is_some_and(|connection| connection.outgoing.is_some() || connection.sending)
+}
+
+impl Driver for Uring {
+    fn listen(&mut self, listener: Listener) -> io::Result<ListenerId> {
+        let number = self.listeners.len();
+        self.listeners.push(Some(Accepting { listener, armed: false, paused: false }));
+        self.arm_accept(number);
+        Ok(ListenerId(number as u32))
+    }
+
+    fn adopt(&mut self, socket: Socket) -> io::Result<SocketId> {
+        let peer = socket.peer;
+        Ok(self.insert(socket.into_descriptor(), peer, false))
+    }
+
+    fn connect(&mut self, address: &Address) -> io::Result<SocketId> {
+        let (descriptor, peer) = socket::connect(address)?;
+        let raw = types::Fd(descriptor.as_raw_fd());
+        let id = self.insert(descriptor, peer, true);
+        self.submit(opcode::PollAdd::new(raw, libc::POLLOUT as u32).build().user_data(data(kind::CONNECT, id)));
+        Ok(id)
+    }
+
+    fn release(&mut self, socket: SocketId) -> Option<Socket> {
+        let round = self.round;
+        let connection = self.connections.get(socket)?;
+        if connection.outgoing.is_some() || connection.round == round || connection.closed || connection.connecting {
+            return None;
+        }
+        let connection = self.connections.remove(socket)?;
+        if connection.armed {
+            self.cancel(data(kind::RECEIVE, socket));
+        }
+        Some(Socket::new(connection.descriptor, connection.peer))
+    }
+
+    fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
+        if self.ring.enable()? {
+            self.watch_notifier();
+        }
+        for id in std::mem::take(&mut self.starved) {
+            self.arm(id);
+        }
+        self.start(queue);
+        if !self.deferred.is_empty() {
+            // What waits behind arena sends must not wait for an event as well.
+            self.enter(Some(Instant::default()))?;
+            self.settle(queue);
+        }
+        let at_once = !(self.entries.is_empty() && self.broken.is_empty() && self.blocked.is_empty() && self.drained.is_empty());
+        let until = if at_once { Some(Instant::default()) } else { until };
+        let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
+        self.enter(until.into_iter().chain(linger).min())?;
+        self.settle(queue);
+        self.now = self.clock.now();
+        sink.begin(self.now);
+        let mut entries = std::mem::take(&mut self.entries);
+        for entry in entries.drain(..) {
+            self.complete(entry, queue, sink);
+        }
+        self.entries = entries;
+        self.buffers.publish();
+        self.report(queue, sink);
+        if !self.lingering.is_empty() {
+            self.linger();
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        clock::unix_seconds()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    fn random(&mut self) -> u64 {
+        random::system()
+    }
+
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+}
+
+/// How often a driver that is dropped waits for the sends that it has cut short, 10 ms each.
+const LAST_WAITS: usize = 20;
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Sends in flight point into bytes that this driver owns: they end before their bytes are freed.
+        let mut sending: Vec<SocketId> = self.connections.ids().collect();
+        sending.retain(|&id| self.connections.get(id).is_some_and(|connection| connection.sending));
+        for &id in &sending {
+            if let Some(connection) = self.connections.get(id) {
+                socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_RDWR);
+            }
+        }
+        for _ in 0..LAST_WAITS {
+            if sending.is_empty() || self.ring.enter(Some(Duration::from_millis(10))).is_err() {
+                break;
+            }
+            self.ring.completions(|data, _, _| {
+                if data >> 56 == kind::SEND {
+                    sending.retain(|&id| id != socket_of(data));
+                }
+            });
+        }
+        for id in sending {
+            // The kernel may still read them: better lost than freed.
+            std::mem::forget(self.connections.get(id).and_then(|connection| connection.outgoing.take()));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The receive buffers that the kernel picks from: one ring for all connections, small enough to stay cached.
+
+use super::ring::Ring;
+use crate::limit;
+use io_uring::types::BufRingEntry;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// The group number that receives name.
+pub(super) const GROUP: u16 = 0;
+
+const COUNT: usize = limit::RING_BUFFERS as usize;
+const RING_BYTES: usize = COUNT * size_of::<BufRingEntry>();
+const ALL_BYTES: usize = RING_BYTES + COUNT * limit::RING_BUFFER_BYTES;
+
+const _: () = assert!(COUNT.is_power_of_two(), "the kernel masks indices");
+const _: () = assert!(RING_BYTES.is_multiple_of(4096), "buffers begin on a page");
+
+/// The ring of buffer descriptions, and behind it the buffers, in one anonymous mapping.
+#[derive(Debug)]
+pub(super) struct BufferRing {
+    memory: NonNull<u8>,
+    tail: u16,
+}
+
+// SAFETY: the mapping belongs to this object alone; nothing about it is tied to a thread.
+unsafe impl Send for BufferRing {}
+
+impl BufferRing {
+    pub(super) fn new(ring: &Ring) -> io::Result<BufferRing> {
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice.
+        let memory = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), ALL_BYTES, protection, flags, -1, 0)
+        };
+        let memory = match NonNull::new(memory.cast::<u8>()) {
+            Some(memory) if memory.as_ptr().cast() != libc::MAP_FAILED => memory,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let mut buffers = BufferRing { memory, tail: 0 };
+        // SAFETY: the mapping is page-aligned, begins with room for COUNT entries, and lives as long as the ring that it
+        // is registered with: both are fields of one driver, and the ring is dropped first.
+        unsafe { ring.submitter().register_buf_ring_with_flags(memory.as_ptr() as u64, limit::RING_BUFFERS, GROUP, 0) }?;
+        for buffer in 0..limit::RING_BUFFERS {
+            buffers.give_back(buffer);
+        }
+        buffers.publish();
+        Ok(buffers)
+    }
+
+    fn buffer(&self, number: u16) -> *mut u8 {
+        let offset = RING_BYTES + (number as usize % COUNT) * limit::RING_BUFFER_BYTES;
+        // SAFETY: the offset is below ALL_BYTES, inside the mapping.
+        unsafe { self.memory.as_ptr().add(offset) }
+    }
+
+    /// The first `count` bytes of a buffer that a completion named. Not to be used after it is given back.
+    pub(super) fn bytes(&self, number: u16, count: usize) -> &[u8] {
+        // SAFETY: inside the mapping; the kernel does not write to a buffer that it has handed over until it is given
+        // back, which needs `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.buffer(number), count.min(limit::RING_BUFFER_BYTES)) }
+    }
+
+    /// Queues a buffer for the kernel; [`publish`](Self::publish) lets it see all that are queued.
+    pub(super) fn give_back(&mut self, number: u16) {
+        let address = self.buffer(number) as u64;
+        let place = self.tail as usize & (COUNT - 1);
+        // SAFETY: the place is below COUNT, so the entry lies in the ring's part of the mapping; the kernel reads it
+        // only after the tail has moved past it. Its last two bytes, which may be the tail, are not written.
+        unsafe {
+            let entry = &mut *self.memory.as_ptr().cast::<BufRingEntry>().add(place);
+            entry.set_addr(address);
+            entry.set_len(limit::RING_BUFFER_BYTES as u32);
+            entry.set_bid(number);
+        }
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    pub(super) fn publish(&mut self) {
+        // SAFETY: the ring's tail lies in its first entry, aligned, and is only ever accessed atomically from here on.
+        unsafe {
+            let tail = BufRingEntry::tail(self.memory.as_ptr().cast::<BufRingEntry>());
+            AtomicU16::from_ptr(tail.cast_mut()).store(self.tail, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for BufferRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, and the ring that knew it is gone (the driver's fields drop in order).
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), ALL_BYTES) };
+    }
+}

@@ -1,0 +1,123 @@
+//! The ring itself: set up, entered, drained.
+
+use crate::limit;
+use io_uring::{IoUring, squeue, types};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+pub(super) struct Ring {
+    ring: IoUring,
+    enabled: bool,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("enabled", &self.enabled).finish_non_exhaustive()
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    let why = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring",
+        Some(libc::EPERM | libc::EACCES) => "io_uring is forbidden here (seccomp, or the sysctl kernel.io_uring_disabled)",
+        Some(libc::EINVAL) => "this kernel's io_uring is older than Linux 6.1",
+        Some(libc::ENOMEM) => "too little locked memory is allowed for io_uring (RLIMIT_MEMLOCK)",
+        Some(libc::EMFILE | libc::ENFILE) => "no descriptor is left for io_uring",
+        _ => "io_uring cannot be set up",
+    };
+    format!("{why}: {error}")
+}
+
+impl Ring {
+    pub(super) fn new() -> io::Result<Ring> {
+        let build = |no_array: bool| {
+            let mut builder = IoUring::builder();
+            builder.setup_cqsize(limit::RING_COMPLETIONS).setup_clamp().setup_submit_all();
+            builder.setup_single_issuer().setup_defer_taskrun().setup_r_disabled();
+            if no_array {
+                builder.setup_no_sqarray();
+            }
+            builder.build(limit::RING_ENTRIES)
+        };
+        // NO_SQARRAY came with Linux 6.6; without it only a little memory is lost.
+        let ring = build(true).or_else(|_| build(false)).map_err(|error| io::Error::new(error.kind(), explain(&error)))?;
+        Ok(Ring { ring, enabled: false })
+    }
+
+    pub(super) fn submitter(&self) -> io_uring::Submitter<'_> {
+        self.ring.submitter()
+    }
+
+    /// Gives the ring to the present thread at the first call: whether this was it.
+    pub(super) fn enable(&mut self) -> io::Result<bool> {
+        if self.enabled {
+            return Ok(false);
+        }
+        self.ring.submitter().register_enable_rings()?;
+        // Saves a descriptor look-up at each enter; where the kernel refuses, nothing is lost but that.
+        let _ = self.ring.submitter().register_ring_fd();
+        self.enabled = true;
+        Ok(true)
+    }
+
+    pub(super) fn push(&mut self, entry: &squeue::Entry) {
+        loop {
+            // SAFETY: `Uring::submit` says why what its entries point to lives long enough.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return;
+            }
+            // The queue is full: the kernel takes all of it in one call. Before the first turn the ring is disabled and
+            // cannot; a driver has far fewer listeners than entries then.
+            if let Err(error) = self.ring.submit() {
+                let busy = matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM));
+                assert!(busy, "the kernel refuses the ring's submissions: {error}");
+            }
+        }
+    }
+
+    /// Submits what is queued and waits for a completion, at most `patience`; without end where there is none.
+    pub(super) fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        let done = match patience {
+            None => self.ring.submitter().submit_and_wait(1),
+            Some(patience) => {
+                let wait = types::Timespec::from(patience);
+                self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&wait))
+            }
+        };
+        match done {
+            Ok(_) => {}
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => {}
+                _ => return Err(error),
+            },
+        }
+        // Completions that did not fit the queue are with the kernel: fetch them, since the caller relies on having
+        // seen those of everything that it submitted.
+        while self.ring.submission().cq_overflow() && self.ring.completion().is_empty() {
+            self.ring.submitter().submit_and_wait(1)?;
+        }
+        Ok(())
+    }
+
+    /// Takes every completion.
+    pub(super) fn completions(&mut self, mut take: impl FnMut(u64, i32, u32)) {
+        loop {
+            for entry in self.ring.completion() {
+                take(entry.user_data(), entry.result(), entry.flags());
+            }
+            if !self.ring.submission().cq_overflow() {
+                return;
+            }
+            if self.ring.submitter().submit_and_wait(1).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes over a descriptor that a completion delivered.
+pub(super) fn owned(descriptor: RawFd) -> OwnedFd {
+    // SAFETY: an accept's completion hands a fresh descriptor over, once.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}

@@ -1,0 +1,229 @@
+//! The one way across threads: a notifier that ends a turn's wait, and wakers for tasks that live on one thread.
+//!
+//! A [`Waker`] here is two numbers and no memory: which inbox, which task. Cloning it is a copy, and dropping it does
+//! nothing, so a task that waits costs no reference count. Inboxes live in a table for the process's life and are used
+//! again; a waker that outlives its inbox's owner wakes a stranger's task in vain at worst, which every future allows.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+/// Ends the wait of a driver's turn, from any thread.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    descriptor: OwnedFd,
+    /// Set while a notification is on its way, so that many cost one system call.
+    pending: AtomicBool,
+    /// Called in place of the descriptor by drivers that have none (the simulator).
+    woken: AtomicBool,
+}
+
+impl Notifier {
+    /// A notifier with a descriptor of its own.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new() -> io::Result<Notifier> {
+        // SAFETY: eventfd takes no pointers.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is fresh and nobody else's.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let (pending, woken) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Notifier { shared: Arc::new(Shared { descriptor, pending, woken }) })
+    }
+
+    /// Ends the present wait, or the next one.
+    pub fn notify(&self) {
+        if !self.shared.pending.swap(true, Ordering::AcqRel) {
+            self.shared.woken.store(true, Ordering::Release);
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: the pointer and length describe the array. A full counter means that a wake is on its way anyway.
+            unsafe { libc::write(self.shared.descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// Takes the notification, so that the next one is sent again: for drivers.
+    pub fn acknowledge(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: the pointer and length describe the array.
+        unsafe { libc::read(self.shared.descriptor.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        self.shared.woken.store(false, Ordering::Release);
+        self.shared.pending.store(false, Ordering::Release);
+    }
+
+    /// Whether a notification waits, without the descriptor: for the simulator.
+    pub fn is_notified(&self) -> bool {
+        self.shared.woken.load(Ordering::Acquire)
+    }
+
+    /// The descriptor that becomes readable; writing to it is what [`notify`](Self::notify) does.
+    pub fn descriptor(&self) -> RawFd {
+        self.shared.descriptor.as_raw_fd()
+    }
+}
+
+/// A task of one thread: a number that its executor understands.
+pub type TaskNumber = u64;
+
+/// Task numbers have this many bits; the rest of a waker is the inbox's number.
+pub const TASK_BITS: u32 = 52;
+
+const INBOXES: usize = 1 << (64 - TASK_BITS);
+
+#[derive(Debug)]
+struct Inbox {
+    taken: AtomicBool,
+    from_elsewhere: Mutex<(Vec<TaskNumber>, Option<Notifier>)>,
+}
+
+static TABLE: OnceLock<Box<[Inbox]>> = OnceLock::new();
+
+fn inbox(number: usize) -> &'static Inbox {
+    let table = TABLE.get_or_init(|| {
+        (0..INBOXES)
+            .map(|_| Inbox { taken: AtomicBool::new(false), from_elsewhere: Mutex::new((Vec::new(), None)) })
+            .collect()
+    });
+    &table[number]
+}
+
+thread_local! {
+    static HERE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static LOCAL: RefCell<Vec<TaskNumber>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where the woken tasks of one thread are collected. Belongs to the thread that opened it.
+#[derive(Debug)]
+pub struct TaskInbox {
+    number: usize,
+    previous: usize,
+    /// Not `Send`: the thread-local half belongs to this thread.
+    _local: std::marker::PhantomData<*const ()>,
+}
+
+impl TaskInbox {
+    /// Opens an inbox for the present thread, whose wakes from other threads notify `notifier`.
+    ///
+    /// # Errors
+    /// Where more than 4,096 are open in this process.
+    pub fn open(notifier: Notifier) -> io::Result<TaskInbox> {
+        for number in 0..INBOXES {
+            let candidate = inbox(number);
+            if !candidate.taken.swap(true, Ordering::AcqRel) {
+                let mut content = candidate.from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+                *content = (Vec::new(), Some(notifier));
+                let previous = HERE.replace(number);
+                return Ok(TaskInbox { number, previous, _local: std::marker::PhantomData });
+            }
+        }
+        Err(io::Error::other("more than 4,096 event loops in one process"))
+    }
+
+    /// Makes this inbox the present thread's: needed where a thread runs several loops in turn.
+    pub fn enter(&self) {
+        HERE.set(self.number);
+    }
+
+    /// A waker for one of this thread's tasks.
+    pub fn waker(&self, task: TaskNumber) -> Waker {
+        debug_assert!(task < 1 << TASK_BITS);
+        let packed = (self.number as u64) << TASK_BITS | task;
+        // SAFETY: the table's functions read the data pointer as the number that it is, and keep RawWaker's contract:
+        // clone copies, drop does nothing, wake may be called from any thread.
+        unsafe { Waker::from_raw(raw(packed)) }
+    }
+
+    /// Whether a task woken on this thread waits.
+    pub fn has_local(&self) -> bool {
+        LOCAL.with_borrow(|local| !local.is_empty())
+    }
+
+    /// Moves the tasks that were woken on this thread to `tasks`.
+    pub fn take_local(&self, tasks: &mut Vec<TaskNumber>) {
+        LOCAL.with_borrow_mut(|local| tasks.append(local));
+    }
+
+    /// Moves the tasks that other threads woke to `tasks`.
+    pub fn take_remote(&self, tasks: &mut Vec<TaskNumber>) {
+        let mut content = inbox(self.number).from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.append(&mut content.0);
+    }
+}
+
+impl Drop for TaskInbox {
+    fn drop(&mut self) {
+        let inbox = inbox(self.number);
+        *inbox.from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = (Vec::new(), None);
+        inbox.taken.store(false, Ordering::Release);
+        if HERE.get() == self.number {
+            HERE.set(self.previous);
+            LOCAL.with_borrow_mut(Vec::clear);
+        }
+    }
+}
+
+fn raw(packed: u64) -> RawWaker {
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| raw(data as u64),
+        |data| wake(data as u64),
+        |data| wake(data as u64),
+        |_| {},
+    );
+    RawWaker::new(packed as usize as *const (), &TABLE)
+}
+
+const _: () = assert!(usize::BITS == 64, "a waker packs its two numbers into 64 bits");
+
+fn wake(packed: u64) {
+    let (number, task) = ((packed >> TASK_BITS) as usize, packed & ((1 << TASK_BITS) - 1));
+    if HERE.get() == number && LOCAL.try_with(|local| local.try_borrow_mut().map(|mut local| local.push(task)).is_ok()).unwrap_or(false) {
+        return;
+    }
+    let mut content = inbox(number).from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+    let (tasks, notifier) = &mut *content;
+    if let Some(notifier) = notifier {
+        tasks.push(task);
+        notifier.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wakes_of_this_thread_are_local_and_of_others_notify() {
+        let notifier = Notifier::new().expect("an eventfd");
+        let inbox = TaskInbox::open(notifier.clone()).expect("a free inbox");
+        let waker = inbox.waker(7);
+        waker.wake_by_ref();
+        let mut tasks = Vec::new();
+        assert!(inbox.has_local() && !notifier.is_notified());
+        inbox.take_local(&mut tasks);
+        std::thread::spawn(move || waker.wake()).join().expect("no panic");
+        assert!(notifier.is_notified());
+        inbox.take_remote(&mut tasks);
+        assert_eq!(tasks, [7, 7]);
+    }
+
+    #[test]
+    fn a_waker_of_a_closed_inbox_does_nothing() {
+        let notifier = Notifier::new().expect("an eventfd");
+        let inbox = TaskInbox::open(notifier.clone()).expect("a free inbox");
+        let waker = inbox.waker(1);
+        drop(inbox);
+        waker.wake();
+        assert!(!notifier.is_notified());
+    }
+}

@@ -1,0 +1,49 @@
+//! How fast is the head parser beside httparse? Prints nanoseconds a head, best of several rounds.
+use std::hint::black_box;
+use std::time::Instant;
+
+const SMALL: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost:8080\r\nAccept: */*\r\n\r\n";
+const BROWSER: &[u8] = b"GET /products/list?category=books&page=3&sort=price HTTP/1.1\r\n\
+Host: www.example.com\r\nConnection: keep-alive\r\n\
+sec-ch-ua: \"Chromium\";v=\"130\", \"Google Chrome\";v=\"130\", \"Not?A_Brand\";v=\"99\"\r\n\
+sec-ch-ua-mobile: ?0\r\nsec-ch-ua-platform: \"Linux\"\r\nUpgrade-Insecure-Requests: 1\r\n\
+User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36\r\n\
+Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8\r\n\
+Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n\
+Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9,de;q=0.8\r\n\
+Cookie: session=0123456789abcdef\r\n\r\n";
+
+fn best(name: &str, mut parse: impl FnMut()) {
+    let mut best = f64::MAX;
+    for _ in 0..15 {
+        let start = Instant::now();
+        for _ in 0..200_000 {
+            parse();
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / 200_000.0);
+    }
+    println!("{name:30} {best:8.1} ns");
+}
+
+fn main() {
+    let limits = proto::Limits::default();
+    let mut head = proto::Head::default();
+    for (name, bytes) in [("60 bytes", SMALL), ("700 bytes", BROWSER)] {
+        println!("{name}: {} bytes", bytes.len());
+        best("proto", || {
+            let parsed = proto::h1::parse_request(black_box(bytes), &limits, &mut head);
+            assert_eq!(black_box(parsed), Ok(Some(bytes.len())));
+        });
+        best("httparse", || {
+            let mut headers = [std::mem::MaybeUninit::uninit(); 100];
+            let mut request = httparse::Request::new(&mut []);
+            let parsed = request.parse_with_uninit_headers(black_box(bytes), &mut headers);
+            assert_eq!(black_box(parsed), Ok(httparse::Status::Complete(bytes.len())));
+        });
+        best("proto, whole connection", || {
+            let mut connection = proto::h1::Connection::new(proto::Role::Server);
+            let received = connection.receive(black_box(bytes), &mut head, &limits);
+            assert!(black_box(received).is_ok());
+        });
+    }
+}

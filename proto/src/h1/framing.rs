@@ -1,0 +1,171 @@
+//! What a head says about the body behind it, and whether the connection lives on: RFC 9112 sections 6 and 9.3.
+//!
+//! Strict: what two parties could read differently is refused (request smuggling lives from the difference).
+
+use crate::{Error, Form, Head, Known, Length, Method, Version, target};
+
+const HOST_ONLY: u8 = Known::Host.bit();
+const ANY_FRAMING: u8 = Known::Connection.bit()
+    | Known::ContentLength.bit()
+    | Known::TransferEncoding.bit()
+    | Known::Expect.bit()
+    | Known::Upgrade.bit();
+
+/// Judges a request's head and fills in `length`, `keep_alive`, `expects_continue` and `upgrade`.
+#[inline]
+pub(super) fn request(window: &[u8], head: &mut Head) -> Result<(), Error> {
+    host(window, head)?;
+    head.keep_alive = head.version == Version::Http11;
+    if head.seen & ANY_FRAMING == 0 {
+        head.upgrade = head.method == Method::Connect;
+        return Ok(());
+    }
+    request_with_framing(window, head)
+}
+
+fn request_with_framing(window: &[u8], head: &mut Head) -> Result<(), Error> {
+    let options = connection_options(window, head);
+    head.keep_alive = match head.version {
+        Version::Http11 => !options.close,
+        Version::Http10 => options.keep_alive && !options.close,
+    };
+    let chunked = chunked(window, head)?;
+    let length = content_length(window, head)?;
+    head.length = match (chunked, length) {
+        (true, Some(_)) => return Err(Error::LengthAndCoding),
+        (true, None) => Length::Unknown,
+        (false, Some(0)) | (false, None) => Length::Empty,
+        (false, Some(length)) => Length::Exact(length),
+    };
+    if head.version == Version::Http11 && head.seen & Known::Expect.bit() != 0 {
+        for field in head.fields.iter().filter(|field| field.known == Known::Expect) {
+            if !field.value.of(window).eq_ignore_ascii_case(b"100-continue") {
+                return Err(Error::UnknownExpectation);
+            }
+        }
+        head.expects_continue = head.length != Length::Empty;
+    }
+    // RFC 9110 section 7.8: ignored in 1.0, and where Connection does not name it.
+    head.upgrade = head.method == Method::Connect
+        || (head.version == Version::Http11 && options.upgrade && head.seen & Known::Upgrade.bit() != 0);
+    Ok(())
+}
+
+/// Exactly one well-formed Host in 1.1, at most one in 1.0 (RFC 9112 section 3.2).
+#[inline]
+fn host(window: &[u8], head: &Head) -> Result<(), Error> {
+    if head.seen & HOST_ONLY == 0 {
+        return if head.version == Version::Http10 { Ok(()) } else { Err(Error::MissingHost) };
+    }
+    let mut hosts = head.fields.iter().filter(|field| field.known == Known::Host);
+    let Some(first) = hosts.next() else { return Err(Error::MissingHost) };
+    if hosts.next().is_some() {
+        return Err(Error::RepeatedHost);
+    }
+    if target::is_host(first.value.of(window)) { Ok(()) } else { Err(Error::InvalidHost) }
+}
+
+struct Options {
+    close: bool,
+    keep_alive: bool,
+    upgrade: bool,
+}
+
+/// The connection options that matter here, from every Connection field (RFC 9110 section 7.6.1).
+fn connection_options(window: &[u8], head: &Head) -> Options {
+    let mut options = Options { close: false, keep_alive: false, upgrade: false };
+    for field in head.fields.iter().filter(|field| field.known == Known::Connection) {
+        for option in list(field.value.of(window)) {
+            options.close |= option.eq_ignore_ascii_case(b"close");
+            options.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            options.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+    }
+    options
+}
+
+/// The members of a comma-separated list, without the white space around them (RFC 9110 section 5.6.1).
+fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Whether the body is chunked. RFC 9112 section 6.1: a coding that we do not know is 501, but where chunked is not
+/// the final one the length cannot be known at all, and that is 400 (section 6.3).
+fn chunked(window: &[u8], head: &Head) -> Result<bool, Error> {
+    let mut fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
+    let Some(field) = fields.next() else { return Ok(false) };
+    if head.version == Version::Http10 {
+        return Err(Error::CodingInOldVersion);
+    }
+    if fields.next().is_some() {
+        return Err(Error::InvalidTransferEncoding);
+    }
+    let value = field.value.of(window);
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return if head.seen & Known::ContentLength.bit() == 0 { Ok(true) } else { Err(Error::LengthAndCoding) };
+    }
+    let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    let once_and_last = list(value).filter(is_chunked).count() == 1 && list(value).last().is_some_and(|last| is_chunked(&last));
+    let well_formed = list(value).all(|coding| !coding.is_empty());
+    Err(if once_and_last && well_formed { Error::UnknownTransferCoding } else { Error::InvalidTransferEncoding })
+}
+
+/// At most 19 digits: the largest such number fits 64 bits, so nothing can overflow.
+fn content_length(window: &[u8], head: &Head) -> Result<Option<u64>, Error> {
+    let mut fields = head.fields.iter().filter(|field| field.known == Known::ContentLength);
+    let Some(field) = fields.next() else { return Ok(None) };
+    if fields.next().is_some() {
+        return Err(Error::RepeatedContentLength);
+    }
+    let digits = field.value.of(window);
+    if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Error::InvalidContentLength);
+    }
+    Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
+}
+
+/// Judges a response's head: the client's half of RFC 9112 section 6.3. `method` is the request's.
+pub(super) fn response(window: &[u8], head: &mut Head, method: Method) -> Result<(), Error> {
+    let options = connection_options(window, head);
+    head.keep_alive = match head.version {
+        Version::Http11 => !options.close,
+        Version::Http10 => options.keep_alive && !options.close,
+    };
+    head.upgrade = head.status == 101 || (method == Method::Connect && (200..300).contains(&head.status));
+    if head.status < 200 || head.upgrade || matches!(head.status, 204 | 304) || method == Method::Head {
+        head.length = Length::Empty;
+        return Ok(());
+    }
+    let chunked = chunked(window, head)?;
+    head.length = match content_length(window, head)? {
+        Some(_) if chunked => return Err(Error::LengthAndCoding),
+        Some(0) => Length::Empty,
+        Some(length) => Length::Exact(length),
+        None => Length::Unknown,
+    };
+    if !chunked && head.length == Length::Unknown {
+        head.keep_alive = false;
+    }
+    Ok(())
+}
+
+/// Whether a judged head's body is chunked, where its length is unknown.
+pub(super) fn is_chunked(head: &Head) -> bool {
+    head.seen & Known::TransferEncoding.bit() != 0
+}
+
+/// The authority that a request is for: the target's, else the Host field's, else nothing.
+pub(crate) fn authority<'w>(window: &'w [u8], head: &Head) -> &'w [u8] {
+    match head.target.form {
+        Form::Absolute | Form::Authority => head.target.authority.of(window),
+        _ => head.known(Known::Host).map_or(&[], |field| field.value.of(window)),
+    }
+}
+
+impl Head {
+    /// The authority that a request is for: the target's where it has one, else the Host field's (RFC 9112 section
+    /// 3.3); empty where an HTTP/1.0 request names none.
+    pub fn authority<'w>(&self, window: &'w [u8]) -> &'w [u8] {
+        authority(window, self)
+    }
+}

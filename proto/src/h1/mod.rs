@@ -1,0 +1,15 @@
+//! HTTP/1.0 and 1.1, both roles: RFC 9112, with the framing parts of RFC 9110.
+//!
+//! [`Connection`] says what may happen next (`state` holds the table), `parse` reads heads, `framing` decides from a
+//! head how the body ends, `chunked` reads chunked bodies, `encode` writes.
+
+mod chunked;
+mod connection;
+mod encode;
+mod framing;
+mod parse;
+pub mod state;
+
+pub use connection::{Connection, Request, Response};
+pub use encode::{FieldWriter, reason_phrase};
+pub use parse::{parse_request, parse_response, parse_trailers};

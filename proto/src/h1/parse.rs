@@ -1,0 +1,325 @@
+//! Heads: request lines, status lines and field lines, RFC 9112 sections 2 to 5.
+//!
+//! One pass. For each part the scanner finds the first byte that cannot belong to it, and that byte decides: it is
+//! the delimiter that the grammar wants next, or the head is wrong. So validation costs nothing beyond finding ends.
+//! A head that is not complete is parsed anew when more has come; [`super::Connection`] bounds how often.
+
+use crate::scan::{self, Job, Scanner};
+use crate::{Error, Field, Head, Known, Limits, Method, Span, Version, target};
+
+/// Reads a request's head from the front of `bytes` into `head`: its length with the empty line, or `None` where more
+/// bytes are needed. What its fields say about the body is not judged here.
+///
+/// # Errors
+/// The first thing in the head that RFC 9112 or the limits do not allow.
+#[inline]
+pub fn parse_request(bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
+    scan::with(RequestHead { bytes, limits, head })
+}
+
+/// Reads a response's head, as [`parse_request`] does a request's.
+///
+/// # Errors
+/// The first thing in the head that RFC 9112 or the limits do not allow.
+pub fn parse_response(bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
+    scan::with(ResponseHead { bytes, limits, head })
+}
+
+/// Reads a trailer section: field lines and the empty line.
+///
+/// # Errors
+/// The first thing in the section that RFC 9112 or the limits do not allow.
+pub fn parse_trailers(bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
+    scan::with(TrailerSection { bytes, limits, head })
+}
+
+struct RequestHead<'a> {
+    bytes: &'a [u8],
+    limits: &'a Limits,
+    head: &'a mut Head,
+}
+
+struct ResponseHead<'a> {
+    bytes: &'a [u8],
+    limits: &'a Limits,
+    head: &'a mut Head,
+}
+
+struct TrailerSection<'a> {
+    bytes: &'a [u8],
+    limits: &'a Limits,
+    head: &'a mut Head,
+}
+
+/// The part of the window that a head may use, and whether the limit cut it.
+#[inline(always)]
+fn within(bytes: &[u8], limit: u32) -> (&[u8], bool) {
+    let limit = limit.min(Limits::MAX_HEAD_BYTES) as usize;
+    match bytes.get(..limit) {
+        Some(cut) => (cut, true),
+        None => (bytes, false),
+    }
+}
+
+impl Job for RequestHead<'_> {
+    type Output = Result<Option<usize>, Error>;
+
+    #[inline(always)]
+    fn run<S: Scanner>(self) -> Self::Output {
+        let RequestHead { bytes, limits, head } = self;
+        let (bytes, full) = within(bytes, limits.head_bytes);
+        head.clear();
+        let start = skip_empty_lines(bytes, limits.empty_lines)?;
+        let Some(at) = request_line::<S>(bytes, start, limits, head)? else {
+            let too_long = bytes.len().saturating_sub(start) > limits.target_bytes as usize + LINE_OVERHEAD;
+            return if too_long || full { Err(Error::TargetTooLong) } else { Ok(None) };
+        };
+        match fields::<S>(bytes, at, limits, head)? {
+            None if full => Err(Error::HeadTooLarge),
+            end => Ok(end),
+        }
+    }
+}
+
+/// What a request line holds beside its target: a method of registered length, two spaces and the version.
+const LINE_OVERHEAD: usize = 64;
+
+/// The longest method that is read as one; registered ones have at most 17 bytes.
+const METHOD_BYTES: usize = 32;
+
+#[inline(always)]
+fn request_line<S: Scanner>(
+    bytes: &[u8],
+    start: usize,
+    limits: &Limits,
+    head: &mut Head,
+) -> Result<Option<usize>, Error> {
+    let method_end = if bytes.get(start..start + 4) == Some(b"GET ") {
+        head.method = Method::Get;
+        start + 3
+    } else {
+        let end = S::name_end(bytes, start);
+        if end - start > METHOD_BYTES {
+            return Err(Error::InvalidMethod);
+        }
+        match bytes.get(end) {
+            None => return Ok(None),
+            Some(b' ') if end > start => {}
+            Some(_) => return Err(Error::InvalidMethod),
+        }
+        head.method = Method::from_token(&bytes[start..end]);
+        end
+    };
+    head.method_span = Span::new(start, method_end);
+    let Some((target, target_end)) = target::parse::<S>(bytes, method_end + 1, head.method)? else {
+        return Ok(None);
+    };
+    if target_end - method_end - 1 > limits.target_bytes as usize {
+        return Err(Error::TargetTooLong);
+    }
+    head.target = target;
+    let Some(version) = bytes.get(target_end + 1..target_end + 11) else {
+        return incomplete_version(&bytes[target_end + 1..], 8).map(|()| None);
+    };
+    head.version = match version {
+        b"HTTP/1.1\r\n" => Version::Http11,
+        b"HTTP/1.0\r\n" => Version::Http10,
+        _ => other_version(version)?,
+    };
+    Ok(Some(target_end + 11))
+}
+
+/// A version other than the common two with their line end.
+#[cold]
+fn other_version(version: &[u8]) -> Result<Version, Error> {
+    let [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9', end @ ..] = version else {
+        return Err(Error::InvalidVersion);
+    };
+    match end {
+        b"\r\n" => {}
+        [b'\n', _] | [b'\r', _] => return Err(Error::InvalidLineEnd),
+        _ => return Err(Error::InvalidVersion),
+    }
+    match (major, minor) {
+        (b'1', b'0') => Ok(Version::Http10),
+        (b'1', _) => Ok(Version::Http11),
+        _ => Err(Error::UnsupportedVersion),
+    }
+}
+
+/// Whether the bytes that are there can still become a version of `width` bytes and a line end.
+#[cold]
+fn incomplete_version(bytes: &[u8], width: usize) -> Result<(), Error> {
+    for (at, &byte) in bytes.iter().enumerate() {
+        let fits = match at {
+            0..5 => byte == b"HTTP/"[at],
+            5 | 7 => byte.is_ascii_digit(),
+            6 => byte == b'.',
+            _ if at == width => byte == b'\r',
+            _ => true,
+        };
+        if !fits {
+            let line_end = at == width && byte == b'\n';
+            return Err(if line_end { Error::InvalidLineEnd } else { Error::InvalidVersion });
+        }
+    }
+    Ok(())
+}
+
+/// Skips up to `most` empty lines before a start line (RFC 9112 section 2.2).
+#[inline(always)]
+fn skip_empty_lines(bytes: &[u8], most: u8) -> Result<usize, Error> {
+    if !matches!(bytes.first(), Some(b'\r' | b'\n')) {
+        return Ok(0);
+    }
+    let mut at = 0;
+    for _ in 0..most {
+        match bytes[at..] {
+            [b'\r', b'\n', ..] => at += 2,
+            [b'\r'] | [] => return Ok(at),
+            [b'\r' | b'\n', ..] => return Err(Error::InvalidLineEnd),
+            _ => return Ok(at),
+        }
+    }
+    match bytes.get(at) {
+        Some(b'\r' | b'\n') => Err(Error::InvalidLineEnd),
+        _ => Ok(at),
+    }
+}
+
+impl Job for ResponseHead<'_> {
+    type Output = Result<Option<usize>, Error>;
+
+    #[inline(always)]
+    fn run<S: Scanner>(self) -> Self::Output {
+        let ResponseHead { bytes, limits, head } = self;
+        let (bytes, full) = within(bytes, limits.head_bytes);
+        head.clear();
+        let at = status_line::<S>(bytes, head)?;
+        let end = match at {
+            Some(at) => fields::<S>(bytes, at, limits, head)?,
+            None => None,
+        };
+        match end {
+            None if full => Err(Error::HeadTooLarge),
+            end => Ok(end),
+        }
+    }
+}
+
+/// `HTTP/1.1 200 OK`: the reason may be empty, and the space before it may be missing, as many servers send it.
+fn status_line<S: Scanner>(bytes: &[u8], head: &mut Head) -> Result<Option<usize>, Error> {
+    let Some(start) = bytes.get(..12) else {
+        let known = bytes.len().min(8);
+        incomplete_version(&bytes[..known], 8)?;
+        return Ok(None);
+    };
+    head.version = match &start[..8] {
+        b"HTTP/1.0" => Version::Http10,
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9'] => Version::Http11,
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => return Err(Error::UnsupportedVersion),
+        _ => return Err(Error::InvalidVersion),
+    };
+    let [b' ', hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = start[8..] else {
+        return Err(Error::InvalidStatus);
+    };
+    head.status = u16::from(hundreds - b'0') * 100 + u16::from(tens - b'0') * 10 + u16::from(ones - b'0');
+    let end = S::value_end(bytes, 12);
+    match bytes[12..end].first() {
+        None | Some(b' ') => {}
+        Some(_) => return Err(Error::InvalidStatus),
+    }
+    head.reason = Span::new((13).min(end), end);
+    match bytes[end..] {
+        [b'\r', b'\n', ..] => Ok(Some(end + 2)),
+        [b'\r'] | [] => Ok(None),
+        [b'\r' | b'\n', ..] => Err(Error::InvalidLineEnd),
+        _ => Err(Error::InvalidStatus),
+    }
+}
+
+impl Job for TrailerSection<'_> {
+    type Output = Result<Option<usize>, Error>;
+
+    #[inline(always)]
+    fn run<S: Scanner>(self) -> Self::Output {
+        let TrailerSection { bytes, limits, head } = self;
+        let (bytes, full) = within(bytes, limits.trailer_bytes);
+        head.clear();
+        match fields::<S>(bytes, 0, limits, head)? {
+            None if full => Err(Error::TrailersTooLarge),
+            end => Ok(end),
+        }
+    }
+}
+
+/// Field lines to the empty line: the index behind it.
+#[inline(always)]
+fn fields<S: Scanner>(bytes: &[u8], from: usize, limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
+    let mut at = from;
+    loop {
+        let line = at;
+        let name_end = S::name_end(bytes, at);
+        let Some(&delimiter) = bytes.get(name_end) else {
+            return if name_end - line > limits.field_bytes as usize { Err(Error::FieldTooLong) } else { Ok(None) };
+        };
+        if delimiter != b':' || name_end == line {
+            if name_end != line {
+                return Err(if matches!(delimiter, b' ' | b'\t') { Error::SpaceBeforeColon } else { Error::InvalidFieldName });
+            }
+            return end_of_fields(bytes, line);
+        }
+        at = name_end + 1;
+        while let Some(b' ' | b'\t') = bytes.get(at) {
+            at += 1;
+        }
+        let value_start = at;
+        at = S::value_end(bytes, at);
+        if at - line > limits.field_bytes as usize {
+            return Err(Error::FieldTooLong);
+        }
+        match bytes.get(at..at + 2) {
+            Some(b"\r\n") => {}
+            Some([b'\n', _]) | Some([b'\r', _]) => return Err(Error::InvalidLineEnd),
+            Some(_) => return Err(Error::InvalidFieldValue),
+            None => return unfinished_line(&bytes[at..]).map(|()| None),
+        }
+        let mut value_end = at;
+        while value_end > value_start && matches!(bytes[value_end - 1], b' ' | b'\t') {
+            value_end -= 1;
+        }
+        if head.fields.len() == limits.field_count as usize {
+            return Err(Error::TooManyFields);
+        }
+        let known = Known::from_name(&bytes[line..name_end]);
+        head.seen |= known.bit();
+        head.fields.push(Field {
+            name: Span::new(line, name_end),
+            value: Span::new(value_start, value_end),
+            known,
+        });
+        at += 2;
+    }
+}
+
+/// At a line that does not begin with a name: the empty line, or an error.
+#[inline(always)]
+fn end_of_fields(bytes: &[u8], at: usize) -> Result<Option<usize>, Error> {
+    match bytes[at..] {
+        [b'\r', b'\n', ..] => Ok(Some(at + 2)),
+        [b'\r'] => Ok(None),
+        [b'\r' | b'\n', ..] => Err(Error::InvalidLineEnd),
+        [b' ' | b'\t', ..] => Err(Error::ObsoleteFold),
+        _ => Err(Error::InvalidFieldName),
+    }
+}
+
+/// The window ends at the byte that ended a value: only a carriage return, or nothing, can still become a line end.
+#[cold]
+fn unfinished_line(rest: &[u8]) -> Result<(), Error> {
+    match rest {
+        [] | [b'\r'] => Ok(()),
+        [b'\n', ..] => Err(Error::InvalidLineEnd),
+        _ => Err(Error::InvalidFieldValue),
+    }
+}

@@ -1,0 +1,352 @@
+//! `cargo xtask bench`: Highwire side by side with its floors and peers, on this machine, now.
+//!
+//! Figures from different days, machines or orders are not compared: every round runs each server once, and the order rotates.
+
+mod models;
+mod plot;
+mod run;
+mod scenario;
+mod table;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use self::run::{Drive, REQUESTS};
+use self::scenario::{Load, SCENARIOS, Scenario, Server};
+use self::table::Row;
+use crate::args::Args;
+use crate::process::{self, AB, GCC, LIBEVENT, LIBURING, NGINX, Tool};
+use crate::{Error, Result};
+
+pub(crate) const HELP: &str = "\
+Times Highwire side by side with its floors, its peers and other I/O models.
+
+Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,...] [--output FILE] [options]
+       cargo xtask bench models [options]
+       cargo xtask bench --list
+
+  http     the scenarios against their floors; writes bench/http.md
+  models   how servers wait for their sockets, at 64, 512 and 10,000 connections; writes bench/models.md and bench/models.svg
+
+Options:
+  --rounds N        rounds, in each of which every server runs once, in rotated order (default 5)
+  --seconds S       how long the generator runs each time (default 3)
+  --scenario NAME   a scenario or a group of them (default all); may be given several times
+  --peers NAME,...  other engines to run as well: hyper, axum, actix, ntex, may, nginx
+  --output FILE     where the tables go; sections of other scenarios in it are kept (default bench/http.md)
+  --list            show the scenarios and run nothing
+
+The server runs on CPU 0, the generator on the last CPU. As root the congestion control is set to cubic meanwhile: bbr paces even
+on loopback. The first server runs twice; a difference smaller than that between its two rows is none. Judge by CPU time a request.
+";
+
+const OPENING: &str = "\
+# Highwire side by side
+
+`cargo xtask bench http` made this page. Each row is the median of its rounds, with the smallest and the largest. The first server
+is the floor where there is one: a program that makes the same system calls and parses nothing. It ran twice; a difference smaller
+than that between its two rows is none. Judge by CPU time a request: requests/s also tell how fast the generator was.
+";
+
+/// Sources and where they go; every .c file is a program.
+const PROGRAM_FOLDERS: &[&str] = &["bench/floors", "bench/load", "bench/models"];
+const PROGRAMS: &str = "bench/bin";
+
+/// What a program must be linked with, by what it includes.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    ("<liburing.h>", &["-luring"]),
+    ("<event2/", &["-levent_core", "-levent_pthreads"]),
+    ("<pthread.h>", &["-pthread"]),
+    ("<math.h>", &["-lm"]),
+];
+
+/// The first port that servers get: above what services use, below what connections are given.
+const FIRST_PORT: u16 = 18_100;
+
+/// What a run does everywhere the same.
+struct Plan {
+    rounds: u32,
+    seconds: f64,
+    /// What the figures depend on, for the reader.
+    machine: String,
+}
+
+pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
+    let list = args.flag("--list");
+    let rounds = args.value("--rounds")?.unwrap_or(5).max(1);
+    let seconds = args.value("--seconds")?.unwrap_or(3.0);
+    let names = args.values("--scenario")?;
+    let peers: Vec<String> = args
+        .values("--peers")?
+        .iter()
+        .flat_map(|list| list.split(','))
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let output: Option<String> = args.value("--output")?;
+    let kind = args.word();
+    if list {
+        args.finish()?;
+        for scenario in SCENARIOS {
+            println!("{:<20} {}", scenario.name, scenario.what);
+        }
+        println!("{:<20} pipe1 to pipe128, with and without headers", "pipe1..128");
+        return Ok(());
+    }
+    let plan = || Plan { rounds, seconds, machine: machine(root, rounds, seconds) };
+    match kind.as_deref() {
+        Some("http") => {
+            args.finish()?;
+            let chosen = scenario::chosen(&names).map_err(|name| {
+                Error::Usage(format!("there is no scenario `{name}`; `cargo xtask bench --list` shows them"))
+            })?;
+            prepare(root, &chosen, &peers)?;
+            let _cubic = Cubic::set();
+            http(root, &plan(), &chosen, &peers, output.as_deref().unwrap_or("bench/http.md"))
+        }
+        Some("models") => {
+            args.finish()?;
+            if !names.is_empty() || !peers.is_empty() || output.is_some() {
+                return Err(Error::Usage("bench models takes --rounds and --seconds only".into()));
+            }
+            prepare(root, &[], &[])?;
+            let _cubic = Cubic::set();
+            models::run(root, &plan())
+        }
+        Some(run::HOLD) => {
+            let mut next = || args.word().ok_or_else(|| Error::Usage("bench hold PORT PATH COUNT".into()));
+            let (port, path, count) = (next()?, next()?, next()?);
+            match (port.parse(), count.parse()) {
+                (Ok(port), Ok(count)) => run::hold_connections(port, &path, count),
+                _ => Err(Error::Usage("bench hold PORT PATH COUNT".into())),
+            }
+        }
+        _ => Err(Error::Usage("bench what: `http` or `models`? See `cargo xtask bench --help`".into())),
+    }
+}
+
+fn http(root: &Path, plan: &Plan, scenarios: &[&Scenario], peers: &[String], output: &str) -> Result<()> {
+    let mut sections = Vec::new();
+    for scenario in scenarios {
+        println!("\n## {}\n{}", scenario.name, scenario.what);
+        let servers = scenario::servers(scenario.entrants, peers);
+        let mut body = format!("{}.\n\n{}\n", scenario.what, plan.machine);
+        for (title, drive) in drives(root, scenario, &servers, plan)? {
+            let table = table::render(&measure_all(root, &servers, scenario.path, drive, plan.rounds));
+            println!("\n{title}{table}");
+            body.push_str(&format!("\n{title}{table}"));
+            if let Some(line) = drive.line(FIRST_PORT, scenario.path) {
+                body.push_str(&format!("\nGenerator: `{}`\n", line.join(" ")));
+            }
+        }
+        body.push_str("\nServers:\n\n");
+        for server in &servers {
+            body.push_str(&format!("- {}: `{}`\n", server.name, server.line(FIRST_PORT).join(" ")));
+        }
+        sections.push((scenario.name.to_owned(), body));
+        // Written after each scenario: an interrupted run keeps what it has.
+        let file = root.join(output);
+        let page = table::merge(&std::fs::read_to_string(&file).unwrap_or_default(), OPENING, &sections);
+        std::fs::write(&file, page).map_err(|error| Error::doing(output, error))?;
+    }
+    println!("wrote {output}");
+    Ok(())
+}
+
+/// The drives of a scenario, each with a title. Constant rates are found first: percentages of the slowest entrant's peak.
+fn drives(root: &Path, scenario: &Scenario, servers: &[Server], plan: &Plan) -> Result<Vec<(String, Drive<'static>)>> {
+    let seconds = plan.seconds;
+    let Load::Rate { connections, percents } = scenario.load else {
+        return Ok(Drive::of(scenario.load, seconds).map(|drive| (String::new(), drive)).into_iter().collect());
+    };
+    println!("first the peak of each");
+    let closed = Drive::Closed { connections, depth: 1, headers: false, seconds };
+    let rows = measure_all(root, servers, scenario.path, closed, 1);
+    let slowest = rows.iter().filter_map(|row| row.median(REQUESTS)).fold(f64::INFINITY, f64::min);
+    if !slowest.is_finite() {
+        return Err(Error::Failed(format!("{}: no server could be measured", scenario.name)));
+    }
+    let drive = |percent: &u32| {
+        let rate = slowest * f64::from(*percent) / 100.0;
+        let title = format!("{percent} % of the slowest's peak, {} requests/s:\n\n", table::number(rate));
+        (title, Drive::Rate { connections, rate, seconds })
+    };
+    Ok(percents.iter().map(drive).collect())
+}
+
+/// Runs every server once a round, in rotated order. One that fails is left out from then on and says why.
+fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, rounds: u32) -> Vec<Row> {
+    let mut rows: Vec<Row> =
+        servers.iter().map(|server| Row { name: server.name.clone(), samples: Vec::new(), failure: None }).collect();
+    for round in 0..rounds as usize {
+        for turn in 0..servers.len() {
+            let index = (turn + round) % servers.len();
+            let row = &mut rows[index];
+            if row.failure.is_some() {
+                continue;
+            }
+            // A port of its own for each server: connections that linger from the last one are not in its way.
+            let port = FIRST_PORT + index as u16;
+            match run::measure(root, &servers[index], port, path, drive) {
+                Ok(sample) => {
+                    let figures =
+                        sample.figures.iter().map(|figure| format!("{} {}", table::number(figure.value), figure.name));
+                    println!(
+                        "round {}: {}: {} {}",
+                        round + 1,
+                        row.name,
+                        figures.collect::<Vec<_>>().join(", "),
+                        sample.errors.join("; ")
+                    );
+                    row.samples.push(sample);
+                }
+                Err(error) => {
+                    let reason = error.reason();
+                    println!("round {}: {}: {reason}", round + 1, row.name);
+                    row.failure = Some(reason);
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// Builds what the run needs.
+fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()> {
+    let needs = |tool: Tool| tool.ensure().map_err(Error::Failed);
+    if scenarios.iter().any(|scenario| matches!(scenario.load, Load::Ab(_))) {
+        needs(AB)?;
+    }
+    if peers.iter().any(|peer| peer == "nginx") {
+        needs(NGINX)?;
+    }
+    build_programs(root)?;
+    cargo_build(root, &["build", "--release"])?;
+    let built: Vec<String> = peers
+        .iter()
+        .filter(|peer| *peer != "nginx")
+        .flat_map(|peer| ["-p".to_owned(), format!("peer-{peer}")])
+        .collect();
+    if !built.is_empty() {
+        // Its own target folder wherever the project's is: the commands name it.
+        let mut words = vec![
+            "build",
+            "--release",
+            "--manifest-path",
+            "bench/peers/Cargo.toml",
+            "--target-dir",
+            "bench/peers/target",
+        ];
+        words.extend(built.iter().map(String::as_str));
+        cargo_build(root, &words)?;
+    }
+    Ok(())
+}
+
+fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(words);
+    println!("{}", process::shown(&command));
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::Failed(format!("{}: {status}", process::shown(&command)))),
+        Err(error) => Err(Error::doing(process::shown(&command), error)),
+    }
+}
+
+/// Compiles the floors, the generator and the model servers that are older than their sources. Returns their names.
+pub(crate) fn build_programs(root: &Path) -> Result<Vec<String>> {
+    for tool in [GCC, LIBURING, LIBEVENT] {
+        tool.ensure().map_err(Error::Failed)?;
+    }
+    let sources: Vec<String> = PROGRAM_FOLDERS
+        .iter()
+        .flat_map(|folder| {
+            let entries = std::fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
+            entries.map(move |entry| format!("{folder}/{}", entry.file_name().to_string_lossy()))
+        })
+        .collect();
+    // Headers are few and shared: a change of one rebuilds all.
+    let modified = |path: &str| std::fs::metadata(root.join(path)).and_then(|metadata| metadata.modified()).ok();
+    let newest_header = sources.iter().filter(|path| path.ends_with(".h")).filter_map(|path| modified(path)).max();
+    std::fs::create_dir_all(root.join(PROGRAMS)).map_err(|error| Error::doing(PROGRAMS, error))?;
+    let mut names = Vec::new();
+    for source in sources.iter().filter(|path| path.ends_with(".c")) {
+        let name = source.rsplit('/').next().unwrap_or(source).trim_end_matches(".c");
+        let program = format!("{PROGRAMS}/{name}");
+        names.push(name.to_owned());
+        if modified(&program) > modified(source).max(newest_header) {
+            continue;
+        }
+        let text = std::fs::read_to_string(root.join(source)).map_err(|error| Error::doing(source, error))?;
+        let mut command = Command::new("gcc");
+        command.current_dir(root).args(["-O3", "-march=native", "-Wall", "-Wextra", source, "-o", &program]);
+        for (include, flags) in LIBRARIES {
+            if text.contains(include) {
+                command.args(*flags);
+            }
+        }
+        println!("{}", process::shown(&command));
+        process::output(&mut command)?;
+    }
+    Ok(names)
+}
+
+/// What figures depend on: the machine, the code and the length of the run.
+fn machine(root: &Path, rounds: u32, seconds: f64) -> String {
+    let cpu = process::read_field(Path::new("/proc/cpuinfo"), "model name").unwrap_or_default();
+    let cpu = cpu.trim_start_matches([':', ' ', '\t']).to_owned();
+    let first_line = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let commit = process::output(Command::new("git").current_dir(root).args(["describe", "--always", "--dirty"]));
+    format!(
+        "{cpus} CPUs, {cpu}, Linux {}, {}; Highwire {}; {rounds} x {seconds} s, interleaved.",
+        first_line("/proc/sys/kernel/osrelease"),
+        first_line(CONGESTION),
+        commit.map_or("of no known commit".into(), |text| text.trim().to_owned()),
+    )
+}
+
+const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// Sets the congestion control to cubic for as long as this lives.
+///
+/// A small shell puts the old one back when its input ends: that happens whatever way this program ends, also by a signal.
+struct Cubic {
+    restorer: Option<Child>,
+}
+
+impl Cubic {
+    fn set() -> Self {
+        const RESTORE: &str = r#"trap "" INT TERM HUP; cat >/dev/null; echo "$1" > "$2""#;
+        let old = std::fs::read_to_string(CONGESTION).unwrap_or_default().trim().to_owned();
+        if old == "cubic" {
+            return Self { restorer: None };
+        }
+        if !process::is_root() {
+            println!(
+                "congestion control: {old}; not root, so it stays. Figures with bbr are not comparable with cubic's"
+            );
+            return Self { restorer: None };
+        }
+        let restorer = Command::new("sh")
+            .args(["-c", RESTORE, "sh", &old, CONGESTION])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok();
+        if restorer.is_some() && std::fs::write(CONGESTION, "cubic\n").is_ok() {
+            println!("congestion control: cubic instead of {old}, for now");
+        }
+        Self { restorer }
+    }
+}
+
+impl Drop for Cubic {
+    fn drop(&mut self) {
+        if let Some(restorer) = &mut self.restorer {
+            drop(restorer.stdin.take());
+            let _ = restorer.wait();
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! One measurement: a server is started, a generator runs against it, and what it cost is read.
+//!
+//! The server's CPU time is what is judged: with the server on one core and the generator on the other, requests a second also tell
+//! which of the two was slower, CPU time a request only what the server did.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::scenario::{Load, Server};
+use crate::process::{self, Running};
+use crate::{Error, Result};
+
+/// How long a server may take to listen.
+const START: Duration = Duration::from_secs(20);
+
+/// Between looks at a server that does not listen yet.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Room for 10,000 connections and what else a server opens; a machine that forbids it gives what it allows.
+const OPEN_FILES: u32 = 100_000;
+
+/// The same lines that bench/scripts/pipeline_headers.lua sends.
+const HEADERS: &str = "bench/scripts/headers.txt";
+
+/// Latencies of a constant rate, in the generator's words and ours.
+const PERCENTILES: &[(&str, &str)] =
+    &[("p50", "p50 µs"), ("p90", "p90 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"), ("max", "max µs")];
+
+/// What is being measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Drive<'a> {
+    Closed { connections: u32, depth: u32, headers: bool, seconds: f64 },
+    Rate { connections: u32, rate: f64, seconds: f64 },
+    Ab(&'a str),
+    Idle { connections: u32, warm_up: u32 },
+}
+
+impl Drive<'static> {
+    /// The drive of a load that has one; a constant rate has one for each percentage.
+    pub(super) fn of(load: Load, seconds: f64) -> Option<Self> {
+        match load {
+            Load::Closed { connections, depth, headers } => Some(Self::Closed { connections, depth, headers, seconds }),
+            Load::Ab(options) => Some(Self::Ab(options)),
+            Load::Idle { connections, warm_up } => Some(Self::Idle { connections, warm_up }),
+            Load::Rate { .. } => None,
+        }
+    }
+}
+
+impl Drive<'_> {
+    /// The generator's command line; `None` where xtask itself is the client.
+    pub(super) fn line(&self, port: u16, path: &str) -> Option<Vec<String>> {
+        let line = match *self {
+            Self::Closed { connections, depth, headers, seconds } => {
+                let headers = if headers { format!(" {HEADERS}") } else { String::new() };
+                format!("bench/bin/load {port} {path} {connections} {depth} {seconds}{headers}")
+            }
+            Self::Rate { connections, rate, seconds } => {
+                format!("bench/bin/load {port} {path} {connections} 1 {seconds} --rate {rate:.0}")
+            }
+            Self::Ab(options) => format!("ab {options} http://127.0.0.1:{port}{path}"),
+            Self::Idle { .. } => return None,
+        };
+        Some(line.split(' ').map(str::to_owned).collect())
+    }
+}
+
+/// One figure of one measurement. A name ends with its unit.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    pub(super) value: f64,
+}
+
+pub(super) const REQUESTS: &str = "requests/s";
+pub(super) const CPU: &str = "CPU µs/request";
+pub(super) const MEMORY: &str = "bytes/connection";
+
+/// What one measurement gave: figures, always the same for the same drive, and what the generator complained of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) figures: Vec<Figure>,
+    pub(super) errors: Vec<String>,
+}
+
+impl Sample {
+    pub(super) fn value(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+}
+
+/// Starts the server, drives it, stops it.
+pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive: Drive<'_>) -> Result<Sample> {
+    let running = start(root, server, port)?;
+    match drive {
+        Drive::Idle { connections, warm_up } => idle(running.id(), port, path, connections, warm_up),
+        _ => {
+            let line = drive.line(port, path).unwrap_or_default();
+            let (said, cpu_seconds) = generate(root, &line, running.id())?;
+            read_sample(&said, cpu_seconds, drive)
+        }
+    }
+}
+
+/// A command on some CPUs, with room for many connections, that dies when xtask does.
+fn pinned(root: &Path, cpus: Option<&str>, line: &[String]) -> Command {
+    let raise = format!("ulimit -n {OPEN_FILES} 2>/dev/null || ulimit -n \"$(ulimit -Hn)\"; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.current_dir(root).args(["-c", &raise, "sh", "setpriv", "--pdeathsig", "KILL"]);
+    if let Some(cpus) = cpus {
+        command.args(["taskset", "-c", cpus]);
+    }
+    command.args(line).stdin(Stdio::null());
+    command
+}
+
+/// The generator's CPU: the last one.
+fn generator_cpu() -> String {
+    std::thread::available_parallelism().map_or(0, |count| count.get() - 1).to_string()
+}
+
+fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    if TcpStream::connect(address).is_ok() {
+        return Err(Error::Failed(format!("something else listens on port {port}")));
+    }
+    let folder = Folder::for_server(root, server, port)?;
+    let line: Vec<String> = server.line(port).iter().map(|word| word.replace("DIR", &folder.shown())).collect();
+    let mut command = pinned(root, server.cpus, &line);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut running = Running::new(child.map_err(|error| Error::doing(&server.name, error))?);
+    let until = Instant::now() + START;
+    while TcpStream::connect(address).is_err() {
+        if running.has_ended() || Instant::now() > until {
+            let mut said = String::new();
+            if running.has_ended()
+                && let Some(stderr) = &mut running.child().stderr
+            {
+                let _ = stderr.read_to_string(&mut said);
+            }
+            let last = said.lines().last().unwrap_or("nothing was said");
+            return Err(Error::Failed(format!("does not listen: {last}")));
+        }
+        sleep(GLANCE);
+    }
+    // A server that talks much must not block on a full pipe: nobody reads it from here on.
+    if let Some(stderr) = running.child().stderr.take() {
+        std::thread::spawn(move || std::io::copy(&mut BufReader::new(stderr), &mut std::io::sink()));
+    }
+    Ok(Served { running, _folder: folder })
+}
+
+/// A server that listens, and the folder that it was given.
+struct Served {
+    running: Running,
+    _folder: Folder,
+}
+
+impl Served {
+    fn id(&self) -> u32 {
+        self.running.id()
+    }
+}
+
+/// A folder for a server that wants one (`DIR` in its command), with its configuration; removed afterwards.
+struct Folder {
+    path: Option<PathBuf>,
+}
+
+impl Folder {
+    fn for_server(root: &Path, server: &Server, port: u16) -> Result<Self> {
+        if !server.command.iter().any(|word| word.contains("DIR")) {
+            return Ok(Self { path: None });
+        }
+        let path = std::env::temp_dir().join(format!("highwire-bench-{}-{port}", std::process::id()));
+        let template = root.join(format!("bench/peers/{}.conf", server.name));
+        let write = || {
+            std::fs::create_dir_all(&path)?;
+            let text = std::fs::read_to_string(&template)?;
+            let text = text.replace("@PORT@", &port.to_string()).replace("@DIR@", &path.to_string_lossy());
+            std::fs::write(path.join(format!("{}.conf", server.name)), text)
+        };
+        write().map_err(|error| Error::doing(template.display(), error))?;
+        Ok(Self { path: Some(path) })
+    }
+
+    fn shown(&self) -> String {
+        self.path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Runs the generator to its end. Returns what it said and the CPU time that the server spent on it.
+///
+/// Our generator says `Connections: N` when all are established, and only then starts the clock: what the server spent on
+/// accepting them is not counted. Others count it, as their figures do.
+fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> {
+    let mut command = pinned(root, Some(&generator_cpu()), line);
+    let child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| Error::doing(&line[0], error))?;
+    let mut running = Running::new(child);
+    let stderr = running.child().stderr.take();
+    let complaints = std::thread::spawn(move || {
+        let mut text = String::new();
+        if let Some(mut stderr) = stderr {
+            let _ = stderr.read_to_string(&mut text);
+        }
+        text
+    });
+    let mut before = process::cpu_seconds(server);
+    let mut after = before;
+    let mut said = String::new();
+    if let Some(stdout) = running.child().stdout.take() {
+        for text in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
+            if text.starts_with("Connections:") {
+                before = process::cpu_seconds(server);
+            } else if text.starts_with("Requests/sec:") {
+                after = process::cpu_seconds(server);
+            }
+            said.push_str(&text);
+            said.push('\n');
+        }
+    }
+    if after == before {
+        after = process::cpu_seconds(server);
+    }
+    let status = running.child().wait().map_err(|error| Error::doing(&line[0], error))?;
+    let complaints = complaints.join().unwrap_or_default();
+    if status.success() {
+        Ok((said, after - before))
+    } else {
+        let last = complaints.lines().last().unwrap_or("no reason given");
+        Err(Error::Failed(format!("{}: {last}", line[0].trim_start_matches("bench/bin/"))))
+    }
+}
+
+/// Takes the figures out of what a generator said.
+fn read_sample(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample> {
+    let number = |label: &str| field(said, label).and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    let rate = number("Requests/sec:").or_else(|| number("Requests per second:"));
+    let rate = rate.ok_or_else(|| Error::Failed("the generator gave no requests/s".into()))?;
+    let requests = match drive {
+        Drive::Closed { seconds, .. } | Drive::Rate { seconds, .. } => rate * seconds,
+        Drive::Ab(_) | Drive::Idle { .. } => number("Complete requests:").unwrap_or(0.0),
+    };
+    let mut sample = Sample::default();
+    let mut add = |name, value| sample.figures.push(Figure { name, value });
+    add(REQUESTS, rate);
+    if let Drive::Rate { .. } = drive {
+        let latency = field(said, "Latency us:").unwrap_or_default();
+        for (word, name) in PERCENTILES {
+            let value =
+                latency.split_whitespace().find_map(|pair| pair.strip_prefix(word)?.strip_prefix('=')?.parse().ok());
+            add(name, value.unwrap_or(f64::NAN));
+        }
+    }
+    add(CPU, cpu_seconds / requests.max(1.0) * 1e6);
+
+    for label in ["Socket errors:", "Non-2xx answers:", "Non-2xx responses:", "Failed requests:", "Unanswered:"] {
+        if let Some(count) = number(label).filter(|&count| count > 0.0) {
+            sample.errors.push(format!("{} {count:.0}", label.to_lowercase()));
+        }
+    }
+    // Late by more than this the generator, not the server, made the latencies.
+    const LAG_US_MAX: f64 = 10_000.0;
+    if let Some(lag) = number("Generator lag us: max=").filter(|&lag| lag > LAG_US_MAX) {
+        sample.errors.push(format!("generator late by {lag:.0} µs"));
+    }
+    if let (Some(asked), Some(served)) = (number("Connections:"), number("Served connections:"))
+        && served < asked
+    {
+        sample.errors.push(format!("{:.0} of {asked:.0} connections starved", asked - served));
+    }
+    Ok(sample)
+}
+
+/// The rest of the line that begins with `label`.
+fn field<'a>(text: &'a str, label: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
+}
+
+/// Memory of connections that wait, each served once. The client is this program again, under a limit of open files of its own.
+fn idle(server: u32, port: u16, path: &str, connections: u32, warm_up: u32) -> Result<Sample> {
+    hold(port, path, warm_up, || ())?;
+    let before = process::resident_kib(server);
+    let after = hold(port, path, connections, || process::resident_kib(server))?;
+    let bytes = (after as f64 - before as f64) * 1024.0 / f64::from(connections);
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    let figures = [("MiB before", mib(before)), ("MiB after", mib(after)), (MEMORY, bytes)];
+    let figures = figures.into_iter().map(|(name, value)| Figure { name, value });
+    Ok(Sample { figures: figures.collect(), errors: Vec::new() })
+}
+
+/// The hidden command that holds connections.
+pub(super) const HOLD: &str = "hold";
+
+/// Says so when every connection was served.
+const HOLDING: &str = "holding";
+
+/// Opens connections in another process, has each served once, and calls `look` while they wait.
+fn hold<T>(port: u16, path: &str, connections: u32, look: impl FnOnce() -> T) -> Result<T> {
+    let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
+    let words = [
+        me.to_string_lossy().into_owned(),
+        "bench".into(),
+        HOLD.into(),
+        port.to_string(),
+        path.into(),
+        connections.to_string(),
+    ];
+    let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
+    let mut command = pinned(&here, Some(&generator_cpu()), &words);
+    let child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| Error::doing(HOLD, error))?;
+    let mut running = Running::new(child);
+    let mut said = String::new();
+    if let Some(stdout) = running.child().stdout.take() {
+        let _ = BufReader::new(stdout).read_line(&mut said);
+    }
+    if said.trim() != HOLDING {
+        return Err(Error::Failed(format!("holding {connections} connections did not succeed")));
+    }
+    let seen = look();
+    // The end of its input tells it to leave.
+    drop(running.child().stdin.take());
+    let _ = running.child().wait();
+    Ok(seen)
+}
+
+/// `bench hold PORT PATH COUNT`: opens connections, has each served once, and keeps them until the end of its input.
+pub(super) fn hold_connections(port: u16, path: &str, count: u32) -> Result<()> {
+    let one = || -> std::io::Result<TcpStream> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(START))?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n").as_bytes())?;
+        let mut answer = Vec::new();
+        let mut buffer = [0; 4096];
+        while !is_whole(&answer) {
+            match stream.read(&mut buffer)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                count => answer.extend_from_slice(&buffer[..count]),
+            }
+        }
+        Ok(stream)
+    };
+    let streams: std::io::Result<Vec<TcpStream>> = (0..count).map(|_| one()).collect();
+    let streams = streams.map_err(|error| Error::doing("a connection", error))?;
+    println!("{HOLDING}");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    drop(streams);
+    Ok(())
+}
+
+/// Whether an answer has come whole; it must be a 200 with a Content-Length to ever be.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    head.starts_with("HTTP/1.1 200") && length.is_some_and(|length| body.len() >= length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOSED: Drive<'_> = Drive::Closed { connections: 64, depth: 1, headers: false, seconds: 2.0 };
+    const RATE: Drive<'_> = Drive::Rate { connections: 64, rate: 1000.0, seconds: 2.0 };
+
+    /// Reads what a generator said, with 1 s of server CPU, and compares figures and complaints.
+    fn check(said: &str, drive: Drive<'_>, figures: &[(&str, f64)], errors: &[&str]) {
+        let sample = read_sample(said, 1.0, drive).expect("a rate was said");
+        let found: Vec<(&str, f64)> = sample.figures.iter().map(|figure| (figure.name, figure.value)).collect();
+        assert_eq!(found, figures, "{said}");
+        assert_eq!(sample.errors, errors, "{said}");
+    }
+
+    #[test]
+    fn figures_are_read_from_what_generators_say() {
+        check(
+            "Connections: 64\nRequests/sec: 50000.00\nServed connections: 64\n",
+            CLOSED,
+            &[(REQUESTS, 50_000.0), (CPU, 10.0)],
+            &[],
+        );
+        check(
+            "Connections: 64\nRequests/sec: 1000\nLatency us: p50=40 p90=50 p99=60 p999=70 max=80\nGenerator lag us: max=12000\nUnanswered: 3\n",
+            RATE,
+            &[
+                (REQUESTS, 1000.0),
+                ("p50 µs", 40.0),
+                ("p90 µs", 50.0),
+                ("p99 µs", 60.0),
+                ("p99.9 µs", 70.0),
+                ("max µs", 80.0),
+                (CPU, 500.0),
+            ],
+            &["unanswered: 3", "generator late by 12000 µs"],
+        );
+        check(
+            "Complete requests:      40000\nFailed requests:        0\nRequests per second:    20000.50 [#/sec] (mean)\n",
+            Drive::Ab(""),
+            &[(REQUESTS, 20_000.5), (CPU, 25.0)],
+            &[],
+        );
+        check(
+            "Complete requests: 40000\nFailed requests: 7\nNon-2xx responses: 9\nRequests per second: 1 [#/sec]\n",
+            Drive::Ab(""),
+            &[(REQUESTS, 1.0), (CPU, 25.0)],
+            &["non-2xx responses: 9", "failed requests: 7"],
+        );
+        check(
+            "Connections: 64\nRequests/sec: 1\nServed connections: 60\nSocket errors: 2\n",
+            CLOSED,
+            &[(REQUESTS, 1.0), (CPU, 500_000.0)],
+            &["socket errors: 2", "4 of 64 connections starved"],
+        );
+        assert!(read_sample("load: no answer", 1.0, CLOSED).is_err());
+    }
+
+    #[test]
+    fn generators_are_called_as_they_ask_to_be() {
+        for (drive, expected) in [
+            (CLOSED, "bench/bin/load 80 /a 64 1 2"),
+            (
+                Drive::Closed { connections: 1, depth: 32, headers: true, seconds: 0.5 },
+                "bench/bin/load 80 /a 1 32 0.5 bench/scripts/headers.txt",
+            ),
+            (RATE, "bench/bin/load 80 /a 64 1 2 --rate 1000"),
+            (Drive::Ab("-q -n 1"), "ab -q -n 1 http://127.0.0.1:80/a"),
+        ] {
+            assert_eq!(drive.line(80, "/a").map(|line| line.join(" ")).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_whole_when_its_length_has_come() {
+        for (answer, expected) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", false),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", false),
+            ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false),
+        ] {
+            assert_eq!(is_whole(answer.as_bytes()), expected, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What is measured: scenarios as a table, and the servers that take part in them.
+//!
+//! The first server of a scenario is the one that all are compared with, where there is one its floor: a program that makes the
+//! same system calls and parses nothing. It runs a second time as `… again`, and the difference between the two is the spread
+//! below which no difference means anything.
+
+/// One scenario.
+#[derive(Debug)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    /// Scenarios of one family can be asked for together.
+    pub(super) group: &'static str,
+    pub(super) what: &'static str,
+    pub(super) load: Load,
+    pub(super) path: &'static str,
+    pub(super) entrants: &'static [Entrant],
+}
+
+/// What the clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Every connection keeps `depth` requests in flight.
+    Closed { connections: u32, depth: u32, headers: bool },
+    /// ApacheBench, with these options before the address.
+    Ab(&'static str),
+    /// A constant rate, at each of these percentages of the slowest entrant's peak; latency from when a request was due.
+    Rate { connections: u32, percents: &'static [u32] },
+    /// Connections that each were served once and then wait; what memory they hold.
+    Idle { connections: u32, warm_up: u32 },
+}
+
+/// Who takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entrant {
+    FloorUring,
+    FloorEpoll,
+    /// Closes after one answer.
+    FloorEpollOnce,
+    Highwire(Engine),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    Uring,
+    Readiness,
+}
+
+use Engine::{Readiness, Uring};
+use Entrant::{FloorEpoll, FloorEpollOnce, FloorUring, Highwire};
+
+const URING: &[Entrant] = &[FloorUring, Highwire(Uring)];
+const READINESS: &[Entrant] = &[FloorEpoll, Highwire(Readiness)];
+const BOTH: &[Entrant] = &[FloorEpoll, Highwire(Readiness), Highwire(Uring)];
+/// For clients that the floors' one canned answer does not serve.
+const NO_FLOOR: &[Entrant] = &[Highwire(Readiness), Highwire(Uring)];
+
+/// 64 connections keep both sides busy once requests are pipelined; without pipelining it takes 512, or else each side keeps
+/// putting the other to sleep and the figures swing threefold from round to round.
+const fn pipelined(name: &'static str, depth: u32, headers: bool) -> Scenario {
+    let what = if headers {
+        "64 connections, so many requests in flight on each, with three headers more to parse"
+    } else {
+        "64 connections, so many requests in flight on each"
+    };
+    Scenario {
+        name,
+        group: "pipe1..128",
+        what,
+        load: Load::Closed { connections: 64, depth, headers },
+        path: "/hello",
+        entrants: BOTH,
+    }
+}
+
+const fn alone(
+    name: &'static str,
+    what: &'static str,
+    load: Load,
+    path: &'static str,
+    entrants: &'static [Entrant],
+) -> Scenario {
+    Scenario { name, group: name, what, load, path, entrants }
+}
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    alone(
+        "light512-uring",
+        "512 connections, one small request in flight on each, through io_uring",
+        Load::Closed { connections: 512, depth: 1, headers: false },
+        "/hello",
+        URING,
+    ),
+    alone(
+        "light512-readiness",
+        "512 connections, one small request in flight on each, through epoll",
+        Load::Closed { connections: 512, depth: 1, headers: false },
+        "/hello",
+        READINESS,
+    ),
+    alone(
+        "pipe64x32-uring",
+        "64 connections, 32 requests in flight on each, through io_uring",
+        Load::Closed { connections: 64, depth: 32, headers: false },
+        "/hello",
+        URING,
+    ),
+    alone(
+        "pipe64x32-readiness",
+        "64 connections, 32 requests in flight on each, through epoll",
+        Load::Closed { connections: 64, depth: 32, headers: false },
+        "/hello",
+        READINESS,
+    ),
+    alone(
+        "close",
+        "one request a connection: ab speaks HTTP/1.0, so the server closes",
+        Load::Ab("-q -c 64 -n 40000"),
+        "/hello",
+        &[FloorEpollOnce, Highwire(Readiness), Highwire(Uring)],
+    ),
+    pipelined("pipe1", 1, false),
+    pipelined("pipe2", 2, false),
+    pipelined("pipe4", 4, false),
+    pipelined("pipe8", 8, false),
+    pipelined("pipe16", 16, false),
+    pipelined("pipe32", 32, false),
+    pipelined("pipe64", 64, false),
+    pipelined("pipe128", 128, false),
+    pipelined("pipe1-headers", 1, true),
+    pipelined("pipe2-headers", 2, true),
+    pipelined("pipe4-headers", 4, true),
+    pipelined("pipe8-headers", 8, true),
+    pipelined("pipe16-headers", 16, true),
+    pipelined("pipe32-headers", 32, true),
+    pipelined("pipe64-headers", 64, true),
+    pipelined("pipe128-headers", 128, true),
+    alone(
+        "rate",
+        "256 connections, requests at a constant rate; latency counts from when a request was due, not from when it could be sent",
+        Load::Rate { connections: 256, percents: &[50, 80] },
+        "/hello",
+        BOTH,
+    ),
+    alone(
+        "ab-keepalive",
+        "ab -k with 200 connections. No floor: ab -k wants `Connection: keep-alive` in each answer, which the canned one lacks",
+        Load::Ab("-q -k -c 200 -n 100000"),
+        "/hello",
+        NO_FLOOR,
+    ),
+    alone(
+        "ab-close",
+        "ab with 200 connections at a time, a connection for each request",
+        Load::Ab("-q -c 200 -n 50000"),
+        "/hello",
+        &[FloorEpollOnce, Highwire(Readiness), Highwire(Uring)],
+    ),
+    alone(
+        "echo20",
+        "20 connections; the query parsed and answered as JSON. The floor answers its canned 13 bytes",
+        Load::Closed { connections: 20, depth: 1, headers: false },
+        "/echo?hello=world",
+        BOTH,
+    ),
+    alone(
+        "echo200",
+        "200 connections; the query parsed and answered as JSON. The floor answers its canned 13 bytes",
+        Load::Closed { connections: 200, depth: 1, headers: false },
+        "/echo?hello=world",
+        BOTH,
+    ),
+    alone(
+        "tiny10k",
+        "10,000 connections, all established before the clock starts. The answer is the 13 bytes of /hello, not 2",
+        Load::Closed { connections: 10_000, depth: 1, headers: false },
+        "/hello",
+        BOTH,
+    ),
+    alone(
+        "idle-memory",
+        "10,000 keep-alive connections that were each served once; the server's resident memory over its memory after a \
+         warm-up of 100 connections. Memory that the kernel holds for sockets is not in it",
+        Load::Idle { connections: 10_000, warm_up: 100 },
+        "/hello",
+        BOTH,
+    ),
+];
+
+/// A server as it is started, with `PORT` for its port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    pub(super) name: String,
+    /// Program and arguments.
+    pub(super) command: Vec<String>,
+    /// CPUs it may use, as taskset takes them; `None`: all.
+    pub(super) cpus: Option<&'static str>,
+}
+
+impl Server {
+    pub(super) fn new(name: &str, command: &str, cpus: Option<&'static str>) -> Self {
+        Self { name: name.to_owned(), command: command.split(' ').map(str::to_owned).collect(), cpus }
+    }
+
+    /// The command line with its port, as one would type it.
+    pub(super) fn line(&self, port: u16) -> Vec<String> {
+        self.command.iter().map(|word| word.replace("PORT", &port.to_string())).collect()
+    }
+}
+
+/// Measured servers have a core to themselves; the generator has another.
+const SERVER_CPU: Option<&str> = Some("0");
+
+impl Entrant {
+    pub(super) fn server(self) -> Server {
+        match self {
+            FloorUring => Server::new("floor (io_uring)", "bench/bin/floor_uring PORT", SERVER_CPU),
+            FloorEpoll => Server::new("floor (epoll)", "bench/bin/floor_epoll PORT", SERVER_CPU),
+            FloorEpollOnce => Server::new("floor (epoll, closing)", "bench/bin/floor_epoll PORT once", SERVER_CPU),
+            Highwire(engine) => Server::new(
+                &format!("highwire ({})", engine.name()),
+                &format!("target/release/highwire demo --listen 127.0.0.1:PORT --workers 1 --engine {}", engine.name()),
+                SERVER_CPU,
+            ),
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Uring => "uring",
+            Self::Readiness => "readiness",
+        }
+    }
+}
+
+/// Another engine: nginx from its configuration template, the rest from bench/peers.
+pub(super) fn peer(name: &str) -> Server {
+    match name {
+        "nginx" => Server::new("nginx", "nginx -e stderr -p DIR -c DIR/nginx.conf", SERVER_CPU),
+        name => Server::new(name, &format!("bench/peers/target/release/peer-{name} PORT"), SERVER_CPU),
+    }
+}
+
+/// The servers of a scenario in order: the first, the first again, the others, the peers.
+pub(super) fn servers(entrants: &[Entrant], peers: &[String]) -> Vec<Server> {
+    let mut servers: Vec<Server> = entrants.iter().map(|entrant| entrant.server()).collect();
+    if let Some(first) = servers.first().cloned() {
+        servers.insert(1, Server { name: format!("{} again", first.name), ..first });
+    }
+    servers.extend(peers.iter().map(|name| peer(name)));
+    servers
+}
+
+/// The scenarios of these names or groups, in the order of the table; all if none is named. `Err`: the name that is unknown.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
+    let is = |scenario: &Scenario, name: &str| scenario.name == name || scenario.group == name;
+    if let Some(unknown) = names.iter().find(|name| !SCENARIOS.iter().any(|scenario| is(scenario, name))) {
+        return Err(unknown.clone());
+    }
+    Ok(SCENARIOS.iter().filter(|scenario| names.is_empty() || names.iter().any(|name| is(scenario, name))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_are_chosen_by_name_and_by_group() {
+        for (names, expected) in [
+            (&[][..], Ok(SCENARIOS.len())),
+            (&["close"], Ok(1)),
+            (&["pipe1..128"], Ok(16)),
+            (&["pipe1..128", "pipe1", "echo20"], Ok(17)),
+            (&["echo21"], Err("echo21".to_owned())),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(chosen(&names).map(|scenarios| scenarios.len()), expected, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SCENARIOS.len());
+    }
+
+    #[test]
+    fn the_first_server_runs_twice() {
+        let names: Vec<String> =
+            servers(URING, &["hyper".into(), "nginx".into()]).into_iter().map(|server| server.name).collect();
+        assert_eq!(names, ["floor (io_uring)", "floor (io_uring) again", "highwire (uring)", "hyper", "nginx"]);
+    }
+
+    #[test]
+    fn the_port_is_put_in() {
+        assert_eq!(FloorEpollOnce.server().line(18_101), ["bench/bin/floor_epoll", "18101", "once"]);
+        assert!(Highwire(Uring).server().line(18_101).contains(&"127.0.0.1:18101".to_owned()));
+    }
+}

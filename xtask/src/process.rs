@@ -1,0 +1,368 @@
+//! Programs that xtask needs and starts: finding or installing them, running them, reading their time and memory,
+//! and stopping just them.
+//!
+//! Everything that needs a system call which the standard library lacks is left to a small program that Linux has anyway
+//! (`kill`, `taskset`, `setpriv`, `ulimit`), so that xtask needs neither `unsafe` nor a dependency.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::{Error, Result};
+
+/// How often a running program is looked at: too short to be felt, too long to cost anything.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// How long a program may take to end by itself when asked to.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// A program or header that some step needs, and the Debian package that brings it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    /// Where to see that it is there: a program's name, or a header's path below /usr/include.
+    pub(crate) probe: Probe,
+    pub(crate) package: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    Program,
+    Header(&'static str),
+}
+
+pub(crate) const GCC: Tool = Tool { name: "gcc", probe: Probe::Program, package: "gcc" };
+pub(crate) const WRK: Tool = Tool { name: "wrk", probe: Probe::Program, package: "wrk" };
+pub(crate) const AB: Tool = Tool { name: "ab", probe: Probe::Program, package: "apache2-utils" };
+pub(crate) const CURL: Tool = Tool { name: "curl", probe: Probe::Program, package: "curl" };
+pub(crate) const NGINX: Tool = Tool { name: "nginx", probe: Probe::Program, package: "nginx-light" };
+pub(crate) const LIBURING: Tool =
+    Tool { name: "liburing", probe: Probe::Header("liburing.h"), package: "liburing-dev" };
+pub(crate) const LIBEVENT: Tool =
+    Tool { name: "libevent", probe: Probe::Header("event2/event.h"), package: "libevent-dev" };
+
+impl Tool {
+    pub(crate) fn is_here(&self) -> bool {
+        match self.probe {
+            Probe::Program => find_program(self.name).is_some(),
+            // Debian keeps machine-dependent headers one folder deeper.
+            Probe::Header(path) => [
+                "/usr/include",
+                "/usr/local/include",
+                "/usr/include/x86_64-linux-gnu",
+                "/usr/include/aarch64-linux-gnu",
+            ]
+            .iter()
+            .any(|folder| Path::new(folder).join(path).exists()),
+        }
+    }
+
+    /// Installs the package if the tool is missing and that is possible; else says what is missing and how to get it.
+    pub(crate) fn ensure(&self) -> std::result::Result<(), String> {
+        if self.is_here() {
+            return Ok(());
+        }
+        if is_root() && find_program("apt-get").is_some() {
+            println!("installing {} for {}", self.package, self.name);
+            install(self.package);
+        }
+        if self.is_here() {
+            Ok(())
+        } else {
+            Err(format!("{} is missing (apt-get install {})", self.name, self.package))
+        }
+    }
+}
+
+/// The path of a program, as a shell would find it; also in the sbin folders, where servers live.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")])
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+pub(crate) fn is_root() -> bool {
+    read_field(Path::new("/proc/self/status"), "Uid:").and_then(|ids| ids.split_whitespace().nth(1).map(|id| id == "0"))
+        == Some(true)
+}
+
+/// apt-get, quietly. A failure shows as the tool still missing.
+///
+/// A daemon's package starts the daemon where nothing forbids it, and that would hold port 80 and a core during
+/// measurements: `policy-rc.d` is Debian's way to forbid it.
+fn install(package: &str) {
+    const SCRIPT: &str = r#"
+        export DEBIAN_FRONTEND=noninteractive
+        policy=/usr/sbin/policy-rc.d
+        if [ ! -e $policy ]; then
+            printf '#!/bin/sh\nexit 101\n' > $policy && chmod +x $policy
+            trap 'rm -f $policy' EXIT
+        fi
+        apt-get install -qq --no-install-recommends "$1" >/dev/null 2>&1 ||
+            { apt-get update -qq >/dev/null 2>&1; apt-get install -qq --no-install-recommends "$1" >/dev/null; }
+    "#;
+    let _ = Command::new("sh").args(["-c", SCRIPT, "sh", package]).stdin(Stdio::null()).status();
+}
+
+/// Runs a program to its end and returns what it printed; stderr too when it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| Error::doing(&shown, error))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        Ok(text)
+    } else {
+        Err(Error::Failed(format!("{shown}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr))))
+    }
+}
+
+/// Runs a program with its output on ours, to its end or to the deadline. `None`: it was stopped at the deadline.
+pub(crate) fn run_until(command: &mut Command, deadline: Instant) -> Result<Option<ExitStatus>> {
+    let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| Error::doing(shown(command), error))?;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(Some(status)),
+            Ok(None) if Instant::now() < deadline => sleep(GLANCE),
+            Ok(None) => {
+                stop(&mut child);
+                return Ok(None);
+            }
+            Err(error) => return Err(Error::doing(shown(command), error)),
+        }
+    }
+}
+
+/// The command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let mut line = String::new();
+    for (key, value) in command.get_envs() {
+        if let Some(value) = value {
+            let _ = write!(line, "{}='{}' ", key.to_string_lossy(), value.to_string_lossy());
+        }
+    }
+    line.push_str(&command.get_program().to_string_lossy());
+    for word in command.get_args() {
+        line.push(' ');
+        line.push_str(&word.to_string_lossy());
+    }
+    line
+}
+
+/// A process that lives as long as this value: whatever way its owner ends, the process and its children are stopped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Running {
+    pub(crate) fn new(child: Child) -> Self {
+        Self { child }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        stop(&mut self.child);
+    }
+}
+
+/// Asks a process and its descendants to end, then makes them.
+fn stop(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(None)) {
+        return;
+    }
+    let mut members = identities(&[child.id()]);
+    signal("TERM", &members);
+    let until = Instant::now() + FAREWELL;
+    while Instant::now() < until && members.iter().any(Identity::is_alive) {
+        let _ = child.try_wait();
+        sleep(GLANCE);
+    }
+    // Whoever ignored the request may have had children meanwhile.
+    members.retain(Identity::is_alive);
+    let pids: Vec<u32> = members.iter().map(|member| member.pid).collect();
+    members.extend(identities(&pids));
+    signal("KILL", &members);
+    let _ = child.wait();
+}
+
+fn identities(pids: &[u32]) -> Vec<Identity> {
+    pids.iter().flat_map(|&pid| family(pid)).filter_map(Identity::of).collect()
+}
+
+/// A process for as long as it is that process: its number may be given to another one later, its start time not.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    pid: u32,
+    started_ticks: u64,
+}
+
+impl Identity {
+    fn of(pid: u32) -> Option<Self> {
+        let (state, numbers) = stat(pid)?;
+        // A zombie has ended; that nobody has asked for its end yet is not its doing.
+        (state != "Z").then_some(Self { pid, started_ticks: *numbers.get(STARTED)? })
+    }
+
+    fn is_alive(&self) -> bool {
+        Self::of(self.pid).as_ref() == Some(self)
+    }
+}
+
+fn signal(name: &str, family: &[Identity]) {
+    let alive: Vec<String> = family.iter().filter(|id| id.is_alive()).map(|id| id.pid.to_string()).collect();
+    if !alive.is_empty() {
+        let _ = Command::new("kill").arg(format!("-{name}")).args(alive).stderr(Stdio::null()).status();
+    }
+}
+
+/// The process and all its living descendants.
+pub(crate) fn family(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while next < found.len() {
+        for task in tasks(found[next]) {
+            let children = fs::read_to_string(task.join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    found
+}
+
+fn tasks(pid: u32) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
+}
+
+/// Seconds of CPU that the process and its living descendants have run.
+///
+/// `schedstat` counts nanoseconds but forgets threads that have ended; `stat` remembers them but counts ticks of 10 ms. Both
+/// only ever fall short, so the larger one is the better one: an engine with a thread a connection would else look free.
+pub(crate) fn cpu_seconds(pid: u32) -> f64 {
+    let one = |pid| {
+        let living: u64 = tasks(pid)
+            .iter()
+            .filter_map(|task| {
+                fs::read_to_string(task.join("schedstat")).ok()?.split_whitespace().next()?.parse::<u64>().ok()
+            })
+            .sum();
+        let (_, numbers) = stat(pid).unwrap_or_default();
+        let ticks = |at: usize| numbers.get(at).copied().unwrap_or(0);
+        let all = (ticks(USER_TICKS) + ticks(SYSTEM_TICKS)) as f64 / TICKS_PER_SECOND;
+        all.max(living as f64 / 1e9)
+    };
+    family(pid).into_iter().map(one).sum()
+}
+
+/// USER_HZ, which Linux fixes at 100 for programs on every machine that we run on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+// Positions in /proc/PID/stat counted from the field after the name (proc(5) numbers that one 3).
+const USER_TICKS: usize = 14 - 3;
+const SYSTEM_TICKS: usize = 15 - 3;
+const STARTED: usize = 22 - 3;
+
+/// The state, and all the fields of /proc/PID/stat after the name, which may itself hold blanks and brackets; what is no number is 0.
+fn stat(pid: u32) -> Option<(String, Vec<u64>)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = text.rsplit_once(')')?.1;
+    let state = rest.split_whitespace().next()?.to_owned();
+    Some((state, rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect()))
+}
+
+/// Resident memory of the process and its living descendants, in KiB.
+pub(crate) fn resident_kib(pid: u32) -> u64 {
+    family(pid)
+        .into_iter()
+        .filter_map(|pid| {
+            read_field(Path::new(&format!("/proc/{pid}/status")), "VmRSS:")?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        })
+        .sum()
+}
+
+/// The rest of the first line that begins with `label`.
+pub(crate) fn read_field(file: &Path, label: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(label)).map(|rest| rest.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Running {
+        Running::new(Command::new("sh").args(["-c", script]).spawn().expect("sh is everywhere"))
+    }
+
+    /// Looks until it is so, for at most 10 s.
+    fn eventually(mut so: impl FnMut() -> bool) -> bool {
+        let until = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < until {
+            if so() {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    #[test]
+    fn dropping_stops_the_whole_family_even_when_it_ignores_the_request() {
+        for script in ["sleep 1000 & sleep 1000", "trap '' TERM; (sleep 1000) & while :; do sleep 1000; done"] {
+            let running = shell(script);
+            assert!(eventually(|| family(running.id()).len() > 1), "{script}");
+            let members = identities(&[running.id()]);
+            drop(running);
+            assert!(eventually(|| members.iter().all(|member| !member.is_alive())), "{script}");
+        }
+    }
+
+    #[test]
+    fn time_and_memory_of_the_family_are_seen() {
+        let running = shell("(while :; do :; done) & wait");
+        assert!(eventually(|| cpu_seconds(running.id()) > 0.01));
+        assert!(resident_kib(running.id()) > 0);
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_stopped_at_the_deadline() {
+        let now = Instant::now();
+        assert_eq!(run_until(Command::new("sleep").arg("1000"), now), Ok(None));
+        assert!(now.elapsed() < Duration::from_secs(10));
+        assert_eq!(
+            run_until(&mut Command::new("false"), now + Duration::from_secs(60))
+                .map(|end| end.map(|status| status.success())),
+            Ok(Some(false))
+        );
+    }
+
+    #[test]
+    fn a_command_is_shown_as_typed() {
+        assert_eq!(
+            shown(Command::new("cargo").args(["doc", "--lib"]).env("RUSTDOCFLAGS", "-D warnings")),
+            "RUSTDOCFLAGS='-D warnings' cargo doc --lib"
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! `cargo xtask test`: every test of the project, in order, and a line that sums up.
+//!
+//! The steps are a table. A step that cannot run here says why and counts as skipped, never as passed; the steps after one that
+//! fails still run, so that one run tells everything.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::args::Args;
+use crate::process::{self, AB, CURL, GCC, LIBEVENT, LIBURING, NGINX, Tool, WRK};
+use crate::{Error, Result, bench, fuzz, tidy};
+
+pub(crate) const HELP: &str = "\
+Runs every test of the project in order and sums up. Steps after one that fails still run.
+
+Usage: cargo xtask test [--quick] [--seeds N] [--minutes N] [--only STEP]... [--list]
+
+Options:
+  --quick       leave out what takes minutes, and install nothing
+  --seeds N     how many seeds the simulator plays (default 300; 10000 is the long form)
+  --minutes N   stop whatever still runs after so many minutes, as failed (default 60)
+  --only STEP   run this step only; may be given several times
+  --list        show the steps and run nothing
+
+As root, what a step needs is installed through apt-get, rustup and cargo; else, or where that fails, the step is
+`not run`, with what is missing. The last line counts the steps: `N passed, N failed, N skipped`.
+";
+
+/// One step.
+struct Step {
+    name: &'static str,
+    /// Takes minutes: --quick leaves it out.
+    long: bool,
+    needs: &'static [Need],
+    action: Action,
+}
+
+/// What must be here for a step to be run.
+#[derive(Clone, Copy)]
+enum Need {
+    /// A file of the project.
+    File(&'static str),
+    /// A program or library of the system.
+    Tool(Tool),
+    /// The standard library of another target.
+    Target(&'static str),
+    /// The nightly toolchain with Miri.
+    Miri,
+    /// cargo-fuzz.
+    Fuzz,
+    /// A cargo command that is used if it is here, and not installed: building it takes longer than all else.
+    CargoCommand(&'static str),
+}
+
+/// What a step does.
+enum Action {
+    /// A command line, with `{seeds}` replaced, and its environment.
+    Run(&'static str, &'static [(&'static str, &'static str)]),
+    Do(fn(&Path) -> Result<()>),
+}
+
+const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
+/// Ten seconds catch what is plainly broken; `cargo xtask fuzz` is for the rest.
+const FUZZ_SECONDS: u32 = 10;
+
+/// Cheap and telling first.
+const STEPS: &[Step] = &[
+    Step { name: "format", long: false, needs: &[], action: Action::Run("cargo fmt --all --check", &[]) },
+    Step {
+        name: "tidy",
+        long: false,
+        needs: &[],
+        action: Action::Do(|root| tidy::run(root, Args::new("tidy", Vec::new()))),
+    },
+    Step {
+        name: "clippy",
+        long: false,
+        needs: &[],
+        action: Action::Run("cargo clippy --workspace --all-targets -- -D warnings", &[]),
+    },
+    Step {
+        name: "documentation",
+        long: false,
+        needs: &[],
+        // The libraries only: the command `highwire` and the crate of that name would write the same pages.
+        action: Action::Run("cargo doc --workspace --no-deps --lib", &[("RUSTDOCFLAGS", "-D warnings")]),
+    },
+    Step { name: "tests", long: false, needs: &[], action: Action::Run("cargo test --workspace --no-fail-fast", &[]) },
+    Step {
+        name: "proto without std",
+        long: false,
+        needs: &[],
+        action: Action::Run("cargo check -p highwire-proto --no-default-features", &[]),
+    },
+    Step {
+        name: "proto on aarch64",
+        long: false,
+        needs: &[Need::Target(AARCH64)],
+        action: Action::Run("cargo check -p highwire-proto --target aarch64-unknown-linux-gnu", &[]),
+    },
+    Step {
+        name: "simulator",
+        long: false,
+        needs: &[],
+        action: Action::Run("cargo run --release -p sim -- --seeds {seeds}", &[]),
+    },
+    Step {
+        name: "real clients",
+        long: false,
+        needs: &[
+            Need::File("cli/tests/clients.rs"),
+            Need::Tool(CURL),
+            Need::Tool(AB),
+            Need::Tool(WRK),
+            Need::Tool(NGINX),
+        ],
+        action: Action::Run("cargo test -p highwire-cli --release --test clients", &[]),
+    },
+    Step {
+        name: "bench programs",
+        long: false,
+        needs: &[Need::Tool(GCC), Need::Tool(LIBURING), Need::Tool(LIBEVENT)],
+        action: Action::Do(|root| bench::build_programs(root).map(drop)),
+    },
+    Step {
+        name: "miri: proto",
+        long: true,
+        needs: &[Need::Miri],
+        // Where proto has `unsafe`: the scanners and the mask.
+        action: Action::Run("cargo +nightly miri test -p highwire-proto --lib -- scan mask", MIRI),
+    },
+    Step {
+        name: "miri: io",
+        long: true,
+        needs: &[Need::Miri],
+        // What of io is memory only; the rest is system calls, which Miri does not know.
+        action: Action::Run("cargo +nightly miri test -p highwire-io --lib -- buffers ring", MIRI),
+    },
+    Step {
+        name: "fuzz targets",
+        long: true,
+        needs: &[Need::File("fuzz/Cargo.toml"), Need::Fuzz],
+        action: Action::Do(|root| fuzz::fuzz(root, FUZZ_SECONDS, &[])),
+    },
+    Step {
+        name: "licences and advisories",
+        long: true,
+        needs: &[Need::CargoCommand("deny")],
+        action: Action::Run("cargo deny check", &[]),
+    },
+];
+
+/// Property tests look for a file of past failures in the current folder, which Miri hides from them otherwise.
+const MIRI: &[(&str, &str)] = &[("MIRIFLAGS", "-Zmiri-disable-isolation")];
+
+/// How a step ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed(String),
+    NotRun(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => write!(f, "passed"),
+            Self::Failed(reason) => write!(f, "FAILED: {}", first_line(reason)),
+            Self::NotRun(reason) => write!(f, "not run: {}", first_line(reason)),
+        }
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// What the caller asked for.
+struct Options {
+    quick: bool,
+    seeds: u32,
+    deadline: Instant,
+}
+
+pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
+    let quick = args.flag("--quick");
+    let list = args.flag("--list");
+    let seeds = args.value("--seeds")?.unwrap_or(300);
+    let minutes: u64 = args.value("--minutes")?.unwrap_or(60);
+    let only = args.values("--only")?;
+    args.finish()?;
+    if let Some(unknown) = only.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
+        return Err(Error::Usage(format!("there is no step `{unknown}`; `cargo xtask test --list` shows them")));
+    }
+    if list {
+        for step in STEPS {
+            let line = if let Action::Run(line, _) = step.action { line } else { "(in xtask)" };
+            println!("{:<24} {line}{}", step.name, if step.long { "   (not with --quick)" } else { "" });
+        }
+        return Ok(());
+    }
+    let options = Options { quick, seeds, deadline: Instant::now() + Duration::from_secs(minutes * 60) };
+    let mut ends = Vec::new();
+    for step in STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)) {
+        println!("\n==== {}", step.name);
+        let begun = Instant::now();
+        let outcome = perform(root, step, &options);
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("==== {}: {outcome} ({seconds:.1} s)", step.name);
+        ends.push((step.name, outcome, seconds));
+    }
+    println!("\n{:<24} {:>8}  result", "step", "seconds");
+    for (name, outcome, seconds) in &ends {
+        println!("{name:<24} {seconds:>8.1}  {outcome}");
+    }
+    let (summary, ok) = sum_up(ends.iter().map(|(_, outcome, _)| outcome));
+    println!("{summary}");
+    // The summary stays the last line whatever happened: what failed is in the table above.
+    if ok { Ok(()) } else { std::process::exit(1) }
+}
+
+/// The closing line, and whether nothing failed.
+fn sum_up<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> (String, bool) {
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Passed => passed += 1,
+            Outcome::Failed(_) => failed += 1,
+            Outcome::NotRun(_) => skipped += 1,
+        }
+    }
+    (format!("{passed} passed, {failed} failed, {skipped} skipped"), failed == 0)
+}
+
+fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
+    if options.quick && step.long {
+        return Outcome::NotRun("--quick leaves it out".into());
+    }
+    if Instant::now() >= options.deadline {
+        return Outcome::Failed("no time was left".into());
+    }
+    for need in step.needs {
+        if let Err(reason) = need.ensure(root, !options.quick) {
+            return Outcome::NotRun(reason);
+        }
+    }
+    let ended = match &step.action {
+        Action::Do(work) => work(root).map_err(Error::reason),
+        Action::Run(line, environment) => {
+            let words: Vec<String> =
+                line.split(' ').map(|word| word.replace("{seeds}", &options.seeds.to_string())).collect();
+            let mut command = Command::new(&words[0]);
+            command.current_dir(root).args(&words[1..]).envs(environment.iter().copied());
+            println!("{}", process::shown(&command));
+            match process::run_until(&mut command, options.deadline) {
+                Ok(Some(status)) if status.success() => Ok(()),
+                Ok(Some(status)) => Err(status.to_string()),
+                Ok(None) => Err("stopped: the time for the whole run is over".into()),
+                Err(error) => Err(error.reason()),
+            }
+        }
+    };
+    match ended {
+        Ok(()) => Outcome::Passed,
+        Err(reason) => Outcome::Failed(reason),
+    }
+}
+
+impl Need {
+    /// Makes sure of what is needed, or says what is missing. `install`: try to get it first.
+    fn ensure(self, root: &Path, install: bool) -> std::result::Result<(), String> {
+        match self {
+            Self::File(path) if root.join(path).exists() => Ok(()),
+            Self::File(path) => Err(format!("{path} is not there")),
+            Self::Tool(tool) if install => tool.ensure(),
+            Self::Tool(tool) if tool.is_here() => Ok(()),
+            Self::Tool(tool) => Err(format!("{} is missing (apt-get install {})", tool.name, tool.package)),
+            Self::Target(target) => {
+                let sysroot = process::output(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
+                let library = Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib");
+                if library.is_dir() {
+                    Ok(())
+                } else {
+                    Err(format!("no standard library for {target} (rustup target add {target})"))
+                }
+            }
+            Self::Miri => {
+                let works = || process::output(Command::new("cargo").args(["+nightly", "miri", "--version"])).is_ok();
+                if !works() && install {
+                    let add = ["component", "add", "--toolchain", "nightly", "miri", "rust-src"];
+                    let _ = process::output(Command::new("rustup").args(add));
+                }
+                if works() {
+                    Ok(())
+                } else {
+                    Err("Miri is missing (rustup component add --toolchain nightly miri rust-src)".into())
+                }
+            }
+            Self::Fuzz => fuzz::missing(install).map_or(Ok(()), Err),
+            Self::CargoCommand(name) => {
+                let works = process::output(Command::new("cargo").args([name, "--version"])).is_ok();
+                if works { Ok(()) } else { Err(format!("cargo-{name} is missing (cargo install cargo-{name})")) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_counts_the_steps() {
+        let (passed, failed, skipped) =
+            (Outcome::Passed, Outcome::Failed(String::new()), Outcome::NotRun(String::new()));
+        for (outcomes, expected, ok) in [
+            (vec![], "0 passed, 0 failed, 0 skipped", true),
+            (vec![&passed, &skipped, &passed], "2 passed, 0 failed, 1 skipped", true),
+            (vec![&passed, &failed], "1 passed, 1 failed, 0 skipped", false),
+        ] {
+            assert_eq!(sum_up(outcomes.into_iter()), (expected.to_owned(), ok));
+        }
+    }
+
+    /// Performs a step that runs a line and compares how it ended.
+    fn check(action: Action, needs: &'static [Need], long: bool, seconds: u64, expected: &str) {
+        let options = Options { quick: true, seeds: 7, deadline: Instant::now() + Duration::from_secs(seconds) };
+        let outcome = perform(Path::new("."), &Step { name: "sample", long, needs, action }, &options);
+        assert!(outcome.to_string().starts_with(expected), "{outcome}");
+    }
+
+    #[test]
+    fn a_step_passes_fails_or_is_not_run() {
+        check(Action::Run("true", &[]), &[], false, 60, "passed");
+        check(Action::Run("false", &[]), &[], false, 60, "FAILED: exit status: 1");
+        check(Action::Run("test {seeds} = 7", &[]), &[], false, 60, "passed");
+        check(Action::Run("printenv IT", &[("IT", "1")]), &[], false, 60, "passed");
+        check(Action::Run("no-such-program", &[]), &[], false, 60, "FAILED: no-such-program");
+        check(Action::Do(|_| Err(Error::Failed("so\nand so".into()))), &[], false, 60, "FAILED: so");
+        check(Action::Run("true", &[]), &[Need::File("gone")], false, 60, "not run: gone is not there");
+        check(Action::Run("true", &[]), &[Need::Target("pdp11")], false, 60, "not run: no standard library for pdp11");
+        check(Action::Run("true", &[]), &[], true, 60, "not run: --quick");
+        check(Action::Run("true", &[]), &[], false, 0, "FAILED: no time was left");
+    }
+
+    #[test]
+    fn names_of_steps_are_unique() {
+        let mut names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), STEPS.len());
+    }
+}

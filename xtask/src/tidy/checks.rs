@@ -1,0 +1,460 @@
+//! The checks of Rust code and of what crates depend on.
+
+use std::ops::Range;
+
+use super::Finding;
+use super::source::{Source, is_word, words};
+use super::tree::Tree;
+
+/// Where `unsafe` may stand: system calls, vector instructions and foreign callers need it, nothing else does.
+const UNSAFE_PLACES: &[&str] = &["io/", "proto/src/scan/", "proto/src/ws/mask", "bindings/"];
+
+/// The fuzz targets are three lines each, built by a macro of libFuzzer's and never shipped.
+const NOT_SHIPPED: &str = "fuzz/";
+
+/// The modules that join protocol and I/O.
+const JOINTS: &[&str] = &["highwire/src/server/connection", "highwire/src/client/connection"];
+
+/// Longest file, in lines of code without the tests in it.
+const LINES_OF_CODE_MAX: usize = 500;
+
+/// How many lines of code may stand between an argument and its `unsafe`: a statement that spans a few lines.
+const LINES_BETWEEN_MAX: usize = 3;
+
+pub(super) fn unsafe_place(tree: &Tree) -> Vec<Finding> {
+    let elsewhere =
+        |path: &str| !path.starts_with(NOT_SHIPPED) && !UNSAFE_PLACES.iter().any(|place| path.starts_with(place));
+    each(tree, elsewhere, |_, source| {
+        source.words("unsafe").map(|at| (source.line_of(at), "`unsafe` outside of its places".to_owned())).collect()
+    })
+}
+
+pub(super) fn unsafe_reason(tree: &Tree) -> Vec<Finding> {
+    each(
+        tree,
+        |path| !path.starts_with(NOT_SHIPPED),
+        |_, source| {
+            source
+                .words("unsafe")
+                .filter_map(|at| Some((source.line_of(at), needs_reason(&source.code[at + "unsafe".len()..])?)))
+                .filter(|(line, _)| !has_reason(source, *line))
+                .map(|(line, what)| (line, format!("`unsafe` {what} without its SAFETY argument")))
+                .collect()
+        },
+    )
+}
+
+/// What the word `unsafe` introduces, where that has to be argued: a type (`unsafe fn(…)`) or an attribute has not.
+fn needs_reason(after: &str) -> Option<&'static str> {
+    let after = after.trim_start();
+    let mut rest = after;
+    if let Some(tail) = rest.strip_prefix("extern") {
+        rest = tail.trim_start();
+        if let Some(abi) = rest.strip_prefix('"') {
+            rest = abi.split_once('"').map_or("", |(_, tail)| tail).trim_start();
+        }
+        if rest.starts_with('{') {
+            return Some("extern block");
+        }
+    }
+    if let Some(tail) = rest.strip_prefix("fn") {
+        return tail.trim_start().starts_with(is_word).then_some("fn");
+    }
+    [("impl", "impl"), ("trait", "trait"), ("{", "block")]
+        .iter()
+        .find(|(start, _)| rest.starts_with(start))
+        .map(|(_, what)| *what)
+}
+
+/// Whether the argument stands on the line or above it, past comments, attributes and the head of the same statement.
+fn has_reason(source: &Source, line: usize) -> bool {
+    let raw: Vec<&str> = source.raw.lines().collect();
+    let argued = |text: &str| text.contains("SAFETY") || text.contains("# Safety");
+    if argued(raw[line - 1]) {
+        return true;
+    }
+    let mut code_between = 0;
+    for text in raw[..line - 1].iter().rev() {
+        if argued(text) {
+            return true;
+        }
+        let text = text.trim_start();
+        if text.is_empty() {
+            return false;
+        }
+        if !(text.starts_with("//") || text.starts_with("#[") || text.starts_with('*')) {
+            code_between += 1;
+        }
+        if code_between > LINES_BETWEEN_MAX {
+            return false;
+        }
+    }
+    false
+}
+
+pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
+    let elsewhere =
+        |path: &str| path.starts_with("highwire/src/") && !JOINTS.iter().any(|joint| path.starts_with(joint));
+    each(tree, elsewhere, |path, source| {
+        let proto = names_crate(source, "proto").find(|&at| !tree.is_test(path, at));
+        // A file that imports std::io means that one unless it writes `::io`.
+        let means_std = imports_std_io(source);
+        let io = names_crate(source, "io")
+            .find(|&at| !tree.is_test(path, at) && (!means_std || source.code[..at].ends_with("::")));
+        match (proto, io) {
+            (Some(first), Some(second)) => {
+                vec![(source.line_of(first.max(second)), "names both `proto` and `io`".to_owned())]
+            }
+            _ => Vec::new(),
+        }
+    })
+}
+
+/// Offsets where a path begins with the crate's name: `name::`, `::name::`, `use name;`, `use name as`.
+fn names_crate<'a>(source: &'a Source, name: &'a str) -> impl Iterator<Item = usize> + 'a {
+    source.words(name).filter(move |&at| {
+        let (before, after) = (&source.code[..at], &source.code[at + name.len()..]);
+        let leads = match before.strip_suffix("::") {
+            // `std::io` is another io; `::io` is the crate.
+            Some(path) => !path.ends_with(|letter: char| is_word(letter) || letter == '>'),
+            None => !within_use_list(before),
+        };
+        leads
+            && (after.starts_with("::")
+                || (before.ends_with("use ") && (after.starts_with(';') || after.starts_with(" as "))))
+    })
+}
+
+/// Whether the code ends within the braces of a `use path::{…}`, where a name is a part of that path.
+fn within_use_list(before: &str) -> bool {
+    let statement = &before[before.rfind(';').map_or(0, |at| at + 1)..];
+    let Some(list) = words(statement, "use").last().and_then(|at| statement[at..].split_once("::{")) else {
+        return false;
+    };
+    list.1.matches('{').count() + 1 > list.1.matches('}').count()
+}
+
+fn imports_std_io(source: &Source) -> bool {
+    source.code.split(';').any(|statement| {
+        let Some((_, path)) = statement.rsplit_once("use std::") else { return false };
+        path == "io"
+            || path.starts_with("io::{self")
+            || path.strip_prefix('{').is_some_and(|list| {
+                // Only the names of the first level: `{fs, io}`, `{io::{self, Read}}`.
+                words(list, "io").any(|at| {
+                    let depth = list[..at].matches('{').count() - list[..at].matches('}').count();
+                    let after = &list[at + 2..];
+                    depth == 0
+                        && !list[..at].ends_with("::")
+                        && (!after.starts_with("::") || after.starts_with("::{self"))
+                })
+            })
+    })
+}
+
+pub(super) fn io_alone(tree: &Tree) -> Vec<Finding> {
+    let Some(text) = tree.texts.get("io/Cargo.toml") else { return Vec::new() };
+    let knows_http =
+        |name: &str| name == "proto" || name == "highwire" || name.starts_with("highwire-") && name != "highwire-io";
+    dependencies(text)
+        .filter(|(_, name)| knows_http(name))
+        .map(|(line, name)| Finding::new("io/Cargo.toml", line, format!("depends on `{name}`")))
+        .collect()
+}
+
+/// The names of a manifest's dependencies of every kind, with their lines.
+fn dependencies(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut within = false;
+    manifest.lines().enumerate().filter_map(move |(index, line)| {
+        let line = line.trim();
+        if let Some(section) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            within = section.ends_with("dependencies");
+            return section.rsplit_once("dependencies.").map(|(_, name)| (index + 1, name));
+        }
+        let name = line.split(['=', '.', ' ']).next()?;
+        (within && !name.is_empty() && !name.starts_with('#')).then_some((index + 1, name))
+    })
+}
+
+pub(super) fn proto_alone(tree: &Tree) -> Vec<Finding> {
+    let optional = tree.under_cfg(|attribute| attribute.contains("test") || attribute.contains("feature = \"std\""));
+    let is_optional = |path: &str, at: usize| {
+        optional.get(path).is_some_and(|ranges: &Vec<Range<usize>>| ranges.iter().any(|range| range.contains(&at)))
+    };
+    let mut found = each(
+        tree,
+        |path| path.starts_with("proto/src/"),
+        |path, source| {
+            names_crate(source, "std")
+                .filter(|&at| !is_optional(path, at) && !tree.is_test(path, at))
+                .map(|at| (source.line_of(at), "names `std` outside of the feature `std`".to_owned()))
+                .collect()
+        },
+    );
+    if let Some(library) = tree.sources.get("proto/src/lib.rs")
+        && !library.code.contains("#![no_std]")
+    {
+        found.push(Finding::new("proto/src/lib.rs", 1, "`#![no_std]` is missing"));
+    }
+    found
+}
+
+pub(super) fn no_lock(tree: &Tree) -> Vec<Finding> {
+    const SHARING: &[&str] = &["Arc", "Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock"];
+    each(
+        tree,
+        |path| path.starts_with("highwire/src/server/"),
+        |path, source| {
+            SHARING
+            .iter()
+            .flat_map(|name| source.words(name).map(move |at| (at, *name)))
+            // An import or a path shares nothing by itself; what counts is the type and the call.
+            .filter(|&(at, name)| {
+                let after = &source.code[at + name.len()..];
+                !tree.is_test(path, at) && (after.starts_with('<') || after.starts_with("::"))
+            })
+            .map(|(at, name)| (source.line_of(at), format!("`{name}` in the server")))
+            .collect()
+        },
+    )
+}
+
+pub(super) fn opening(tree: &Tree) -> Vec<Finding> {
+    each(
+        tree,
+        |_| true,
+        |_, source| {
+            if source.raw.starts_with("//!") { Vec::new() } else { vec![(1, "does not open with `//!`".to_owned())] }
+        },
+    )
+}
+
+pub(super) fn length(tree: &Tree) -> Vec<Finding> {
+    each(
+        tree,
+        |_| true,
+        |path, source| {
+            let inside_tests =
+                |index: usize| !path.contains("/tests/") && tree.is_test(path, offset_of_line(source, index));
+            let lines =
+                source.code_lines().filter(|(line, text)| !text.trim().is_empty() && !inside_tests(*line)).count();
+            if lines > LINES_OF_CODE_MAX { vec![(1, format!("{lines} lines of code"))] } else { Vec::new() }
+        },
+    )
+}
+
+fn offset_of_line(source: &Source, line: usize) -> usize {
+    source.code.match_indices('\n').nth(line.wrapping_sub(2)).map_or(0, |(at, _)| at + 1)
+}
+
+pub(super) fn unfinished(tree: &Tree) -> Vec<Finding> {
+    const MARKS: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
+    each(
+        tree,
+        |_| true,
+        |_, source| {
+            let mut found = Vec::new();
+            for (line, text) in source.code_lines() {
+                for mark in MARKS {
+                    let whole =
+                        |at: usize| !text[..at].ends_with(is_word) && !text[at + mark.len()..].starts_with(is_word);
+                    if text.match_indices(mark).any(|(at, _)| whole(at)) {
+                        found.push((line, format!("`{mark}{}`", if mark.starts_with('#') { "]" } else { "" })));
+                    }
+                }
+            }
+            found
+        },
+    )
+}
+
+pub(super) fn sleeping_test(tree: &Tree) -> Vec<Finding> {
+    each(
+        tree,
+        |_| true,
+        |path, source| {
+            source
+                .words("sleep")
+                .filter(|&at| tree.is_test(path, at) && source.code[..at].ends_with("thread::"))
+                .map(|at| (source.line_of(at), "`thread::sleep` in a test".to_owned()))
+                .collect()
+        },
+    )
+}
+
+/// Runs a check over every Rust file that `wanted` picks.
+fn each(
+    tree: &Tree,
+    wanted: impl Fn(&str) -> bool,
+    check: impl Fn(&str, &Source) -> Vec<(usize, String)>,
+) -> Vec<Finding> {
+    tree.sources
+        .iter()
+        .filter(|(path, _)| wanted(path))
+        .flat_map(|(path, source)| check(path, source).into_iter().map(|(line, what)| Finding::new(path, line, what)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a check over one file and compares the lines that it names.
+    fn check(run: fn(&Tree) -> Vec<Finding>, path: &str, text: &str, expected: &[usize]) {
+        let lines: Vec<usize> = run(&Tree::of(&[(path, text)])).iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, expected, "{path}: {text}");
+    }
+
+    #[test]
+    fn unsafe_has_its_places() {
+        for (path, text, expected) in [
+            ("io/src/uring/ring.rs", "unsafe { f() }", &[][..]),
+            ("proto/src/scan/x86.rs", "unsafe fn f() {}", &[]),
+            ("proto/src/ws/mask.rs", "unsafe {}", &[]),
+            ("proto/src/ws/mask/x86.rs", "unsafe {}", &[]),
+            ("fuzz/fuzz_targets/a.rs", "unsafe {}", &[]),
+            ("proto/src/h1/parse.rs", "fn f() {\n    unsafe { g() }\n}", &[2]),
+            ("proto/src/h1/parse.rs", "#![forbid(unsafe_code)] // unsafe\nfn f() { g(\"unsafe\") }", &[]),
+            ("highwire/tests/allocations.rs", "unsafe impl A for B {}", &[1]),
+        ] {
+            check(unsafe_place, path, text, expected);
+        }
+    }
+
+    #[test]
+    fn unsafe_has_its_argument() {
+        for (text, expected) in [
+            ("// SAFETY: so.\nunsafe { f() }", &[][..]),
+            ("let x = unsafe { f() }; // SAFETY: so.", &[]),
+            ("// SAFETY: so, and\n// further.\n#[inline]\nunsafe impl Send for A {}", &[]),
+            ("/// Does.\n///\n/// # Safety\n///\n/// So.\npub unsafe fn f() {}", &[]),
+            ("// SAFETY: so.\nlet x =\n    f(\n        unsafe { g() });", &[]),
+            ("unsafe { f() }", &[1]),
+            ("// SAFETY: so.\n\nunsafe { f() }", &[3]),
+            ("// SAFETY: so.\na;\nb;\nc;\nd;\nunsafe { f() }", &[6]),
+            ("pub unsafe fn f() {}", &[1]),
+            ("unsafe extern \"C\" { fn f(); }", &[1]),
+            ("unsafe extern \"C\" fn f() {}", &[1]),
+            ("type F = unsafe extern \"C\" fn(i32);\ntype G = unsafe fn();", &[]),
+            ("#[unsafe(no_mangle)]\npub extern \"C\" fn f() {}", &[]),
+            ("unsafe trait T {}", &[1]),
+        ] {
+            check(unsafe_reason, "io/src/a.rs", text, expected);
+        }
+    }
+
+    #[test]
+    fn only_connections_name_both_layers() {
+        for (path, text, expected) in [
+            ("highwire/src/server/worker.rs", "use io::Driver;\nfn f(a: proto::Head) {}", &[2][..]),
+            ("highwire/src/server/worker.rs", "use ::io::Driver;\nuse proto as wire;", &[2]),
+            ("highwire/src/server/worker.rs", "use std::io;\nuse proto::Head;\nfn f() -> io::Result<()> {}", &[]),
+            ("highwire/src/server/worker.rs", "use std::{fs, io};\nuse proto::Head;\nfn f() -> io::Result<()> {}", &[]),
+            (
+                "highwire/src/server/worker.rs",
+                "use std::io::{self, Read};\nuse proto::Head;\nfn f() -> io::Result<()> {}",
+                &[],
+            ),
+            ("highwire/src/server/worker.rs", "use std::{io::Read};\nuse proto::Head;\nuse io::Op;", &[3]),
+            ("highwire/src/server/worker.rs", "use std::io;\nuse proto::Head;\nuse ::io::Op;", &[3]),
+            ("highwire/src/server/worker.rs", "fn f(a: proto::Head) -> std::io::Result<()> {}", &[]),
+            ("highwire/src/server/worker.rs", "use io::Driver;\n#[cfg(test)]\nmod tests { use proto::Head; }", &[]),
+            ("highwire/src/server/connection.rs", "use io::Driver;\nuse proto::Head;", &[]),
+            ("highwire/src/client/connection/http1.rs", "use io::Driver;\nuse proto::Head;", &[]),
+            ("sim/src/main.rs", "use io::Driver;\nuse proto::Head;", &[]),
+        ] {
+            check(layers, path, text, expected);
+        }
+    }
+
+    #[test]
+    fn io_depends_on_no_http() {
+        for (text, expected) in [
+            ("[dependencies]\nlibc.workspace = true\nmio = { version = \"1\" }\n[features]\nproto = []", &[][..]),
+            ("[dependencies]\nproto.workspace = true", &[2]),
+            ("[dev-dependencies]\nhighwire-proto = \"0.1\"", &[2]),
+            ("[target.'cfg(unix)'.dependencies.highwire]\npath = \"../highwire\"", &[1]),
+            ("[package]\nname = \"highwire-io\"", &[]),
+        ] {
+            check(io_alone, "io/Cargo.toml", text, expected);
+        }
+    }
+
+    #[test]
+    fn proto_does_without_std() {
+        for (text, expected) in [
+            ("#![no_std]\nuse core::fmt;", &[][..]),
+            ("use core::fmt;", &[1]),
+            ("#![no_std]\nuse std::fmt;", &[2]),
+            (
+                "#![no_std]\n#[cfg(feature = \"std\")]\nfn f() -> bool {\n    std::is_x86_feature_detected!(\"avx2\")\n}",
+                &[],
+            ),
+            ("#![no_std]\n#[cfg(feature = \"std\")]\nextern crate std;\nfn f() { std::process::exit(1) }", &[4]),
+            ("#![no_std]\n#[cfg(test)]\nmod tests { use std::vec; }", &[]),
+            ("#![no_std] // std::fmt", &[]),
+        ] {
+            check(proto_alone, "proto/src/lib.rs", text, expected);
+        }
+    }
+
+    #[test]
+    fn a_module_is_as_optional_as_its_declaration() {
+        for (attribute, expected) in
+            [("", 1), ("#[cfg(feature = \"std\")]", 0), ("#[cfg(all(unix, feature = \"std\"))]", 0)]
+        {
+            let parent = format!("#![no_std]\n{attribute} mod detect;");
+            let tree = Tree::of(&[("proto/src/lib.rs", &parent), ("proto/src/detect.rs", "use std::sync;")]);
+            assert_eq!(proto_alone(&tree).len(), expected, "{attribute}");
+        }
+    }
+
+    #[test]
+    fn the_server_has_no_lock() {
+        for (path, text, expected) in [
+            ("highwire/src/server/worker.rs", "struct A { b: Arc<u8>, c: std::sync::Mutex<u8> }", &[1, 1][..]),
+            ("highwire/src/server/worker.rs", "let a = Arc::clone(&b);", &[1]),
+            ("highwire/src/server/worker.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
+            ("highwire/src/server/worker.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
+            ("highwire/src/client/pool.rs", "type A = Arc<u8>;", &[]),
+        ] {
+            check(no_lock, path, text, expected);
+        }
+    }
+
+    #[test]
+    fn files_open_with_their_purpose_and_stay_short() {
+        check(opening, "a.rs", "//! Why.\n", &[]);
+        check(opening, "a.rs", "// Why.\n", &[1]);
+        let long = "a();\n".repeat(LINES_OF_CODE_MAX);
+        check(length, "a.rs", &format!("// one more\n\n{long}"), &[]);
+        check(length, "a.rs", &format!("a();\n{long}"), &[1]);
+        check(length, "a.rs", &format!("a();\n#[cfg(test)]\nmod tests {{\n{long}}}\n"), &[]);
+        check(length, "a/tests/b.rs", &format!("a();\n{long}"), &[1]);
+    }
+
+    #[test]
+    fn nothing_is_left_unfinished() {
+        for (text, expected) in [
+            ("fn f() {\n    todo!()\n}", &[2][..]),
+            ("unimplemented!(\"x\");\nlet a = dbg!(b);", &[1, 2]),
+            ("#[test]\n#[ignore = \"slow\"]\nfn f() {}", &[2]),
+            ("#[test]\n#[ignore]\nfn f() {}", &[2]),
+            ("// todo!\nf(\"dbg!\"); my_todo!();", &[]),
+        ] {
+            check(unfinished, "a.rs", text, expected);
+        }
+    }
+
+    #[test]
+    fn tests_do_not_sleep() {
+        for (path, text, expected) in [
+            ("a/tests/b.rs", "fn f() { std::thread::sleep(d); }", &[1][..]),
+            ("a/src/b.rs", "fn f() { thread::sleep(d); }", &[]),
+            ("a/src/b.rs", "#[cfg(test)]\nmod tests {\n    use std::thread::sleep;\n}", &[3]),
+            ("a/tests/b.rs", "fn f() { highwire::time::sleep(d); }", &[]),
+        ] {
+            check(sleeping_test, path, text, expected);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Where a check does not hold, and why. `path` is a file, or a folder with its last `/`.
+
+/// One exception.
+#[derive(Debug)]
+pub(super) struct Exception {
+    pub(super) check: &'static str,
+    pub(super) path: &'static str,
+    pub(super) reason: &'static str,
+}
+
+impl Exception {
+    pub(super) fn covers(&self, path: &str) -> bool {
+        path == self.path || (self.path.ends_with('/') && path.starts_with(self.path))
+    }
+}
+
+pub(super) const EXCEPTIONS: &[Exception] = &[];
