@@ -188,23 +188,32 @@ fn stop(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;
     }
-    let mut members = identities(&[child.id()]);
+    let members = freeze(&[child.id()]);
     signal("TERM", &members);
+    signal("CONT", &members);
     let until = Instant::now() + FAREWELL;
     while Instant::now() < until && members.iter().any(Identity::is_alive) {
         let _ = child.try_wait();
         sleep(GLANCE);
     }
-    // Whoever ignored the request may have had children meanwhile.
-    members.retain(Identity::is_alive);
-    let pids: Vec<u32> = members.iter().map(|member| member.pid).collect();
-    members.extend(identities(&pids));
-    signal("KILL", &members);
+    let left: Vec<u32> = members.iter().filter(|member| member.is_alive()).map(|member| member.pid).collect();
+    signal("KILL", &freeze(&left));
     let _ = child.wait();
 }
 
-fn identities(pids: &[u32]) -> Vec<Identity> {
-    pids.iter().flat_map(|&pid| family(pid)).filter_map(Identity::of).collect()
+/// Halts processes and their descendants and returns them all: while they are halted they start no others, and nobody escapes
+/// between being listed and being signalled.
+fn freeze(pids: &[u32]) -> Vec<Identity> {
+    let mut members: Vec<Identity> = Vec::new();
+    loop {
+        let found = pids.iter().flat_map(|&pid| family(pid)).filter_map(Identity::of);
+        let fresh: Vec<Identity> = found.filter(|identity| !members.contains(identity)).collect();
+        if fresh.is_empty() {
+            return members;
+        }
+        signal("STOP", &fresh);
+        members.extend(fresh);
+    }
 }
 
 /// A process for as long as it is that process: its number may be given to another one later, its start time not.
@@ -333,7 +342,7 @@ mod tests {
         for script in ["sleep 1000 & sleep 1000", "trap '' TERM; (sleep 1000) & while :; do sleep 1000; done"] {
             let running = shell(script);
             assert!(eventually(|| family(running.id()).len() > 1), "{script}");
-            let members = identities(&[running.id()]);
+            let members: Vec<Identity> = family(running.id()).into_iter().filter_map(Identity::of).collect();
             drop(running);
             assert!(eventually(|| members.iter().all(|member| !member.is_alive())), "{script}");
         }

@@ -128,6 +128,7 @@ pub(crate) struct Router {
     /// Methods that some route is registered for, beside the known ones.
     extensions: Vec<Box<str>>,
     takes_any: bool,
+    takes_connect: bool,
 }
 
 /// How a method was registered.
@@ -177,12 +178,15 @@ impl Router {
             return Err(PatternError::Repeated(pattern.to_string()));
         }
         self.takes_any |= *filter == MethodFilter::Any;
+        self.takes_connect |= *filter == MethodFilter::One(http::Method::CONNECT);
         Ok(())
     }
 
     /// Whether any route at all could answer the method: what none could is not implemented here (501).
     pub(crate) fn knows(&self, method: Method, token: &[u8]) -> bool {
         match method {
+            // An origin server that makes no tunnels does not implement CONNECT, whatever else it has there.
+            Method::Connect => self.takes_any || self.takes_connect,
             Method::Extension => self.takes_any || self.extensions.iter().any(|name| name.as_bytes() == token),
             _ => true,
         }

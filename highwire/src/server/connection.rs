@@ -82,8 +82,6 @@ pub(crate) struct Connection {
     pub(super) ended: bool,
     /// The protocol has been told so.
     end_seen: bool,
-    /// Something the peer sent may be unread when we close.
-    pub(super) dirty: bool,
 }
 
 /// What a connection sends in one go: its part of the queue's output.
@@ -139,7 +137,6 @@ impl Connection {
             paused: false,
             ended: false,
             end_seen: false,
-            dirty: false,
         }
     }
 
@@ -165,7 +162,7 @@ impl Connection {
             return;
         }
         let mut out = Out::new(queue);
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some()) {
+        if self.is_switched() {
             self.received_raw(bytes, kit, &mut out);
         } else if self.unread.is_empty() {
             let used = self.advance(bytes, kit, head, &mut out);
@@ -249,7 +246,7 @@ impl Connection {
         }
         let mut unread = std::mem::take(&mut self.unread);
         let used = self.advance(&unread, kit, head, out);
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some()) {
+        if self.is_switched() {
             return;
         }
         unread.drain(..used.min(unread.len()));
@@ -260,6 +257,11 @@ impl Connection {
             self.unread = unread;
         }
         self.recharge(kit);
+    }
+
+    /// Whether another protocol owns the bytes.
+    fn is_switched(&self) -> bool {
+        self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some())
     }
 
     /// Whether requests may be read on: the peer takes its answers, and the present exchange is not in the way.
@@ -287,11 +289,17 @@ impl Connection {
             };
             at += received.consumed;
             match received.event {
-                Event::NeedMore | Event::Paused | Event::Closed => break,
+                Event::NeedMore => {
+                    if self.http.announced() > 0 {
+                        self.chunk_announced(kit, out);
+                    }
+                    break;
+                }
+                Event::Paused | Event::Closed => break,
                 Event::Head(length) => {
                     let (seen, behind) = rest.split_at(received.consumed);
                     at += self.request(length, head, seen, behind, kit, out);
-                    if self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some()) {
+                    if self.is_switched() {
                         self.received_raw(&window[at..], kit, out);
                         return window.len();
                     }
@@ -304,6 +312,10 @@ impl Connection {
                 Event::End { trailers } => {
                     let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
                     self.body_ended(fields, kit, head, out);
+                    if self.is_switched() {
+                        self.received_raw(&window[at..], kit, out);
+                        return window.len();
+                    }
                 }
                 // Only clients receive interim responses.
                 Event::Interim => {}
@@ -361,17 +373,19 @@ impl Connection {
         kit: &mut Kit,
         out: &mut Out<'_>,
     ) -> usize {
-        let body_use = kit.body_use(route);
+        let body_use = match kit.body_use(route) {
+            // Another protocol's bytes begin behind the body: it is read first (RFC 9110 section 7.8).
+            BodyUse::None if head.upgrade => BodyUse::Whole,
+            body_use => body_use,
+        };
         let announced = if let Length::Exact(length) = length { length } else { 0 };
         if body_use != BodyUse::None && announced > self.body_limit(body_use, kit) {
-            self.dirty = true;
             self.http.close_after();
             let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
             self.respond(response, kit, out);
             return 0;
         }
         if body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2 {
-            self.dirty = true;
             self.http.close_after();
             let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server can hold");
             self.respond(response, kit, out);
@@ -429,7 +443,6 @@ impl Connection {
         let limit = kit.shared.setup.config.caps.unread_body_bytes;
         let too_large = matches!(length, Length::Exact(length) if length > limit);
         if too_large || (head.expects_continue && length != Length::Empty) {
-            self.dirty = true;
             self.http.close_after();
         }
     }
@@ -534,6 +547,18 @@ impl Connection {
             self.poll_answer(kit, out);
             self.pump(kit, out);
             let _ = head;
+        }
+    }
+
+    /// A chunk was announced whose bytes are still to come: one that is too large is refused before they do.
+    fn chunk_announced(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let body_use = match &self.exchange {
+            Some(exchange) if exchange.collect.is_some() => BodyUse::Whole,
+            Some(exchange) if exchange.incoming.is_some() => BodyUse::Parts,
+            _ => BodyUse::None,
+        };
+        if self.body_bytes.saturating_add(self.http.announced()) > self.body_limit(body_use, kit) {
+            self.body_too_large(body_use, kit, out);
         }
     }
 

@@ -34,7 +34,6 @@ impl Connection {
         let Response { status, reason, content_type, fields, content, close } = response;
         if close {
             self.http.close_after();
-            self.dirty = true;
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.log.is_some()) {
             self.log(status, &content, kit);
@@ -160,7 +159,6 @@ impl Connection {
     fn broken_answer(&mut self, error: proto::Error, out: &mut Out<'_>) {
         tracing::error!(%error, "a handler's answer cannot be sent");
         self.http.close_after();
-        self.dirty = true;
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
         let sent = self.http.send_response(head, &mut out.queue.output, |_| {});
         if sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {})).is_err() {
@@ -270,7 +268,6 @@ impl Connection {
         drop(raw);
         if over {
             self.release(kit);
-            self.dirty = !self.ended;
             out.flush(self.id);
             return self.finish(kit, out);
         }

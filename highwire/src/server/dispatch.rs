@@ -154,7 +154,7 @@ impl Kit {
         if has_dot_segment(path, head.target.encoded) {
             if !resolve_dot_segments(path, &mut self.resolved) {
                 let text = "the path climbs above its root";
-                return Routed::Answer(self.error(StatusCode::BAD_REQUEST, text));
+                return Routed::Answer(self.error(StatusCode::BAD_REQUEST, text).and_close());
             }
             path = &self.resolved;
         }

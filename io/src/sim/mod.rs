@@ -1,1 +1,326 @@
-//! x
+//! The simulator: a driver over a network in memory, in one thread, in virtual time, with every fault that a kernel can
+//! deliver, all decided by a seed.
+//!
+//! A [`Network`] holds the links between clients, which a test plays, and the server's driver. [`Simulated`] keeps the
+//! contract of [`crate::driver`], as awkwardly as the contract allows: bytes come in pieces of any size, sends are short,
+//! sockets stall, connections break, accepting fails. The same seed gives the same run.
+//!
+//! Nothing waits here: a turn does what can be done now and returns. Whoever plays the clients moves time, to the moment
+//! that [`Simulated::until`] names or that a client waits for.
+
+mod faults;
+mod network;
+
+pub use faults::Faults;
+pub use network::{Arrived, Client, Network};
+
+use crate::outgoing::Outgoing;
+use crate::slots::Slots;
+use crate::wake::Notifier;
+use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Queue, Sink, Socket, SocketId};
+use bytes::Bytes;
+use std::io;
+
+#[derive(Debug)]
+struct Connection {
+    link: usize,
+    paused: bool,
+    ended: bool,
+    outgoing: Option<Outgoing>,
+    closed: bool,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Simulated {
+    network: Network,
+    connections: Slots<Connection>,
+    listening: bool,
+    accept_paused: bool,
+    reports: Vec<(SocketId, Report)>,
+    notifier: Notifier,
+    now: Instant,
+    until: Option<Instant>,
+    idle: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Report {
+    Blocked,
+    Drained,
+    Broken,
+}
+
+/// Seconds since 1970 when a simulated clock starts.
+const START: u64 = 1_800_000_000;
+
+impl Simulated {
+    /// A driver that accepts what connects to the network.
+    ///
+    /// # Errors
+    /// Where the system has no descriptor for the notifier, the one real thing in here.
+    pub fn new(network: Network) -> io::Result<Simulated> {
+        let now = network.now();
+        Ok(Simulated {
+            network,
+            connections: Slots::new(),
+            listening: true,
+            accept_paused: false,
+            reports: Vec::new(),
+            notifier: Notifier::new()?,
+            now,
+            until: None,
+            idle: false,
+        })
+    }
+
+    /// When the loop wants its next turn at the latest.
+    pub fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Whether the last turn found nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    /// Sockets that are open.
+    pub fn sockets(&self) -> usize {
+        self.connections.ids().count()
+    }
+
+    fn start(&mut self, queue: &mut Queue) -> bool {
+        let any = !queue.ops.is_empty();
+        let Queue { ops, output } = queue;
+        for op in ops.drain(..) {
+            match op {
+                Op::Send { socket, start, end } => {
+                    self.send(socket, Bytes::copy_from_slice(&output[start as usize..end as usize]), Report::Blocked);
+                }
+                Op::SendBytes { socket, bytes } => self.send(socket, bytes, Report::Drained),
+                Op::Shutdown { socket } => {
+                    if let Some(connection) = self.connections.get(socket) {
+                        match &mut connection.outgoing {
+                            Some(outgoing) => outgoing.shutdown = true,
+                            None => self.network.server_shutdown(connection.link),
+                        }
+                    }
+                }
+                Op::Close { socket } => {
+                    if let Some(connection) = self.connections.get(socket) {
+                        connection.closed = true;
+                        if connection.outgoing.is_none() {
+                            self.network.server_close(connection.link);
+                            self.connections.remove(socket);
+                        }
+                    }
+                }
+                Op::Abort { socket } => {
+                    if let Some(connection) = self.connections.remove(socket) {
+                        self.network.server_reset(connection.link);
+                    }
+                }
+                Op::PauseRecv { socket } => self.pause(socket, true),
+                Op::ResumeRecv { socket } => self.pause(socket, false),
+                Op::PauseAccept { .. } => self.accept_paused = true,
+                Op::ResumeAccept { .. } => self.accept_paused = false,
+                Op::CloseListener { .. } => {
+                    self.listening = false;
+                    self.network.refuse_all();
+                }
+            }
+        }
+        output.clear();
+        any
+    }
+
+    fn pause(&mut self, socket: SocketId, paused: bool) {
+        if let Some(connection) = self.connections.get(socket) {
+            connection.paused = paused;
+        }
+    }
+
+    /// Sends what the link takes; `report` says which kind of operation it was.
+    fn send(&mut self, socket: SocketId, bytes: Bytes, report: Report) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if let Some(outgoing) = &mut connection.outgoing {
+            return outgoing.push(bytes);
+        }
+        let Some(sent) = self.network.server_send(connection.link, &bytes) else {
+            return self.reports.push((socket, Report::Broken));
+        };
+        if sent < bytes.len() {
+            let mut outgoing = Outgoing::default();
+            outgoing.push(bytes.slice(sent..));
+            connection.outgoing = Some(outgoing);
+            if report == Report::Blocked {
+                self.reports.push((socket, Report::Blocked));
+            }
+        } else if report == Report::Drained {
+            self.reports.push((socket, Report::Drained));
+        }
+    }
+
+    fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {
+        let reports = std::mem::take(&mut self.reports);
+        let any = !reports.is_empty();
+        for (socket, report) in reports {
+            let Some(connection) = self.connections.get(socket) else { continue };
+            if connection.closed {
+                continue;
+            }
+            match report {
+                Report::Blocked => sink.complete(Completion::Blocked { socket }, queue),
+                Report::Drained => sink.complete(Completion::Drained { socket }, queue),
+                Report::Broken if connection.ended => {}
+                Report::Broken => {
+                    connection.ended = true;
+                    let error = io::ErrorKind::BrokenPipe.into();
+                    sink.complete(Completion::Failed { socket, error }, queue);
+                }
+            }
+        }
+        any
+    }
+
+    fn accept<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {
+        let mut any = false;
+        while self.listening && !self.accept_paused {
+            match self.network.accept() {
+                None => break,
+                Some(Err(error)) => {
+                    self.accept_paused = true;
+                    sink.complete(Completion::AcceptFailed { listener: ListenerId(0), error }, queue);
+                }
+                Some(Ok((link, peer))) => {
+                    let connection = Connection { link, paused: false, ended: false, outgoing: None, closed: false };
+                    let socket = self.connections.insert(connection);
+                    sink.complete(Completion::Accepted { listener: ListenerId(0), socket, peer }, queue);
+                }
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Moves bytes of one connection both ways: whether any moved.
+    fn move_bytes<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) -> bool {
+        let mut any = false;
+        let Some(connection) = self.connections.get(socket) else { return false };
+        let link = connection.link;
+        if let Some(outgoing) = &mut connection.outgoing {
+            match self.network.server_send(link, outgoing.next(usize::MAX)) {
+                None => {
+                    connection.outgoing = None;
+                    if connection.closed {
+                        self.connections.remove(socket);
+                        return true;
+                    }
+                    self.reports.push((socket, Report::Broken));
+                    return true;
+                }
+                Some(sent) => {
+                    outgoing.sent(sent);
+                    any |= sent > 0;
+                    if outgoing.is_empty() {
+                        if outgoing.shutdown {
+                            self.network.server_shutdown(link);
+                        }
+                        connection.outgoing = None;
+                        any = true;
+                        if connection.closed {
+                            self.network.server_close(link);
+                            self.connections.remove(socket);
+                            return true;
+                        }
+                        sink.complete(Completion::Drained { socket }, queue);
+                    } else if sent > 0 && !connection.closed {
+                        sink.complete(Completion::Progress { socket }, queue);
+                    }
+                }
+            }
+        }
+        let Some(connection) = self.connections.get(socket) else { return any };
+        if connection.closed || connection.ended {
+            return any;
+        }
+        match self.network.server_receive(link, connection.paused) {
+            None => any,
+            Some(Arrived::Bytes(bytes)) => {
+                sink.complete(Completion::Received { socket, bytes: &bytes }, queue);
+                true
+            }
+            Some(Arrived::End) => {
+                connection.ended = true;
+                sink.complete(Completion::Ended { socket }, queue);
+                true
+            }
+            Some(Arrived::Reset) => {
+                connection.ended = true;
+                let error = io::ErrorKind::ConnectionReset.into();
+                sink.complete(Completion::Failed { socket, error }, queue);
+                true
+            }
+        }
+    }
+}
+
+impl Driver for Simulated {
+    fn listen(&mut self, _: Listener) -> io::Result<ListenerId> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator has no real listeners"))
+    }
+
+    fn adopt(&mut self, _: Socket) -> io::Result<SocketId> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator has no real sockets"))
+    }
+
+    fn connect(&mut self, _: &Address) -> io::Result<SocketId> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator plays clients only"))
+    }
+
+    fn release(&mut self, _: SocketId) -> Option<Socket> {
+        None
+    }
+
+    fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
+        self.until = until;
+        let mut any = self.start(queue);
+        self.now = self.network.now();
+        sink.begin(self.now);
+        if self.notifier.is_notified() {
+            self.notifier.acknowledge();
+            sink.complete(Completion::Woken, queue);
+            any = true;
+        }
+        any |= self.report(queue, sink);
+        any |= self.accept(queue, sink);
+        let mut ids: Vec<_> = self.connections.ids().collect();
+        self.network.shuffle(&mut ids);
+        for id in ids {
+            any |= self.move_bytes(id, queue, sink);
+        }
+        self.idle = !any && queue.ops.is_empty() && self.reports.is_empty();
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        START + self.network.now().nanoseconds / 1_000_000_000
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    fn random(&mut self) -> u64 {
+        self.network.random()
+    }
+
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+}
+

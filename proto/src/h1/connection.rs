@@ -370,7 +370,7 @@ impl Connection {
         }
         write_head(out, |out| {
             write_status(status, None, out)?;
-            write_fields(out, fields)
+            write_fields(out, fields).map(drop)
         })
     }
 
@@ -390,7 +390,7 @@ impl Connection {
             if !tunnel {
                 out.extend_from_slice(b"Connection: upgrade\r\n");
             }
-            write_fields(out, fields)
+            write_fields(out, fields).map(drop)
         })?;
         self.step(Role::Client, Step::Accept)?;
         self.step(Role::Server, Step::Accept)
@@ -426,7 +426,7 @@ impl Connection {
         let (keep_alive, version) = (self.keep_alive, self.version);
         write_head(out, |out| {
             write_status(response.status, response.reason, out)?;
-            write_fields(out, fields)?;
+            let upgrade = write_fields(out, fields)?;
             match response.length {
                 _ if response.status == 204 => {}
                 Length::Empty if bodiless => {}
@@ -438,8 +438,10 @@ impl Connection {
                 Length::Unknown => {}
             }
             match (keep_alive, version) {
+                (false, _) if upgrade => out.extend_from_slice(b"Connection: close, upgrade\r\n"),
                 (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
                 (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+                (true, Version::Http11) if upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
                 (true, Version::Http11) => {}
             }
             Ok(())
@@ -563,7 +565,7 @@ impl Connection {
             Outgoing::Chunked => {
                 write_head(out, |out| {
                     out.extend_from_slice(b"0\r\n");
-                    write_fields(out, trailers)
+                    write_fields(out, trailers).map(drop)
                 })?;
             }
             _ => {}
@@ -602,11 +604,12 @@ fn write_status(status: u16, reason: Option<&str>, out: &mut Vec<u8>) -> Result<
     }
 }
 
+/// Writes the caller's fields: whether Upgrade was among them.
 #[inline(always)]
-fn write_fields(out: &mut Vec<u8>, fields: impl FnOnce(&mut FieldWriter<'_>)) -> Result<(), Error> {
-    let mut writer = FieldWriter { out, error: None };
+fn write_fields(out: &mut Vec<u8>, fields: impl FnOnce(&mut FieldWriter<'_>)) -> Result<bool, Error> {
+    let mut writer = FieldWriter { out, error: None, upgrade: false };
     fields(&mut writer);
-    writer.error.map_or(Ok(()), Err)
+    writer.error.map_or(Ok(writer.upgrade), Err)
 }
 
 /// Whether a head that was not complete after `seen` bytes can be complete, or wrong, with what has come since.

@@ -58,6 +58,8 @@ pub(super) fn custom_status_line(status: u16, reason: &str, out: &mut Vec<u8>) -
 pub struct FieldWriter<'o> {
     pub(super) out: &'o mut Vec<u8>,
     pub(super) error: Option<Error>,
+    /// An Upgrade field was written, which Connection has to name (RFC 9110 section 7.8).
+    pub(super) upgrade: bool,
 }
 
 impl FieldWriter<'_> {
@@ -78,6 +80,7 @@ impl FieldWriter<'_> {
     /// Adds a field whose name and value some type has already proven to be valid, and that does not frame the message.
     #[inline]
     pub fn trusted_field(&mut self, name: &[u8], value: &[u8]) {
+        self.upgrade |= Known::from_name(name) == Known::Upgrade;
         self.out.extend_from_slice(name);
         self.out.extend_from_slice(b": ");
         self.out.extend_from_slice(value);
@@ -134,7 +137,7 @@ mod tests {
             ("connection", "close", Error::ReservedField),
         ] {
             let mut out = Vec::new();
-            let mut writer = FieldWriter { out: &mut out, error: None };
+            let mut writer = FieldWriter { out: &mut out, error: None, upgrade: false };
             writer.field(name.as_bytes(), value.as_bytes());
             assert_eq!(writer.error, Some(error), "{name}: {value}");
         }

@@ -69,7 +69,7 @@ impl Job for RequestHead<'_> {
         let RequestHead { bytes, limits, head } = self;
         let (bytes, full) = within(bytes, limits.head_bytes);
         head.clear();
-        let start = skip_empty_lines(bytes, limits.empty_lines)?;
+        let Some(start) = skip_empty_lines(bytes, limits.empty_lines)? else { return Ok(None) };
         let Some(at) = request_line::<S>(bytes, start, limits, head)? else {
             let too_long = bytes.len().saturating_sub(start) > limits.target_bytes as usize + LINE_OVERHEAD;
             return if too_long || full { Err(Error::TargetTooLong) } else { Ok(None) };
@@ -81,11 +81,8 @@ impl Job for RequestHead<'_> {
     }
 }
 
-/// What a request line holds beside its target: a method of registered length, two spaces and the version.
+/// What a request line may hold beside its target: a method, two spaces and the version.
 const LINE_OVERHEAD: usize = 64;
-
-/// The longest method that is read as one; registered ones have at most 17 bytes.
-const METHOD_BYTES: usize = 32;
 
 #[inline(always)]
 fn request_line<S: Scanner>(
@@ -99,9 +96,6 @@ fn request_line<S: Scanner>(
         start + 3
     } else {
         let end = S::name_end(bytes, start);
-        if end - start > METHOD_BYTES {
-            return Err(Error::InvalidMethod);
-        }
         match bytes.get(end) {
             None => return Ok(None),
             Some(b' ') if end > start => {}
@@ -166,24 +160,22 @@ fn incomplete_version(bytes: &[u8], width: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Skips up to `most` empty lines before a start line (RFC 9112 section 2.2).
+/// Skips up to `most` empty lines before a start line (RFC 9112 section 2.2): where it begins, or `None` where that is not
+/// to be seen yet.
 #[inline(always)]
-fn skip_empty_lines(bytes: &[u8], most: u8) -> Result<usize, Error> {
+fn skip_empty_lines(bytes: &[u8], most: u8) -> Result<Option<usize>, Error> {
     if !matches!(bytes.first(), Some(b'\r' | b'\n')) {
-        return Ok(0);
+        return Ok(Some(0));
     }
     let mut at = 0;
-    for _ in 0..most {
+    loop {
         match bytes[at..] {
-            [b'\r', b'\n', ..] => at += 2,
-            [b'\r'] | [] => return Ok(at),
+            [b'\r', b'\n', ..] if at < 2 * most as usize => at += 2,
+            [] => return Ok(None),
+            [b'\r'] if at < 2 * most as usize => return Ok(None),
             [b'\r' | b'\n', ..] => return Err(Error::InvalidLineEnd),
-            _ => return Ok(at),
+            _ => return Ok(Some(at)),
         }
-    }
-    match bytes.get(at) {
-        Some(b'\r' | b'\n') => Err(Error::InvalidLineEnd),
-        _ => Ok(at),
     }
 }
 

@@ -26,7 +26,8 @@ Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,...] [--outpu
        cargo xtask bench --list
 
   http     the scenarios against their floors; writes bench/http.md
-  models   how servers wait for their sockets, at 64, 512 and 10,000 connections; writes bench/models.md and bench/models.svg
+  models   how servers wait for their sockets, at 64, 512 and 10,000 connections; writes bench/models.md and
+           bench/models.svg
 
 Options:
   --rounds N        rounds, in each of which every server runs once, in rotated order (default 5)
@@ -36,8 +37,9 @@ Options:
   --output FILE     where the tables go; sections of other scenarios in it are kept (default bench/http.md)
   --list            show the scenarios and run nothing
 
-The server runs on CPU 0, the generator on the last CPU. As root the congestion control is set to cubic meanwhile: bbr paces even
-on loopback. The first server runs twice; a difference smaller than that between its two rows is none. Judge by CPU time a request.
+The server runs on CPU 0, the generator on the last CPU. As root the congestion control is set to cubic meanwhile: bbr
+paces even on loopback. The first server runs twice; a difference smaller than that between its two rows is none. Judge
+by CPU time a request.
 ";
 
 const OPENING: &str = "\
@@ -221,14 +223,14 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
         needs(NGINX)?;
     }
     build_programs(root)?;
-    cargo_build(root, &["build", "--release"])?;
+    // Its own target folder, whatever the environment says: the commands name it.
+    cargo_build(root, &["build", "--release", "--target-dir", "target"])?;
     let built: Vec<String> = peers
         .iter()
         .filter(|peer| *peer != "nginx")
         .flat_map(|peer| ["-p".to_owned(), format!("peer-{peer}")])
         .collect();
     if !built.is_empty() {
-        // Its own target folder wherever the project's is: the commands name it.
         let mut words = vec![
             "build",
             "--release",

@@ -34,11 +34,15 @@ pub(super) fn unsafe_reason(tree: &Tree) -> Vec<Finding> {
         tree,
         |path| !path.starts_with(NOT_SHIPPED),
         |_, source| {
+            let trait_impls = source.trait_impls();
+            // A method of a trait has the contract that the trait's own documentation states.
+            let inherits = |at: usize| trait_impls.iter().any(|range| range.contains(&at));
             source
                 .words("unsafe")
-                .filter_map(|at| Some((source.line_of(at), needs_reason(&source.code[at + "unsafe".len()..])?)))
-                .filter(|(line, _)| !has_reason(source, *line))
-                .map(|(line, what)| (line, format!("`unsafe` {what} without its SAFETY argument")))
+                .filter_map(|at| Some((at, needs_reason(&source.code[at + "unsafe".len()..])?)))
+                .filter(|&(at, what)| what != "fn" || !inherits(at))
+                .filter(|&(at, _)| !has_reason(source, source.line_of(at)))
+                .map(|(at, what)| (source.line_of(at), format!("`unsafe` {what} without its SAFETY argument")))
                 .collect()
         },
     )
@@ -338,6 +342,8 @@ mod tests {
             ("type F = unsafe extern \"C\" fn(i32);\ntype G = unsafe fn();", &[]),
             ("#[unsafe(no_mangle)]\npub extern \"C\" fn f() {}", &[]),
             ("unsafe trait T {}", &[1]),
+            ("impl T for A {\n    unsafe fn f() {\n        unsafe { g() }\n    }\n}", &[3]),
+            ("impl<F: for<'a> Fn(&'a u8)> A<F> {\n    unsafe fn f() {}\n}", &[2]),
         ] {
             check(unsafe_reason, "io/src/a.rs", text, expected);
         }

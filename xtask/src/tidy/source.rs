@@ -51,6 +51,20 @@ impl Source {
         ranges
     }
 
+    /// Ranges of the bodies of `impl Trait for Type`.
+    pub(super) fn trait_impls(&self) -> Vec<std::ops::Range<usize>> {
+        let mut ranges = Vec::new();
+        for at in self.words("impl") {
+            let Some(open) = self.code[at..].find(['{', ';']).map(|offset| at + offset) else { continue };
+            // `for<'a>` is a bound, `for` alone leads to the type.
+            let head = &self.code[at..open];
+            if words(head, "for").any(|word| !head[word + "for".len()..].starts_with('<')) {
+                ranges.push(open..close_of(&self.code, open));
+            }
+        }
+        ranges
+    }
+
     /// Names of the modules in other files that this one declares within `ranges`.
     pub(super) fn modules_within(&self, ranges: &[std::ops::Range<usize>]) -> Vec<String> {
         let declared = self.words("mod").filter_map(|at| {

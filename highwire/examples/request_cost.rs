@@ -1,0 +1,89 @@
+//! What does a request cost outside the kernel? Feeds a worker pipelined requests from memory and prints nanoseconds for
+//! each. Run it under `valgrind --tool=callgrind` to count instructions instead.
+
+use highwire::server::{Driver, Worker};
+use highwire::{App, Response};
+use io::wake::Notifier;
+use io::{Address, Completion, Instant, Listener, ListenerId, Peer, Queue, Sink, Socket, SocketId};
+
+/// A driver whose one connection has always just received the same bytes.
+struct Echoless {
+    bytes: Vec<u8>,
+    accepted: bool,
+    sent: usize,
+    notifier: Notifier,
+}
+
+const SOCKET: SocketId = SocketId { index: 0, generation: 0 };
+
+impl Driver for Echoless {
+    fn listen(&mut self, _: Listener) -> std::io::Result<ListenerId> {
+        Ok(ListenerId(0))
+    }
+    fn adopt(&mut self, _: Socket) -> std::io::Result<SocketId> {
+        Ok(SOCKET)
+    }
+    fn connect(&mut self, _: &Address) -> std::io::Result<SocketId> {
+        Ok(SOCKET)
+    }
+    fn release(&mut self, _: SocketId) -> Option<Socket> {
+        None
+    }
+    fn turn<S: Sink>(&mut self, _: Option<Instant>, queue: &mut Queue, sink: &mut S) -> std::io::Result<()> {
+        self.sent += queue.output.len();
+        queue.ops.clear();
+        queue.output.clear();
+        sink.begin(Instant { nanoseconds: 1_000_000_000 });
+        if std::mem::replace(&mut self.accepted, true) {
+            sink.complete(Completion::Received { socket: SOCKET, bytes: &self.bytes }, queue);
+        } else {
+            sink.complete(Completion::Accepted { listener: ListenerId(0), socket: SOCKET, peer: Peer::Local }, queue);
+        }
+        Ok(())
+    }
+    fn now(&self) -> Instant {
+        Instant { nanoseconds: 1_000_000_000 }
+    }
+    fn unix_seconds(&self) -> u64 {
+        1_800_000_000
+    }
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+    fn random(&mut self) -> u64 {
+        0
+    }
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+}
+
+const PIPELINED: usize = 32;
+
+fn worker() -> highwire::Result<Worker<Echoless>> {
+    let app = App::new()
+        .get("/hello", || Response::bytes("text/plain", bytes::Bytes::from_static(b"Hello, World!")))
+        .get("/async", async || Response::bytes("text/plain", bytes::Bytes::from_static(b"Hello, World!")))
+        .get("/users/{id}", || "a user");
+    let path = std::env::args().nth(1).unwrap_or_else(|| "/hello".to_string());
+    let bytes = format!("GET {path} HTTP/1.1\r\nHost: localhost:18101\r\n\r\n").repeat(PIPELINED).into_bytes();
+    app.server()?.into_worker(Echoless { bytes, accepted: false, sent: 0, notifier: Notifier::new()? })
+}
+
+fn main() -> highwire::Result<()> {
+    let mut worker = worker()?;
+    for _ in 0..3 {
+        worker.turn(None)?;
+    }
+    let rounds = std::env::args().nth(2).and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let mut best = f64::MAX;
+    for _ in 0..10 {
+        let start = std::time::Instant::now();
+        for _ in 0..rounds {
+            worker.turn(None)?;
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / (rounds * PIPELINED) as f64);
+    }
+    println!("{best:.1} ns a request, {} bytes sent", worker.driver().sent);
+    Ok(())
+}

@@ -1,0 +1,303 @@
+//! Links in memory between clients, which a test plays, and the simulated driver.
+
+use super::Faults;
+use crate::random::Seeded;
+use crate::{Instant, Peer, SocketId};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes that one direction of a link holds until the other side takes some: small, so that back-pressure is met often.
+const LINK_BYTES: usize = 16 * 1024;
+
+/// The most that one delivery brings.
+const DELIVERY_BYTES: usize = 64 * 1024;
+
+#[derive(Debug, Default)]
+struct Direction {
+    bytes: VecDeque<u8>,
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    to_server: Direction,
+    to_client: Direction,
+    broken: bool,
+    /// The breaking has been told to the server.
+    told: bool,
+    server_gone: bool,
+    client_gone: bool,
+    peer: Peer,
+}
+
+#[derive(Debug)]
+struct State {
+    links: Vec<Link>,
+    backlog: VecDeque<usize>,
+    faults: Faults,
+    random: Seeded,
+    now: Instant,
+    refusing: bool,
+    trace: u64,
+}
+
+impl State {
+    /// Mixes an event into the trace, so that two runs can be told apart.
+    fn note(&mut self, what: u64) {
+        self.trace = (self.trace.rotate_left(5) ^ what).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+/// A network; clones are the same network.
+#[derive(Clone, Debug)]
+pub struct Network {
+    state: Rc<RefCell<State>>,
+}
+
+/// What one side of a link finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    /// At least one byte.
+    Bytes(Vec<u8>),
+    /// The other side ended its direction.
+    End,
+    /// The link broke.
+    Reset,
+}
+
+/// The clients' end of a link. Dropped, it closes.
+#[derive(Debug)]
+pub struct Client {
+    network: Network,
+    link: usize,
+}
+
+impl Network {
+    /// A network without links.
+    pub fn new(seed: u64, faults: Faults) -> Network {
+        let state = State {
+            links: Vec::new(),
+            backlog: VecDeque::new(),
+            faults,
+            random: Seeded::new(seed),
+            now: Instant { nanoseconds: 1_000_000_000 },
+            refusing: false,
+            trace: seed,
+        };
+        Network { state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Instant {
+        self.state.borrow().now
+    }
+
+    /// Moves time on.
+    pub fn advance(&self, by: Duration) {
+        let mut state = self.state.borrow_mut();
+        state.now = state.now + by;
+    }
+
+    /// Moves time on to a moment, if that is later.
+    pub fn advance_to(&self, moment: Instant) {
+        let mut state = self.state.borrow_mut();
+        state.now = state.now.max(moment);
+    }
+
+    /// A number that the seed decides.
+    pub fn random(&self) -> u64 {
+        self.state.borrow_mut().random.next()
+    }
+
+    /// What happened so far, as one number: two runs of a seed have the same.
+    pub fn trace(&self) -> u64 {
+        self.state.borrow().trace
+    }
+
+    /// Connects a client. Its address is one of 250, so that some share one.
+    pub fn connect(&self) -> Client {
+        let mut state = self.state.borrow_mut();
+        let last = state.random.below(250) as u8;
+        let link = state.links.len();
+        let peer = Peer::Internet(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 1024 + (link % 60_000) as u16);
+        let broken = state.refusing;
+        state.links.push(Link { peer, broken, ..Link::default() });
+        if !broken {
+            state.backlog.push_back(link);
+        }
+        state.note(1);
+        Client { network: self.clone(), link }
+    }
+
+    pub(super) fn shuffle(&self, ids: &mut [SocketId]) {
+        let random = &mut self.state.borrow_mut().random;
+        for last in (1..ids.len()).rev() {
+            ids.swap(last, random.below(last + 1));
+        }
+    }
+
+    pub(super) fn accept(&self) -> Option<io::Result<(usize, Peer)>> {
+        let mut state = self.state.borrow_mut();
+        let &link = state.backlog.front()?;
+        let odds = state.faults.accept;
+        if state.random.one_in(odds) {
+            state.note(2);
+            return Some(Err(io::Error::from_raw_os_error(libc::EMFILE)));
+        }
+        state.backlog.pop_front();
+        state.note(3 + ((link as u64) << 8));
+        Some(Ok((link, state.links[link].peer)))
+    }
+
+    pub(super) fn refuse_all(&self) {
+        let mut state = self.state.borrow_mut();
+        state.refusing = true;
+        while let Some(link) = state.backlog.pop_front() {
+            state.links[link].broken = true;
+        }
+    }
+
+    /// Sends from the server: how much the link took, or `None` where it is broken.
+    pub(super) fn server_send(&self, link: usize, bytes: &[u8]) -> Option<usize> {
+        let mut state = self.state.borrow_mut();
+        let (no_send, short_send) = (state.faults.no_send, state.faults.short_send);
+        if state.links[link].broken || state.links[link].client_gone {
+            return None;
+        }
+        let room = LINK_BYTES.saturating_sub(state.links[link].to_client.bytes.len());
+        let mut take = bytes.len().min(room);
+        if state.random.one_in(no_send) {
+            take = 0;
+        } else if take > 1 && state.random.one_in(short_send) {
+            take = 1 + state.random.below(take - 1);
+        }
+        state.links[link].to_client.bytes.extend(&bytes[..take]);
+        state.note(4 + ((link as u64) << 8) + ((take as u64) << 32));
+        Some(take)
+    }
+
+    pub(super) fn server_receive(&self, link: usize, paused: bool) -> Option<Arrived> {
+        let mut state = self.state.borrow_mut();
+        let (stall, reset, split) = (state.faults.stall, state.faults.reset, state.faults.split);
+        if state.random.one_in(reset) {
+            state.links[link].broken = true;
+        }
+        if state.links[link].broken {
+            if std::mem::replace(&mut state.links[link].told, true) {
+                return None;
+            }
+            state.note(5 + ((link as u64) << 8));
+            return Some(Arrived::Reset);
+        }
+        if paused || state.random.one_in(stall) {
+            return None;
+        }
+        let waiting = state.links[link].to_server.bytes.len().min(DELIVERY_BYTES);
+        if waiting == 0 {
+            return (state.links[link].to_server.ended).then_some(Arrived::End);
+        }
+        let take = match split {
+            true if state.random.one_in(2) => 1 + state.random.below(waiting.min(8)),
+            true => 1 + state.random.below(waiting),
+            false => waiting,
+        };
+        state.note(6 + ((link as u64) << 8) + ((take as u64) << 32));
+        Some(Arrived::Bytes(state.links[link].to_server.bytes.drain(..take.min(waiting)).collect()))
+    }
+
+    pub(super) fn server_shutdown(&self, link: usize) {
+        let mut state = self.state.borrow_mut();
+        state.links[link].to_client.ended = true;
+        state.note(7 + ((link as u64) << 8));
+    }
+
+    /// Closes the server's end. As a kernel does, it breaks the link where something was not received, and what the client
+    /// sends afterwards breaks it too.
+    pub(super) fn server_close(&self, link: usize) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let unread = !state.links[link].to_server.bytes.is_empty();
+        state.links[link].server_gone = true;
+        state.links[link].to_client.ended = true;
+        if unread {
+            state.links[link].broken = true;
+            state.links[link].to_client.bytes.clear();
+        }
+        state.note(8 + ((link as u64) << 8));
+    }
+
+    pub(super) fn server_reset(&self, link: usize) {
+        let mut state = self.state.borrow_mut();
+        state.links[link].server_gone = true;
+        state.links[link].broken = true;
+        state.links[link].to_client.bytes.clear();
+        state.note(9 + ((link as u64) << 8));
+    }
+}
+
+impl Client {
+    /// Sends: how much the link took. What is sent to a server that has closed breaks the link.
+    pub fn send(&self, bytes: &[u8]) -> usize {
+        let mut state = self.network.state.borrow_mut();
+        let link = &mut state.links[self.link];
+        if link.server_gone && !bytes.is_empty() {
+            link.broken = true;
+        }
+        if link.broken || link.to_server.ended {
+            return 0;
+        }
+        let take = bytes.len().min(LINK_BYTES.saturating_sub(link.to_server.bytes.len()));
+        link.to_server.bytes.extend(&bytes[..take]);
+        take
+    }
+
+    /// Receives up to `most` bytes; `None` where nothing has come.
+    pub fn receive(&self, most: usize) -> Option<Arrived> {
+        let mut state = self.network.state.borrow_mut();
+        let link = &mut state.links[self.link];
+        let take = link.to_client.bytes.len().min(most);
+        if take > 0 {
+            return Some(Arrived::Bytes(link.to_client.bytes.drain(..take).collect()));
+        }
+        if !link.to_client.bytes.is_empty() {
+            return None;
+        }
+        match (link.broken, link.to_client.ended) {
+            // What had arrived before a break is read first, then the break shows.
+            (true, _) => Some(Arrived::Reset),
+            (false, true) => Some(Arrived::End),
+            (false, false) => None,
+        }
+    }
+
+    /// Ends the client's direction.
+    pub fn shutdown(&self) {
+        self.network.state.borrow_mut().links[self.link].to_server.ended = true;
+    }
+
+    /// Breaks the link.
+    pub fn reset(&self) {
+        self.network.state.borrow_mut().links[self.link].broken = true;
+    }
+
+    /// Whether the link broke.
+    pub fn is_broken(&self) -> bool {
+        self.network.state.borrow().links[self.link].broken
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let mut state = self.network.state.borrow_mut();
+        let link = &mut state.links[self.link];
+        link.client_gone = true;
+        link.to_server.ended = true;
+        if !link.to_client.bytes.is_empty() {
+            link.broken = true;
+        }
+    }
+}

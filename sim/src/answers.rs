@@ -1,0 +1,200 @@
+//! Reads a server's bytes without the engine's own code: slowly, plainly, as the oracle of the tests.
+
+/// One response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The reason phrase.
+    pub reason: String,
+    /// Field names in lower case, and values, in order.
+    pub fields: Vec<(String, String)>,
+    /// The body, without its framing.
+    pub body: Vec<u8>,
+    /// The trailer fields.
+    pub trailers: Vec<(String, String)>,
+    /// It was chunked.
+    pub chunked: bool,
+    /// Its length is the end of the connection.
+    pub until_close: bool,
+}
+
+impl Answer {
+    /// The first field of a name in lower case.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Takes one response from the front of `bytes`: it and its length, or `None` where it is not complete. `head`: it answers
+/// HEAD. `ended`: nothing follows `bytes`.
+///
+/// # Errors
+/// What no server may send.
+pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usize)>, String> {
+    let Some(end) = find(bytes, b"\r\n\r\n") else {
+        return if ended && !bytes.is_empty() { Err("a head that is cut short".to_string()) } else { Ok(None) };
+    };
+    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| "a head that is not ASCII".to_string())?;
+    let mut lines = text.split("\r\n");
+    let status_line = lines.next().unwrap_or_default();
+    let mut parts = status_line.splitn(3, ' ');
+    if parts.next() != Some("HTTP/1.1") {
+        return Err(format!("the status line {status_line:?}"));
+    }
+    let status = parts.next().and_then(|status| status.parse().ok()).ok_or_else(|| format!("the status line {status_line:?}"))?;
+    let reason = parts.next().ok_or_else(|| format!("the status line {status_line:?}"))?.to_string();
+    let fields = lines.map(field).collect::<Result<Vec<_>, _>>()?;
+    let mut answer = Answer { status, reason, fields, ..Answer::default() };
+    let count = |name: &str| answer.fields.iter().filter(|(known, _)| known == name).count();
+    for name in ["content-length", "transfer-encoding", "date", "server", "connection"] {
+        if count(name) > 1 {
+            return Err(format!("{name} is repeated"));
+        }
+    }
+    answer.chunked = answer.field("transfer-encoding") == Some("chunked");
+    let length = match answer.field("content-length") {
+        Some(length) => Some(length.parse::<usize>().map_err(|_| format!("the length {length:?}"))?),
+        None => None,
+    };
+    if answer.chunked && length.is_some() {
+        return Err("a length and chunks".to_string());
+    }
+    let start = end + 4;
+    if head || status < 200 || status == 204 || status == 304 {
+        if status < 200 || status == 204 {
+            let framed = answer.chunked || length.is_some();
+            if framed {
+                return Err(format!("{status} with a length"));
+            }
+        }
+        return Ok(Some((answer, start)));
+    }
+    if answer.chunked {
+        return chunks(answer, bytes, start, ended);
+    }
+    let rest = &bytes[start..];
+    match length {
+        Some(length) if rest.len() >= length => {
+            answer.body = rest[..length].to_vec();
+            Ok(Some((answer, start + length)))
+        }
+        Some(_) if ended => Err("a body that is cut short".to_string()),
+        Some(_) => Ok(None),
+        None if ended => {
+            answer.body = rest.to_vec();
+            answer.until_close = true;
+            Ok(Some((answer, bytes.len())))
+        }
+        None => Ok(None),
+    }
+}
+
+fn chunks(mut answer: Answer, bytes: &[u8], start: usize, ended: bool) -> Result<Option<(Answer, usize)>, String> {
+    let mut at = start;
+    let more = |ended: bool| if ended { Err("chunks that are cut short".to_string()) } else { Ok(None) };
+    loop {
+        let Some(line) = find(&bytes[at..], b"\r\n") else { return more(ended) };
+        let digits = std::str::from_utf8(&bytes[at..at + line]).unwrap_or("?");
+        let size = usize::from_str_radix(digits, 16).map_err(|_| format!("the chunk size {digits:?}"))?;
+        at += line + 2;
+        if size == 0 {
+            break;
+        }
+        let Some(data) = bytes.get(at..at + size + 2) else { return more(ended) };
+        if &data[size..] != b"\r\n" {
+            return Err("a chunk without its line end".to_string());
+        }
+        answer.body.extend_from_slice(&data[..size]);
+        at += size + 2;
+    }
+    loop {
+        let Some(line) = find(&bytes[at..], b"\r\n") else { return more(ended) };
+        let text = String::from_utf8_lossy(&bytes[at..at + line]).into_owned();
+        at += line + 2;
+        if text.is_empty() {
+            return Ok(Some((answer, at)));
+        }
+        answer.trailers.push(field(&text)?);
+    }
+}
+
+fn field(line: &str) -> Result<(String, String), String> {
+    let (name, value) = line.split_once(": ").ok_or_else(|| format!("the field line {line:?}"))?;
+    if name.is_empty() || name.contains([' ', '\t']) {
+        return Err(format!("the field line {line:?}"));
+    }
+    Ok((name.to_ascii_lowercase(), value.to_string()))
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Whether the bytes of a connection, which has ended, are exactly what a case expects.
+///
+/// # Errors
+/// The first difference, in words.
+pub fn judge(case: &crate::corpus::Case, bytes: &[u8]) -> Result<(), String> {
+    let mut at = 0;
+    for (number, expected) in case.expect.iter().enumerate() {
+        let mut interim = Vec::new();
+        let answer = loop {
+            let read = read(&bytes[at..], expected.head, true).map_err(|error| format!("answer {number}: {error}"))?;
+            let Some((answer, length)) = read else { return Err(format!("answer {number} is missing")) };
+            at += length;
+            if answer.status >= 200 || answer.status == 101 {
+                break answer;
+            }
+            interim.push(answer.status);
+        };
+        // An interim 100 that no key names is the server's good right.
+        if !expected.interim.contains(&100) {
+            interim.retain(|&status| status != 100);
+        }
+        if interim != expected.interim {
+            return Err(format!("answer {number}: interim {interim:?}, expected {:?}", expected.interim));
+        }
+        compare(&answer, expected).map_err(|error| format!("answer {number}: {error}\n{answer:?}"))?;
+    }
+    if bytes[at..] != case.raw {
+        return Err(format!("after the answers: {:?}", String::from_utf8_lossy(&bytes[at..])));
+    }
+    Ok(())
+}
+
+fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<(), String> {
+    if answer.status != expected.status {
+        return Err(format!("status {}, expected {}", answer.status, expected.status));
+    }
+    for always in ["date", "server"] {
+        if answer.field(always).is_none() {
+            return Err(format!("{always} is missing"));
+        }
+    }
+    if let Some(body) = &expected.body
+        && answer.body != *body
+    {
+        return Err(format!("body {:?}", String::from_utf8_lossy(&answer.body)));
+    }
+    if expected.length.is_some_and(|length| answer.body.len() != length) {
+        return Err(format!("{} bytes of body", answer.body.len()));
+    }
+    for (name, value) in &expected.fields {
+        if !answer.fields.iter().any(|(known, its)| known == name && its.eq_ignore_ascii_case(value)) {
+            return Err(format!("{name} is not {value:?}"));
+        }
+    }
+    for name in &expected.absent {
+        if answer.field(name).is_some() {
+            return Err(format!("{name} is there"));
+        }
+    }
+    if expected.chunked && !answer.chunked {
+        return Err("it is not chunked".to_string());
+    }
+    if answer.status == 405 && answer.field("allow").is_none() {
+        return Err("allow is missing".to_string());
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! The server under test: the demo, and routes that only tests need.
+
+use bytes::Bytes;
+use highwire::body::{self, channel};
+use highwire::{App, Interim, Response, StatusCode, Upgrade, header};
+use http::{HeaderName, HeaderValue};
+use std::time::Duration;
+
+/// The demo's routes and those of the behaviour suite.
+pub fn app() -> App {
+    highwire_cli::demo::app()
+        .get("/reason", || Response::text("fine\n").with_reason("Fine By Me").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR))
+        .get("/early", |interim: Interim| {
+            let link = HeaderValue::from_static("</style.css>; rel=preload");
+            interim.send(StatusCode::EARLY_HINTS, [(header::LINK, link)]);
+            "hints"
+        })
+        .get("/panic", panics)
+        .put("/item", || StatusCode::NO_CONTENT)
+        .get("/upgrade", |upgrade: Upgrade| {
+            upgrade.accept("echo", async |mut stream| {
+                while let Ok(Some(bytes)) = stream.read().await {
+                    if stream.write(bytes).await.is_err() {
+                        break;
+                    }
+                }
+            })
+        })
+        .get("/nobody", || StatusCode::NOT_MODIFIED)
+        .get("/trailers", trailers)
+        .get("/late-panic", async || {
+            highwire::time::sleep(Duration::from_millis(1)).await;
+            panics()
+        })
+        .configure(|config| {
+            config.workers = 1;
+            // The corpus has handlers that sleep; nothing in it takes long.
+            config.memory = Some(256 * 1024 * 1024);
+        })
+}
+
+fn panics() -> &'static str {
+    // Not through the panic hook: the suite calls this thousands of times.
+    std::panic::resume_unwind(Box::new("on purpose"))
+}
+
+fn trailers() -> Response {
+    let (mut sender, receiver) = channel();
+    highwire::spawn(async move {
+        for part in ["tr", "ail"] {
+            if sender.send(Bytes::from_static(part.as_bytes())).await.is_err() {
+                return;
+            }
+        }
+        sender.finish();
+    });
+    let receiver: body::Receiver = receiver;
+    Response::stream(receiver)
+        .with_trailers(|| vec![(HeaderName::from_static("x-sum"), HeaderValue::from_static("5"))])
+}
