@@ -15,15 +15,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// What a call led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Ready(Response),
+    /// The answer is where the caller wanted it.
+    Ready,
     /// The future in this place of the endpoint's pool is not ready.
     Pending(u32),
 }
 
 /// A handler as one worker calls it.
 pub(crate) trait Endpoint {
-    fn call(&self, request: &mut Request<'_>) -> Outcome;
+    /// Calls the handler. A ready answer is put in place and not returned: a struct of its size that is handed up through
+    /// several calls is copied in each, and each copy waits for the stores of the one before (measured: 25 of 120 ns).
+    fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome;
     /// Polls a pending future again; its place is free afterwards where it is ready.
     fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response>;
     /// Drops a pending future.
@@ -139,7 +143,7 @@ where
     Fut: Future,
     Fut::Output: IntoResponse,
 {
-    fn start(&self, future: Fut, waker: &Waker) -> Outcome {
+    fn start(&self, future: Fut, waker: &Waker, answer: &mut Option<Response>) -> Outcome {
         let (number, mut place) = self.pool.borrow_mut().take_free();
         place.set(Some(future));
         let polled = {
@@ -149,7 +153,8 @@ where
         match polled {
             Poll::Ready(response) => {
                 self.pool.borrow_mut().put_free(number, place);
-                Outcome::Ready(response)
+                *answer = Some(response);
+                Outcome::Ready
             }
             Poll::Pending => {
                 self.pool.borrow_mut().places[number as usize] = Some(place);
@@ -245,12 +250,16 @@ macro_rules! handlers {
             $($argument: FromRequest,)*
         {
             #[allow(non_snake_case, unused_variables, reason = "one macro for every number of arguments")]
-            fn call(&self, request: &mut Request<'_>) -> Outcome {
+            fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
-                    Err(response) => return Outcome::Ready(response),
+                    Err(response) => {
+                        *answer = Some(response);
+                        return Outcome::Ready;
+                    }
                 };)*
-                Outcome::Ready((self.0.function)($($argument),*).into_response())
+                *answer = Some((self.0.function)($($argument),*).into_response());
+                Outcome::Ready
             }
             fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {
                 Poll::Pending
@@ -303,13 +312,16 @@ macro_rules! handlers {
             $($argument: FromRequest,)*
         {
             #[allow(non_snake_case, unused_variables, reason = "one macro for every number of arguments")]
-            fn call(&self, request: &mut Request<'_>) -> Outcome {
+            fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
-                    Err(response) => return Outcome::Ready(response),
+                    Err(response) => {
+                        *answer = Some(response);
+                        return Outcome::Ready;
+                    }
                 };)*
                 let future = (self.route.function)($($argument),*);
-                self.start(future, &request.waker())
+                self.start(future, &request.waker(), answer)
             }
             fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
                 self.poll_again(place, cx)
@@ -379,12 +391,16 @@ macro_rules! ninth {
             $($argument: FromRequest,)*
         {
             #[allow(non_snake_case, reason = "as in the other macro")]
-            fn call(&self, request: &mut Request<'_>) -> Outcome {
+            fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
-                    Err(response) => return Outcome::Ready(response),
+                    Err(response) => {
+                        *answer = Some(response);
+                        return Outcome::Ready;
+                    }
                 };)*
-                Outcome::Ready((self.0.function)($($argument),*).into_response())
+                *answer = Some((self.0.function)($($argument),*).into_response());
+                Outcome::Ready
             }
             fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {
                 Poll::Pending
@@ -454,8 +470,9 @@ where
     F: Fn(&Request<'_>) -> R,
     R: IntoResponse,
 {
-    fn call(&self, request: &mut Request<'_>) -> Outcome {
-        Outcome::Ready((self.0.0)(request).into_response())
+    fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
+        *answer = Some((self.0.0)(request).into_response());
+        Outcome::Ready
     }
     fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {
         Poll::Pending

@@ -41,6 +41,7 @@ const BINARY: &str = "application/octet-stream";
 
 impl Response {
     /// An empty response.
+    #[inline]
     pub const fn new(status: StatusCode) -> Response {
         Response {
             status,
@@ -72,10 +73,15 @@ impl Response {
     /// A response with the given body and media type.
     #[inline]
     pub fn bytes(content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
-        let mut response = Response::new(StatusCode::OK);
-        response.content_type = Some(content_type);
-        response.content = Content::Bytes(bytes.into());
-        response
+        // In one piece: fields that are set afterwards would be stored twice and waited for.
+        Response {
+            status: StatusCode::OK,
+            reason: None,
+            content_type: Some(content_type),
+            fields: Vec::new(),
+            content: Content::Bytes(bytes.into()),
+            close: false,
+        }
     }
 
     /// A response whose body comes in parts. The stream is asked for the next part only when the peer has taken most of

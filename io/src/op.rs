@@ -39,6 +39,9 @@ pub enum Op {
         start: u32,
         /// One past the last.
         end: u32,
+        /// An operation that sends follows at once for the same socket, at least a `Shutdown`: what is sent may wait for
+        /// it, so that both leave in one packet.
+        more: bool,
     },
     /// Send shared bytes without copying them; [`Completion::Drained`] tells when all that was asked for is sent.
     SendBytes {

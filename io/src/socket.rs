@@ -120,7 +120,7 @@ pub mod blocking {
     /// What the system says.
     pub fn send(socket: &Socket, bytes: &[u8], patience: Duration) -> io::Result<usize> {
         let descriptor = socket.descriptor.as_raw_fd();
-        match super::send(descriptor, bytes) {
+        match super::send(descriptor, bytes, false) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             sent => return sent,
         }
@@ -130,7 +130,7 @@ pub mod blocking {
         if unsafe { libc::poll(&mut poll, 1, milliseconds) } <= 0 {
             return Ok(0);
         }
-        match super::send(descriptor, bytes) {
+        match super::send(descriptor, bytes, false) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             sent => sent,
         }
@@ -192,9 +192,9 @@ pub(crate) fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<usize>
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends what the kernel takes of `bytes`, without waiting and without SIGPIPE.
-pub(crate) fn send(descriptor: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+/// Sends what the kernel takes of `bytes`, without waiting and without SIGPIPE. With `more` they wait for what follows.
+pub(crate) fn send(descriptor: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the pointer and length describe the bytes.
     let count = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), flags) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())

@@ -28,7 +28,11 @@ fn best(name: &str, mut parse: impl FnMut()) {
 fn main() {
     let limits = proto::Limits::default();
     let mut head = proto::Head::default();
+    let only = std::env::args().nth(1);
     for (name, bytes) in [("60 bytes", SMALL), ("700 bytes", BROWSER)] {
+        if only.as_ref().is_some_and(|only| !name.starts_with(only.as_str())) {
+            continue;
+        }
         println!("{name}: {} bytes", bytes.len());
         best("proto", || {
             let parsed = proto::h1::parse_request(black_box(bytes), &limits, &mut head);

@@ -112,7 +112,10 @@ impl Known {
     #[inline(always)]
     pub fn from_name(name: &[u8]) -> Known {
         let (wanted, known): (&[u8], Known) = match name.len() {
-            4 => (b"host", Known::Host),
+            4 => {
+                let word = name.try_into().map(u32::from_le_bytes).unwrap_or_default() | 0x2020_2020;
+                return if word == u32::from_le_bytes(*b"host") { Known::Host } else { Known::Other };
+            }
             6 => (b"expect", Known::Expect),
             7 => (b"upgrade", Known::Upgrade),
             10 => (b"connection", Known::Connection),
@@ -164,7 +167,12 @@ pub struct Head {
     pub expects_continue: bool,
     /// Whether the message proposes or accepts another protocol: `Upgrade` named by `Connection`, or CONNECT.
     pub upgrade: bool,
+    /// Which known fields came.
     pub(crate) seen: u8,
+    /// Which of them came more than once.
+    pub(crate) repeated: u8,
+    /// The last Host that was found valid, in whichever request; an empty one never is.
+    pub(crate) last_host: Vec<u8>,
 }
 
 impl Head {
@@ -193,6 +201,7 @@ impl Head {
     pub(crate) fn clear(&mut self) {
         self.fields.clear();
         self.seen = 0;
+        self.repeated = 0;
         self.length = Length::Empty;
         self.keep_alive = false;
         self.expects_continue = false;

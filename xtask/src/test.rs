@@ -129,15 +129,19 @@ const STEPS: &[Step] = &[
         name: "miri: proto",
         long: true,
         needs: &[Need::Miri],
-        // Where proto has `unsafe`: the scanners and the mask.
-        action: Action::Run("cargo +nightly miri test -p highwire-proto --lib -- scan mask", MIRI),
+        // Where proto has `unsafe`: the scanners and the mask. The test left out took nine minutes; what it has over the others is
+        // which bytes are compared, not how they are read.
+        action: Action::Run(
+            "cargo +nightly miri test -p highwire-proto --lib -- scan mask --skip every_byte_at_every_place",
+            MIRI,
+        ),
     },
     Step {
         name: "miri: io",
         long: true,
         needs: &[Need::Miri],
-        // What of io is memory only; the rest is system calls, which Miri does not know.
-        action: Action::Run("cargo +nightly miri test -p highwire-io --lib -- buffers ring", MIRI),
+        // What of io Miri can follow: its own memory and eventfd, but no sockets and no io_uring.
+        action: Action::Run("cargo +nightly miri test -p highwire-io --lib -- wake slots outgoing", MIRI),
     },
     Step {
         name: "fuzz targets",
@@ -154,8 +158,12 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Property tests look for a file of past failures in the current folder, which Miri hides from them otherwise.
-const MIRI: &[(&str, &str)] = &[("MIRIFLAGS", "-Zmiri-disable-isolation")];
+/// Miri hides the current folder from property tests, which look there for past failures, unless told otherwise; and it is some
+/// hundred times slower than the machine, so they get few cases.
+const MIRI: &[(&str, &str)] = &[("MIRIFLAGS", "-Zmiri-disable-isolation"), ("PROPTEST_CASES", "4")];
+
+/// The longest that one step may take: twice what the longest takes on two slow cores. One that hangs must not cost the others theirs.
+const STEP: Duration = Duration::from_secs(20 * 60);
 
 /// How a step ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -256,10 +264,10 @@ fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
             let mut command = Command::new(&words[0]);
             command.current_dir(root).args(&words[1..]).envs(environment.iter().copied());
             println!("{}", process::shown(&command));
-            match process::run_until(&mut command, options.deadline) {
+            match process::run_until(&mut command, options.deadline.min(Instant::now() + STEP)) {
                 Ok(Some(status)) if status.success() => Ok(()),
                 Ok(Some(status)) => Err(status.to_string()),
-                Ok(None) => Err("stopped: the time for the whole run is over".into()),
+                Ok(None) => Err("stopped: it took too long".into()),
                 Err(error) => Err(error.reason()),
             }
         }

@@ -99,9 +99,15 @@ impl<'q> Out<'q> {
     /// Hands what was written to the driver.
     #[inline]
     pub(super) fn flush(&mut self, socket: SocketId) {
+        self.flush_before(socket, false);
+    }
+
+    /// Hands what was written to the driver; with `more`, another sending operation follows at once.
+    #[inline]
+    pub(super) fn flush_before(&mut self, socket: SocketId, more: bool) {
         let end = self.queue.output.len();
         if end > self.start {
-            self.queue.push(Op::Send { socket, start: self.start as u32, end: end as u32 });
+            self.queue.push(Op::Send { socket, start: self.start as u32, end: end as u32, more });
             self.start = end;
         }
     }
@@ -349,9 +355,9 @@ impl Connection {
         }
         let route = match kit.route(head, seen) {
             Routed::Route(route) => route,
-            Routed::Answer(response) => {
+            Routed::Answer(mut response) => {
                 self.leave_body(length, head, kit);
-                self.respond(response, kit, out);
+                self.respond(&mut response, kit, out);
                 return 0;
             }
         };
@@ -381,14 +387,14 @@ impl Connection {
         let announced = if let Length::Exact(length) = length { length } else { 0 };
         if body_use != BodyUse::None && announced > self.body_limit(body_use, kit) {
             self.http.close_after();
-            let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
-            self.respond(response, kit, out);
+            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            self.respond(&mut response, kit, out);
             return 0;
         }
         if body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2 {
             self.http.close_after();
-            let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server can hold");
-            self.respond(response, kit, out);
+            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server can hold");
+            self.respond(&mut response, kit, out);
             return 0;
         }
         if body_use != BodyUse::None && head.expects_continue && behind.is_empty() {
@@ -460,16 +466,17 @@ impl Connection {
     #[inline]
     fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit, out: &mut Out<'_>) {
         let mut hooks = Hooks::default();
-        let outcome = kit.call(route, request, self.peer, self.task(), body, &mut hooks);
+        let mut answer = None;
+        let outcome = kit.call(route, request, self.peer, self.task(), body, &mut hooks, &mut answer);
         if hooks.reply.is_some() || hooks.interim.is_some() {
             let exchange = self.exchange(kit);
             exchange.reply = hooks.reply;
             exchange.interim = hooks.interim;
         }
         match outcome {
-            Outcome::Ready(response) => match self.exchange.as_ref().and_then(|exchange| exchange.reply.as_ref()) {
-                None => self.answer(response, kit, out),
-                Some(_) => self.poll_answer(kit, out),
+            Outcome::Ready => match (self.exchange.as_ref().and_then(|exchange| exchange.reply.as_ref()), &mut answer) {
+                (None, Some(response)) => self.answer(response, kit, out),
+                _ => self.poll_answer(kit, out),
             },
             Outcome::Pending(place) => {
                 self.exchange(kit).future = Some((route, place));
@@ -480,7 +487,7 @@ impl Connection {
 
     /// Sends a handler's answer, and begins with its body.
     #[inline]
-    pub(super) fn answer(&mut self, response: Response, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn answer(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
         if self.exchange.is_some() {
             self.send_interims(out);
         }
@@ -511,8 +518,8 @@ impl Connection {
                 }
             }
         }
-        if let Some(response) = answer {
-            self.answer(response, kit, out);
+        if let Some(mut response) = answer {
+            self.answer(&mut response, kit, out);
         } else {
             self.send_interims(out);
         }
@@ -573,7 +580,7 @@ impl Connection {
             // The look-up left the path's parameters for the last head that was seen: this one's are found again.
             match kit.route(&own_head, &window) {
                 Routed::Route(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),
-                Routed::Answer(response) => self.respond(response, kit, out),
+                Routed::Answer(mut response) => self.respond(&mut response, kit, out),
             }
             self.recharge(kit);
             let _ = head;
@@ -681,23 +688,24 @@ impl Connection {
     /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.
     #[inline]
     fn settle(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        out.flush(self.id);
-        if self.phase == Phase::Gone || self.phase == Phase::Linger {
-            return;
-        }
         if self.exchange.is_none() && self.unread.is_empty() && !self.blocked && !self.ended && !self.http.must_close() {
             // The usual case: everything is answered, and another request may come.
-            if self.http.client() == h1::state::State::Idle {
+            if self.http.client() == h1::state::State::Idle && !matches!(self.phase, Phase::Linger | Phase::Gone) {
+                out.flush(self.id);
                 self.phase = Phase::Idle;
                 kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.idle);
                 return;
             }
         }
         self.settle_slowly(kit, head, out);
+        out.flush(self.id);
     }
 
     fn settle_slowly(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         use h1::state::State;
+        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+            return;
+        }
         if self.ended && !self.end_seen && !self.blocked {
             let reads_on = matches!(self.http.client(), State::Idle | State::SendsBody);
             if reads_on || self.unread.is_empty() {
@@ -705,7 +713,6 @@ impl Connection {
                 let unread = std::mem::take(&mut self.unread);
                 if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
                     self.refuse(error, kit, head, &unread, out);
-                    out.flush(self.id);
                 }
                 if self.phase == Phase::Gone || self.phase == Phase::Linger {
                     return;

@@ -53,11 +53,11 @@ impl Connection {
             out.flush(self.id);
             return self.finish(kit, out);
         }
-        let response = match status {
+        let mut response = match status {
             StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
             status => kit.error(status, text),
         };
-        self.respond(response, kit, out);
+        self.respond(&mut response, kit, out);
         self.recharge(kit);
     }
 
@@ -89,9 +89,10 @@ impl Connection {
 
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        out.flush(self.id);
         self.release(kit);
         if !self.ended {
+            // The last bytes and the end leave in one packet.
+            out.flush_before(self.id, true);
             out.queue.push(Op::Shutdown { socket: self.id });
             if std::mem::take(&mut self.paused) {
                 out.queue.push(Op::ResumeRecv { socket: self.id });

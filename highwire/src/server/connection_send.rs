@@ -1,6 +1,7 @@
 //! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
 
 use super::connection::{Connection, Out};
+use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::Switched;
 use crate::response::{Content, Response, Streamed};
@@ -28,51 +29,78 @@ fn is_framing(name: &HeaderName) -> bool {
 }
 
 impl Connection {
-    /// Sends a response, or begins with one whose body comes in parts.
+    /// Sends a response, or begins with one whose body comes in parts. Takes its body.
     #[inline]
-    pub(super) fn respond(&mut self, response: Response, kit: &mut Kit, out: &mut Out<'_>) {
-        let Response { status, reason, content_type, fields, content, close } = response;
-        if close {
+    pub(super) fn respond(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
+        if response.close {
             self.http.close_after();
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.log.is_some()) {
-            self.log(status, &content, kit);
+            self.log(response, kit);
         }
-        let content = match content {
-            Content::Switch(switch) => return self.switch(status, &fields, *switch, kit, out),
-            content => content,
-        };
-        let mut status_number = status.as_u16();
-        if status_number < 200 {
-            tracing::error!(%status, "a handler's final answer has an interim status");
-            status_number = 500;
+        let status = response.status.as_u16();
+        if let Content::Bytes(body) = &response.content
+            && body.len() <= INLINE_BYTES
+            && status >= 200
+        {
+            let plain = self.http.is_plain() && response.fields.is_empty() && response.reason.is_none();
+            let key = HeadKey { status, content_type: response.content_type, length: body.len() };
+            if plain && let Some(head) = kit.lines.head(&key) {
+                if let Err(error) = self.http.send_rendered(head, body, &mut out.queue.output) {
+                    self.broken_answer(error, out);
+                }
+                return;
+            }
+            let begin = out.queue.output.len();
+            let sent = self.send_head(response, kit, out);
+            if plain && sent.is_ok() && !matches!(status, 204 | 304) {
+                kit.lines.keep_head(key, &out.queue.output[begin..]);
+            }
+            let sent = sent.and_then(|()| self.http.send_data(body, &mut out.queue.output));
+            let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
+            if let Err(error) = sent {
+                self.broken_answer(error, out);
+            }
+            return;
         }
-        let length = match &content {
+        self.respond_at_length(response, kit, out);
+    }
+
+    /// Writes a response's head.
+    fn send_head(&mut self, response: &Response, kit: &Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
+        let length = match &response.content {
             Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
             Content::Bytes(bytes) => Length::Exact(bytes.len() as u64),
             Content::Stream(streamed) => streamed.length.map_or(Length::Unknown, Length::Exact),
             Content::Switch(_) => Length::Empty,
         };
-        let head = h1::Response { status: status_number, reason: reason.as_deref(), length };
-        let lines = kit.lines.bytes();
-        let sent = self.http.send_response(head, &mut out.queue.output, |writer| {
-            writer.trusted_lines(lines);
-            if let Some(content_type) = content_type {
+        let head = h1::Response { status: response.status.as_u16(), reason: response.reason.as_deref(), length };
+        self.http.send_response(head, &mut out.queue.output, |writer| {
+            writer.trusted_lines(kit.lines.bytes());
+            if let Some(content_type) = response.content_type {
                 writer.trusted_field(b"Content-Type", content_type.as_bytes());
             }
-            write_fields(writer, &fields);
-        });
-        if let Err(error) = sent {
+            write_fields(writer, &response.fields);
+        })
+    }
+
+    /// Sends a response that is not over with one piece of bytes.
+    #[inline(never)]
+    fn respond_at_length(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
+        if let Content::Switch(_) = &response.content {
+            if let Content::Switch(switch) = std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
+                self.switch(response, *switch, kit, out);
+            }
+            return;
+        }
+        if response.status.is_informational() {
+            tracing::error!(status = %response.status, "a handler's final answer has an interim status");
+            response.status = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        if let Err(error) = self.send_head(response, kit, out) {
             return self.broken_answer(error, out);
         }
-        match content {
-            Content::Bytes(bytes) if bytes.len() <= INLINE_BYTES => {
-                let sent = self.http.send_data(&bytes, &mut out.queue.output);
-                let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
-                if let Err(error) = sent {
-                    self.broken_answer(error, out);
-                }
-            }
+        match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) => {
                 let sent = self.send_apart(bytes, out);
                 let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
@@ -92,7 +120,7 @@ impl Connection {
     fn send_apart(&mut self, bytes: Bytes, out: &mut Out<'_>) -> Result<(), proto::Error> {
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
-            out.flush(self.id);
+            out.flush_before(self.id, true);
             out.queue.push(Op::SendBytes { socket: self.id, bytes });
             out.queue.output.extend_from_slice(&after);
             self.blocked = true;
@@ -179,18 +207,10 @@ impl Connection {
     }
 
     /// Accepts another protocol and starts its task.
-    fn switch(
-        &mut self,
-        status: StatusCode,
-        fields: &[(HeaderName, HeaderValue)],
-        switch: Switch,
-        kit: &mut Kit,
-        out: &mut Out<'_>,
-    ) {
-        let lines = kit.lines.bytes();
-        let accepted = self.http.accept(status.as_u16(), &mut out.queue.output, |writer| {
-            writer.trusted_lines(lines);
-            write_fields(writer, fields);
+    fn switch(&mut self, response: &Response, switch: Switch, kit: &mut Kit, out: &mut Out<'_>) {
+        let accepted = self.http.accept(response.status.as_u16(), &mut out.queue.output, |writer| {
+            writer.trusted_lines(kit.lines.bytes());
+            write_fields(writer, &response.fields);
         });
         if let Err(error) = accepted {
             return self.broken_answer(error, out);
@@ -276,9 +296,9 @@ impl Connection {
 
     /// Writes the access log's line.
     #[cold]
-    fn log(&mut self, status: StatusCode, content: &Content, kit: &Kit) {
+    fn log(&mut self, response: &Response, kit: &Kit) {
         let Some(line) = self.exchange.as_mut().and_then(|exchange| exchange.log.take()) else { return };
-        let bytes = match content {
+        let bytes = match &response.content {
             Content::Bytes(bytes) => Some(bytes.len() as u64),
             Content::Stream(streamed) => streamed.length,
             Content::Switch(_) => None,
@@ -288,7 +308,7 @@ impl Connection {
             peer = %crate::Peer::from(self.peer),
             method = line.method,
             target = line.target,
-            status = status.as_u16(),
+            status = response.status.as_u16(),
             bytes,
             microseconds = kit.now.since(line.since).as_micros() as u64,
         );

@@ -8,11 +8,38 @@ pub(crate) struct CommonLines {
     server_name: Option<String>,
     seconds: u64,
     lines: Vec<u8>,
+    heads: [RenderedHead; HEADS],
+}
+
+/// Whole heads of plain responses that are kept until the date changes. Most applications answer with a handful of
+/// statuses, media types and lengths over and over.
+const HEADS: usize = 16;
+
+/// A head, by what it depends on beside the common lines.
+#[derive(Clone, Debug, Default)]
+struct RenderedHead {
+    key: HeadKey,
+    bytes: Vec<u8>,
+}
+
+/// What tells two plain heads apart: a response with other fields of its own is not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadKey {
+    pub(crate) status: u16,
+    pub(crate) content_type: Option<&'static str>,
+    pub(crate) length: usize,
+}
+
+impl HeadKey {
+    #[inline]
+    fn place(&self) -> usize {
+        (self.length ^ self.length >> 4 ^ self.status as usize) % HEADS
+    }
 }
 
 impl CommonLines {
     pub(crate) fn new(server_name: Option<String>) -> CommonLines {
-        let mut lines = CommonLines { server_name, seconds: u64::MAX, lines: Vec::new() };
+        let mut lines = CommonLines { server_name, seconds: u64::MAX, lines: Vec::new(), heads: Default::default() };
         lines.refresh(0);
         lines
     }
@@ -23,6 +50,7 @@ impl CommonLines {
             return;
         }
         self.seconds = unix_seconds;
+        self.heads.iter_mut().for_each(|head| head.bytes.clear());
         self.lines.clear();
         if let Some(name) = &self.server_name {
             self.lines.extend_from_slice(b"Server: ");
@@ -33,6 +61,22 @@ impl CommonLines {
         let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_seconds));
         self.lines.extend_from_slice(date.as_bytes());
         self.lines.extend_from_slice(b"\r\n");
+    }
+
+    /// A head that was kept.
+    #[inline]
+    pub(crate) fn head(&self, key: &HeadKey) -> Option<&[u8]> {
+        let head = &self.heads[key.place()];
+        (head.key == *key && !head.bytes.is_empty()).then_some(&*head.bytes)
+    }
+
+    /// Keeps a head, in place of another.
+    #[cold]
+    pub(crate) fn keep_head(&mut self, key: HeadKey, bytes: &[u8]) {
+        let head = &mut self.heads[key.place()];
+        head.key = key;
+        head.bytes.clear();
+        head.bytes.extend_from_slice(bytes);
     }
 
     /// Whole lines, each with its line end.

@@ -136,6 +136,17 @@ impl Kit {
     /// Finds the route for a request.
     #[inline]
     pub(crate) fn route(&mut self, head: &Head, window: &[u8]) -> Routed {
+        self.resolved.clear();
+        if head.target.form == Form::Origin
+            && let Some(route) = self.shared.setup.router.find_whole(head.method, head.target.path.of(window))
+        {
+            return Routed::Route(route);
+        }
+        self.route_slowly(head, window)
+    }
+
+    #[inline(never)]
+    fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
         let shared = &self.shared;
         let router = &shared.setup.router;
         let token = head.method_span.of(window);
@@ -150,7 +161,6 @@ impl Kit {
                 _ => path = b"/",
             }
         }
-        self.resolved.clear();
         if has_dot_segment(path, head.target.encoded) {
             if !resolve_dot_segments(path, &mut self.resolved) {
                 let text = "the path climbs above its root";
@@ -209,6 +219,7 @@ impl Kit {
 
     /// Calls the handler of the route that [`route`](Self::route) found for the same head just before.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "all of them are on their way to the handler; a struct would copy them")]
     pub(crate) fn call(
         &mut self,
         route: u32,
@@ -217,13 +228,9 @@ impl Kit {
         task: TaskKind,
         body: Ready,
         hooks: &mut Hooks,
+        answer: &mut Option<Response>,
     ) -> Outcome {
-        let span = tracing::debug_span!("request", method = tracing::field::Empty, path = tracing::field::Empty);
-        if !span.is_disabled() {
-            span.record("method", String::from_utf8_lossy(head.method_span.of(window)).as_ref());
-            span.record("path", String::from_utf8_lossy(head.target.path.of(window)).as_ref());
-        }
-        let _entered = span.enter();
+        let _entered = tracing::enabled!(tracing::Level::DEBUG).then(|| span(head, window).entered());
         let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
         let waker = || self.context.inbox.waker(task.number());
         let mut request = Request {
@@ -240,13 +247,14 @@ impl Kit {
         let endpoint = &self.endpoints[route as usize];
         self.calls = self.calls.wrapping_add(1);
         self.beat.store(u64::from(self.calls) << 32 | u64::from(route + 1), Ordering::Relaxed);
-        let outcome = catch_unwind(AssertUnwindSafe(|| endpoint.call(&mut request)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| endpoint.call(&mut request, answer)));
         self.beat.store(0, Ordering::Relaxed);
         match outcome {
             Ok(outcome) => outcome,
             Err(_) => {
                 hooks.reply = None;
-                Outcome::Ready(self.panicked())
+                *answer = Some(self.panicked());
+                Outcome::Ready
             }
         }
     }
@@ -266,6 +274,12 @@ impl Kit {
             tracing::error!("a handler panicked when it was cancelled");
         }
     }
+}
+
+#[cold]
+fn span(head: &Head, window: &[u8]) -> tracing::Span {
+    let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+    tracing::debug_span!("request", method = words(head.method_span), path = words(head.target.path))
 }
 
 fn allow(methods: String) -> Response {

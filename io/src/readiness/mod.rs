@@ -129,7 +129,7 @@ impl Readiness {
         let Queue { ops, output } = queue;
         for op in ops.drain(..) {
             match op {
-                Op::Send { socket, start, end } => self.send(socket, &output[start as usize..end as usize]),
+                Op::Send { socket, start, end, more } => self.send(socket, &output[start as usize..end as usize], more),
                 Op::SendBytes { socket, bytes } => self.send_bytes(socket, bytes),
                 Op::Shutdown { socket } => {
                     let Some(connection) = self.connections.get(socket) else { continue };
@@ -188,12 +188,12 @@ impl Readiness {
     }
 
     #[inline]
-    fn send(&mut self, id: SocketId, bytes: &[u8]) {
+    fn send(&mut self, id: SocketId, bytes: &[u8], more: bool) {
         let Some(connection) = self.connections.get(id) else { return };
         if let Some(outgoing) = &mut connection.outgoing {
             return outgoing.push(Bytes::copy_from_slice(bytes));
         }
-        let rest = match socket::send(connection.descriptor.as_raw_fd(), bytes) {
+        let rest = match socket::send(connection.descriptor.as_raw_fd(), bytes, more) {
             Ok(sent) if sent == bytes.len() => return,
             Ok(sent) => &bytes[sent..],
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => bytes,
@@ -362,7 +362,7 @@ impl Readiness {
 fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<bool> {
     let mut any = false;
     while !outgoing.is_empty() {
-        match socket::send(descriptor.as_raw_fd(), outgoing.next(limit::SEND_BYTES)) {
+        match socket::send(descriptor.as_raw_fd(), outgoing.next(limit::SEND_BYTES), false) {
             Ok(sent) => {
                 outgoing.sent(sent);
                 any = true;

@@ -94,7 +94,7 @@ impl Simulated {
         let Queue { ops, output } = queue;
         for op in ops.drain(..) {
             match op {
-                Op::Send { socket, start, end } => {
+                Op::Send { socket, start, end, .. } => {
                     self.send(socket, Bytes::copy_from_slice(&output[start as usize..end as usize]), Report::Blocked);
                 }
                 Op::SendBytes { socket, bytes } => self.send(socket, bytes, Report::Drained),

@@ -199,7 +199,7 @@ impl Uring {
     fn start(&mut self, queue: &mut Queue) {
         for op in queue.ops.drain(..) {
             match op {
-                Op::Send { socket, start, end } => self.send(socket, &queue.output, start, end),
+                Op::Send { socket, start, end, more } => self.send(socket, &queue.output, (start, end), more),
                 Op::SendBytes { socket, bytes } => self.send_bytes(socket, bytes),
                 Op::Shutdown { socket } => self.shutdown(socket),
                 Op::Close { socket } => self.close(socket),
@@ -244,7 +244,7 @@ impl Uring {
     }
 
     #[inline]
-    fn send(&mut self, id: SocketId, output: &[u8], start: u32, end: u32) {
+    fn send(&mut self, id: SocketId, output: &[u8], (start, end): (u32, u32), more: bool) {
         let (round, number) = (self.round, self.batch.len());
         let Some(connection) = self.connections.get(id) else { return };
         let bytes = &output[start as usize..end as usize];
@@ -257,7 +257,7 @@ impl Uring {
         }
         connection.round = round;
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
-        let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
         self.batch.push((id, start, end));
         self.submit(entry.user_data(numbered(kind::ARENA_SEND, number)).flags(squeue::Flags::SKIP_SUCCESS));

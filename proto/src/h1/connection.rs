@@ -452,6 +452,36 @@ impl Connection {
         self.step(Role::Server, Step::Response)
     }
 
+    /// Whether a response would be sent in the plain way: to an HTTP/1.1 request that is not HEAD and lets the connection live.
+    /// The heads of two such responses are the same where status, fields and length are, so a caller may keep one and give
+    /// it to [`send_rendered`](Self::send_rendered).
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.keep_alive && self.version == Version::Http11 && self.method != Method::Head
+    }
+
+    /// Sends a whole response whose head an earlier [`send_response`](Self::send_response) wrote on a connection that was
+    /// [plain](Self::is_plain), as this one must be: with the length of this `body`, and not 204 or 304.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`] where no response is due or it would not be plain. Nothing is sent then.
+    #[inline]
+    pub fn send_rendered(&mut self, head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        if !self.is_plain() {
+            return Err(Error::NotNow);
+        }
+        if self.client == State::MaySwitch {
+            self.step(Role::Client, Step::Decline)?;
+        }
+        self.step(Role::Server, Step::Response)?;
+        out.reserve(head.len() + body.len());
+        out.extend_from_slice(head);
+        out.extend_from_slice(body);
+        self.step(Role::Server, Step::End)?;
+        self.restart();
+        Ok(())
+    }
+
     /// Sends a request's head. The body follows by [`send_data`](Self::send_data) and [`send_end`](Self::send_end),
     /// which every request needs.
     ///

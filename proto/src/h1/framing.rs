@@ -53,16 +53,30 @@ fn request_with_framing(window: &[u8], head: &mut Head) -> Result<(), Error> {
 
 /// Exactly one well-formed Host in 1.1, at most one in 1.0 (RFC 9112 section 3.2).
 #[inline]
-fn host(window: &[u8], head: &Head) -> Result<(), Error> {
+fn host(window: &[u8], head: &mut Head) -> Result<(), Error> {
     if head.seen & HOST_ONLY == 0 {
         return if head.version == Version::Http10 { Ok(()) } else { Err(Error::MissingHost) };
     }
-    let mut hosts = head.fields.iter().filter(|field| field.known == Known::Host);
-    let Some(first) = hosts.next() else { return Err(Error::MissingHost) };
-    if hosts.next().is_some() {
+    if head.repeated & HOST_ONLY != 0 {
         return Err(Error::RepeatedHost);
     }
-    if target::is_host(first.value.of(window)) { Ok(()) } else { Err(Error::InvalidHost) }
+    // Nearly every client sends it first.
+    let first = match head.fields.first() {
+        Some(field) if field.known == Known::Host => Some(field),
+        _ => head.fields.iter().find(|field| field.known == Known::Host),
+    };
+    let Some(field) = first else { return Err(Error::MissingHost) };
+    let host = field.value.of(window);
+    // Most requests that a worker sees are for the host of the one before: then a comparison says that it is valid.
+    if !host.is_empty() && host == head.last_host.as_slice() {
+        return Ok(());
+    }
+    if !target::is_host(host) {
+        return Err(Error::InvalidHost);
+    }
+    head.last_host.clear();
+    head.last_host.extend_from_slice(host);
+    Ok(())
 }
 
 struct Options {

@@ -4,7 +4,7 @@
 //! the delimiter that the grammar wants next, or the head is wrong. So validation costs nothing beyond finding ends.
 //! A head that is not complete is parsed anew when more has come; [`super::Connection`] bounds how often.
 
-use crate::scan::{self, Job, Scanner};
+use crate::scan::{self, Cursor, Job, Scanner};
 use crate::{Error, Field, Head, Known, Limits, Method, Span, Version, target};
 
 /// Reads a request's head from the front of `bytes` into `head`: its length with the empty line, or `None` where more
@@ -70,16 +70,22 @@ impl Job for RequestHead<'_> {
         let (bytes, full) = within(bytes, limits.head_bytes);
         head.clear();
         let Some(start) = skip_empty_lines(bytes, limits.empty_lines)? else { return Ok(None) };
+        // From the front, though the request line has no use for it: where a line begins is known only when the one before
+        // has been read, but this block can be loaded at once.
+        let mut cursor = S::Cursor::new(bytes, start);
         let Some(at) = request_line::<S>(bytes, start, limits, head)? else {
             let too_long = bytes.len().saturating_sub(start) > limits.target_bytes as usize + LINE_OVERHEAD;
             return if too_long || full { Err(Error::TargetTooLong) } else { Ok(None) };
         };
-        match fields::<S>(bytes, at, limits, head)? {
+        match fields(&mut cursor, bytes, at, limits, head)? {
             None if full => Err(Error::HeadTooLarge),
             end => Ok(end),
         }
     }
 }
+
+const HTTP_11: u64 = u64::from_le_bytes(*b"HTTP/1.1");
+const HTTP_10: u64 = u64::from_le_bytes(*b"HTTP/1.0");
 
 /// What a request line may hold beside its target: a method, two spaces and the version.
 const LINE_OVERHEAD: usize = 64;
@@ -105,19 +111,21 @@ fn request_line<S: Scanner>(
         end
     };
     head.method_span = Span::new(start, method_end);
-    let Some((target, target_end)) = target::parse::<S>(bytes, method_end + 1, head.method)? else {
+    let Some(target_end) = target::parse::<S>(bytes, method_end + 1, head.method, &mut head.target)? else {
         return Ok(None);
     };
     if target_end - method_end - 1 > limits.target_bytes as usize {
         return Err(Error::TargetTooLong);
     }
-    head.target = target;
     let Some(version) = bytes.get(target_end + 1..target_end + 11) else {
         return incomplete_version(&bytes[target_end + 1..], 8).map(|()| None);
     };
-    head.version = match version {
-        b"HTTP/1.1\r\n" => Version::Http11,
-        b"HTTP/1.0\r\n" => Version::Http10,
+    // As one word and a line end: a slice pattern is compared byte by byte.
+    let (name, line_end) = version.split_at(8);
+    let word = name.try_into().map(u64::from_le_bytes).unwrap_or_default();
+    head.version = match (word, line_end) {
+        (HTTP_11, b"\r\n") => Version::Http11,
+        (HTTP_10, b"\r\n") => Version::Http10,
         _ => other_version(version)?,
     };
     Ok(Some(target_end + 11))
@@ -189,7 +197,7 @@ impl Job for ResponseHead<'_> {
         head.clear();
         let at = status_line::<S>(bytes, head)?;
         let end = match at {
-            Some(at) => fields::<S>(bytes, at, limits, head)?,
+            Some(at) => fields(&mut S::Cursor::new(bytes, at), bytes, at, limits, head)?,
             None => None,
         };
         match end {
@@ -238,7 +246,7 @@ impl Job for TrailerSection<'_> {
         let TrailerSection { bytes, limits, head } = self;
         let (bytes, full) = within(bytes, limits.trailer_bytes);
         head.clear();
-        match fields::<S>(bytes, 0, limits, head)? {
+        match fields(&mut S::Cursor::new(bytes, 0), bytes, 0, limits, head)? {
             None if full => Err(Error::TrailersTooLarge),
             end => Ok(end),
         }
@@ -247,11 +255,17 @@ impl Job for TrailerSection<'_> {
 
 /// Field lines to the empty line: the index behind it.
 #[inline(always)]
-fn fields<S: Scanner>(bytes: &[u8], from: usize, limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
+fn fields<'b>(
+    cursor: &mut impl Cursor<'b>,
+    bytes: &'b [u8],
+    from: usize,
+    limits: &Limits,
+    head: &mut Head,
+) -> Result<Option<usize>, Error> {
     let mut at = from;
     loop {
         let line = at;
-        let name_end = S::name_end(bytes, at);
+        let name_end = cursor.name_end(at);
         let Some(&delimiter) = bytes.get(name_end) else {
             return if name_end - line > limits.field_bytes as usize { Err(Error::FieldTooLong) } else { Ok(None) };
         };
@@ -266,7 +280,7 @@ fn fields<S: Scanner>(bytes: &[u8], from: usize, limits: &Limits, head: &mut Hea
             at += 1;
         }
         let value_start = at;
-        at = S::value_end(bytes, at);
+        at = cursor.value_end(at);
         if at - line > limits.field_bytes as usize {
             return Err(Error::FieldTooLong);
         }
@@ -284,6 +298,7 @@ fn fields<S: Scanner>(bytes: &[u8], from: usize, limits: &Limits, head: &mut Hea
             return Err(Error::TooManyFields);
         }
         let known = Known::from_name(&bytes[line..name_end]);
+        head.repeated |= head.seen & known.bit();
         head.seen |= known.bit();
         head.fields.push(Field {
             name: Span::new(line, name_end),

@@ -1,6 +1,6 @@
 //! 16 bytes at a time with NEON, which every aarch64 has. The idea and the tables are those of the AVX2 scanner.
 
-use super::{Scanner, naive, swar::Swar};
+use super::{Plain, Scanner, naive, swar::Swar};
 use core::arch::aarch64::*;
 
 const fn columns(class: u8) -> [u8; 16] {
@@ -70,6 +70,8 @@ fn blocks(
 }
 
 impl Scanner for Neon {
+    type Cursor<'b> = Plain<'b, Neon>;
+
     #[inline(always)]
     fn name_end(bytes: &[u8], from: usize) -> usize {
         blocks(bytes, from, |block| not_in(&NAME_COLUMNS, block), Swar::name_end)

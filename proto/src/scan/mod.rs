@@ -21,6 +21,42 @@ pub trait Scanner: Copy {
     fn value_end(bytes: &[u8], from: usize) -> usize;
     /// The end of a run of request target bytes that need no second look: see [`naive::TARGET`].
     fn target_end(bytes: &[u8], from: usize) -> usize;
+
+    /// Goes through a head from its front to its end.
+    type Cursor<'b>: Cursor<'b>;
+}
+
+/// Finds ends of names and values in a head, one after the other: what it has seen of a block for one of them need not be
+/// looked at again for the next. Indices must not go back by more than the token just found.
+pub trait Cursor<'b> {
+    /// A cursor at `from`.
+    fn new(bytes: &'b [u8], from: usize) -> Self;
+    /// As [`Scanner::name_end`].
+    fn name_end(&mut self, from: usize) -> usize;
+    /// As [`Scanner::value_end`].
+    fn value_end(&mut self, from: usize) -> usize;
+}
+
+/// The cursor of scanners that are best asked anew for each token.
+#[derive(Debug)]
+pub struct Plain<'b, S> {
+    bytes: &'b [u8],
+    scanner: core::marker::PhantomData<S>,
+}
+
+impl<'b, S: Scanner> Cursor<'b> for Plain<'b, S> {
+    #[inline(always)]
+    fn new(bytes: &'b [u8], _: usize) -> Plain<'b, S> {
+        Plain { bytes, scanner: core::marker::PhantomData }
+    }
+    #[inline(always)]
+    fn name_end(&mut self, from: usize) -> usize {
+        S::name_end(self.bytes, from)
+    }
+    #[inline(always)]
+    fn value_end(&mut self, from: usize) -> usize {
+        S::value_end(self.bytes, from)
+    }
 }
 
 /// A parse that [`with`] runs under the machine's best scanner. Implement `run` as `#[inline(always)]`, or the
@@ -54,6 +90,13 @@ mod tests {
             assert_eq!(S::name_end(bytes, from), naive::Naive::name_end(bytes, from), "name {bytes:?} from {from}");
             assert_eq!(S::value_end(bytes, from), naive::Naive::value_end(bytes, from), "value {bytes:?} from {from}");
             assert_eq!(S::target_end(bytes, from), naive::Naive::target_end(bytes, from), "target {bytes:?} from {from}");
+        }
+        for start in [0, bytes.len() / 3] {
+            let mut cursor = S::Cursor::new(bytes, start);
+            for from in start..=bytes.len() {
+                assert_eq!(cursor.name_end(from), naive::Naive::name_end(bytes, from), "name {bytes:?} at {from}");
+                assert_eq!(cursor.value_end(from), naive::Naive::value_end(bytes, from), "value {bytes:?} at {from}");
+            }
         }
     }
 

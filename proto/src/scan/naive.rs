@@ -1,6 +1,6 @@
 //! The byte classes as one table, and the scanner that reads it a byte at a time: the truth that the fast ones equal.
 
-use super::Scanner;
+use super::{Plain, Scanner};
 
 /// Bytes of a token: RFC 9110 section 5.6.2.
 pub const NAME: u8 = 1;
@@ -77,6 +77,8 @@ pub(super) fn end_of(class: u8, bytes: &[u8], from: usize) -> usize {
 }
 
 impl Scanner for Naive {
+    type Cursor<'b> = Plain<'b, Naive>;
+
     #[inline(always)]
     fn name_end(bytes: &[u8], from: usize) -> usize {
         end_of(NAME, bytes, from)

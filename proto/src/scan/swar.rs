@@ -3,7 +3,7 @@
 //! Only field values gain from it: their class is "not a control byte", two comparisons that borrow arithmetic does
 //! on eight lanes at once. Names and targets have ragged classes, where the table of [`naive`] is faster.
 
-use super::{Scanner, naive};
+use super::{Plain, Scanner, naive};
 
 /// Eight bytes at a time.
 #[derive(Clone, Copy)]
@@ -23,6 +23,8 @@ fn controls(word: u64) -> u64 {
 }
 
 impl Scanner for Swar {
+    type Cursor<'b> = Plain<'b, Swar>;
+
     #[inline(always)]
     fn name_end(bytes: &[u8], from: usize) -> usize {
         naive::Naive::name_end(bytes, from)

@@ -65,6 +65,9 @@ const LIBRARIES: &[(&str, &[&str])] = &[
 /// The first port that servers get: above what services use, below what connections are given.
 const FIRST_PORT: u16 = 18_100;
 
+/// How many ports a server may find taken: by a run beside this one, or by anything else.
+const PORTS_TRIED: usize = 64;
+
 /// What a run does everywhere the same.
 struct Plan {
     rounds: u32,
@@ -188,8 +191,8 @@ fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, ro
                 continue;
             }
             // A port of its own for each server: connections that linger from the last one are not in its way.
-            let port = FIRST_PORT + index as u16;
-            match run::measure(root, &servers[index], port, path, drive) {
+            let ports = (FIRST_PORT + index as u16..).step_by(servers.len()).take(PORTS_TRIED);
+            match run::free_port(ports).and_then(|port| run::measure(root, &servers[index], port, path, drive)) {
                 Ok(sample) => {
                     let figures =
                         sample.figures.iter().map(|figure| format!("{} {}", table::number(figure.value), figure.name));

@@ -46,7 +46,7 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<()> {
     let mut sections = Vec::new();
     let mut groups = Vec::new();
     for &connections in CONNECTIONS {
-        let title = format!("{} connections", table::number(f64::from(connections)));
+        let title = format!("{} connections", table::grouped(&connections.to_string()));
         println!("\n## {title}");
         let drive = Drive::Closed { connections, depth: 1, headers: false, seconds: plan.seconds };
         let rows = measure_all(root, &servers, "/hello", drive, plan.rounds);

@@ -4,7 +4,7 @@
 //! which of the two was slower, CPU time a request only what the server did.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -123,18 +123,25 @@ fn generator_cpu() -> String {
     std::thread::available_parallelism().map_or(0, |count| count.get() - 1).to_string()
 }
 
+fn listens(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// The first of some ports at which nobody listens: with SO_REUSEPORT a second server would share the first one's connections.
+pub(super) fn free_port(mut ports: impl Iterator<Item = u16>) -> Result<u16> {
+    ports
+        .find(|&port| !listens(port))
+        .ok_or_else(|| Error::Failed("other programs listen on all ports for servers".into()))
+}
+
 fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    if TcpStream::connect(address).is_ok() {
-        return Err(Error::Failed(format!("something else listens on port {port}")));
-    }
     let folder = Folder::for_server(root, server, port)?;
     let line: Vec<String> = server.line(port).iter().map(|word| word.replace("DIR", &folder.shown())).collect();
     let mut command = pinned(root, server.cpus, &line);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut running = Running::new(child.map_err(|error| Error::doing(&server.name, error))?);
     let until = Instant::now() + START;
-    while TcpStream::connect(address).is_err() {
+    while !listens(port) {
         if running.has_ended() || Instant::now() > until {
             let mut said = String::new();
             if running.has_ended()
@@ -240,8 +247,8 @@ fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> 
     if status.success() {
         Ok((said, after - before))
     } else {
-        let last = complaints.lines().last().unwrap_or("no reason given");
-        Err(Error::Failed(format!("{}: {last}", line[0].trim_start_matches("bench/bin/"))))
+        let last = complaints.lines().last().unwrap_or("the generator gave no reason");
+        Err(Error::Failed(last.to_owned()))
     }
 }
 

@@ -104,6 +104,11 @@ pub(super) fn number(value: f64) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
     let (whole, rest) =
         digits.split_once('.').map_or((digits, String::new()), |(whole, rest)| (whole, format!(".{rest}")));
+    format!("{sign}{}{rest}", grouped(whole))
+}
+
+/// Digits with commas between thousands.
+pub(super) fn grouped(whole: &str) -> String {
     let mut grouped = String::new();
     for (index, digit) in whole.chars().enumerate() {
         if index > 0 && (whole.len() - index).is_multiple_of(3) {
@@ -111,7 +116,7 @@ pub(super) fn number(value: f64) -> String {
         }
         grouped.push(digit);
     }
-    format!("{sign}{grouped}{rest}")
+    grouped
 }
 
 /// Replaces the sections of a page that are new, keeps the others, and puts what has no place yet at the end.

@@ -204,21 +204,28 @@ pub(super) fn proto_alone(tree: &Tree) -> Vec<Finding> {
 }
 
 pub(super) fn no_lock(tree: &Tree) -> Vec<Finding> {
-    const SHARING: &[&str] = &["Arc", "Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock"];
+    sharing(tree, &["Mutex", "RwLock", "Condvar"])
+}
+
+pub(super) fn no_arc(tree: &Tree) -> Vec<Finding> {
+    sharing(tree, &["Arc"])
+}
+
+/// Where the server's own code has these types or calls their functions; an import shares nothing by itself.
+fn sharing(tree: &Tree, types: &[&str]) -> Vec<Finding> {
     each(
         tree,
         |path| path.starts_with("highwire/src/server/"),
         |path, source| {
-            SHARING
-            .iter()
-            .flat_map(|name| source.words(name).map(move |at| (at, *name)))
-            // An import or a path shares nothing by itself; what counts is the type and the call.
-            .filter(|&(at, name)| {
-                let after = &source.code[at + name.len()..];
-                !tree.is_test(path, at) && (after.starts_with('<') || after.starts_with("::"))
-            })
-            .map(|(at, name)| (source.line_of(at), format!("`{name}` in the server")))
-            .collect()
+            types
+                .iter()
+                .flat_map(|name| source.words(name).map(move |at| (at, *name)))
+                .filter(|&(at, name)| {
+                    let after = &source.code[at + name.len()..];
+                    !tree.is_test(path, at) && (after.starts_with('<') || after.starts_with("::"))
+                })
+                .map(|(at, name)| (source.line_of(at), format!("`{name}` in the server")))
+                .collect()
         },
     )
 }
@@ -416,15 +423,26 @@ mod tests {
     }
 
     #[test]
-    fn the_server_has_no_lock() {
-        for (path, text, expected) in [
-            ("highwire/src/server/worker.rs", "struct A { b: Arc<u8>, c: std::sync::Mutex<u8> }", &[1, 1][..]),
-            ("highwire/src/server/worker.rs", "let a = Arc::clone(&b);", &[1]),
-            ("highwire/src/server/worker.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
-            ("highwire/src/server/worker.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
-            ("highwire/src/client/pool.rs", "type A = Arc<u8>;", &[]),
+    fn the_server_shares_nothing() {
+        for (run, path, text, expected) in [
+            (
+                no_arc as fn(&Tree) -> Vec<Finding>,
+                "highwire/src/server/worker.rs",
+                "struct A { b: Arc<u8>, c: Mutex<u8> }",
+                &[1][..],
+            ),
+            (
+                no_lock,
+                "highwire/src/server/worker.rs",
+                "struct A {\n    b: Arc<u8>,\n    c: std::sync::Mutex<u8>,\n}",
+                &[3],
+            ),
+            (no_arc, "highwire/src/server/worker.rs", "let a = Arc::clone(&b);", &[1]),
+            (no_arc, "highwire/src/server/worker.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
+            (no_arc, "highwire/src/server/worker.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
+            (no_arc, "highwire/src/client/pool.rs", "type A = Arc<u8>;", &[]),
         ] {
-            check(no_lock, path, text, expected);
+            check(run, path, text, expected);
         }
     }
 

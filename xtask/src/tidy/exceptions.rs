@@ -14,8 +14,91 @@ impl Exception {
     }
 }
 
-pub(super) const EXCEPTIONS: &[Exception] = &[Exception {
-    check: "unsafe-place",
-    path: "bench/peers/may/src/main.rs",
-    reason: "not shipped; may_minihttp gives a number where the socket should be, and TCP_NODELAY can be set in no other way",
-}];
+pub(super) const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        check: "unsafe-place",
+        path: "bench/peers/may/src/main.rs",
+        reason: "not shipped; may_minihttp gives a number where the socket should be, and TCP_NODELAY can be set in no other way",
+    },
+    // Data of both layers side by side: no operation is named next to a parser.
+    Exception {
+        check: "layers",
+        path: "highwire/src/request.rs",
+        reason: "data only: who asks and what was asked, which is what a request is",
+    },
+    Exception {
+        check: "layers",
+        path: "highwire/src/server/blocking.rs",
+        reason: "the engine of threads stands where a driver and a worker stand; it lends connections a head and does not look into it",
+    },
+    Exception {
+        check: "layers",
+        path: "highwire/src/server/config.rs",
+        reason: "gathers the options of both layers and hands each to its owner",
+    },
+    Exception {
+        check: "layers",
+        path: "highwire/src/server/dispatch.rs",
+        reason: "hands a parsed head to a handler together with the peer and the time; no bytes pass",
+    },
+    Exception {
+        check: "layers",
+        path: "highwire/src/server/exchange.rs",
+        reason: "keeps a head while its handler is pending, and when that began",
+    },
+    Exception {
+        check: "layers",
+        path: "highwire/src/server/worker.rs",
+        reason: "lends each connection in turn the worker's one head to parse into, and does not look into it",
+    },
+    // Locks: never for a request.
+    Exception {
+        check: "no-lock",
+        path: "highwire/src/server/accept.rs",
+        reason: "connections of an address are counted over all workers: locked once when one comes and once when it goes",
+    },
+    Exception {
+        check: "no-lock",
+        path: "highwire/src/server/pool.rs",
+        reason: "threads that run blocking calls wait here for the next one, which is what they are for",
+    },
+    Exception {
+        check: "no-lock",
+        path: "highwire/src/server/worker.rs",
+        reason: "an acceptor leaves connections here; locked when one is left and by the turn that it woke",
+    },
+    // Shared ownership: made at the start, or by what crosses threads on purpose.
+    Exception {
+        check: "no-arc",
+        path: "highwire/src/server/blocking.rs",
+        reason: "each thread of this engine holds what the server shares; cloned once a connection",
+    },
+    Exception {
+        check: "no-arc",
+        path: "highwire/src/server/budget.rs",
+        reason: "each worker's share points at the one budget; cloned once a worker",
+    },
+    Exception {
+        check: "no-arc",
+        path: "highwire/src/server/dispatch.rs",
+        reason: "what a worker points at for as long as it lives; cloned once a worker",
+    },
+    Exception {
+        check: "no-arc",
+        path: "highwire/src/server/exchange.rs",
+        reason: "a `Reply` may be answered from any thread, also after its connection is gone; only requests that ask for one pay",
+    },
+    Exception { check: "no-arc", path: "highwire/src/server/pool.rs", reason: "each thread of the pool holds it" },
+    Exception { check: "no-arc", path: "highwire/src/server/run.rs", reason: "made once, before the workers start" },
+    Exception { check: "no-arc", path: "highwire/src/server/shared.rs", reason: "made once, before the workers start" },
+    Exception {
+        check: "no-arc",
+        path: "highwire/src/server/states.rs",
+        reason: "the application's own values, which its handlers ask for by type and may keep",
+    },
+    Exception {
+        check: "no-arc",
+        path: "highwire/src/server/worker.rs",
+        reason: "what other threads know of a worker, so that they can wake it; cloned once a thread",
+    },
+];
