@@ -20,7 +20,7 @@ pub struct App {
     states: states::Map,
     factories: Vec<Factory>,
     config: Config,
-    not_found: Option<Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>>,
+    not_found: Option<NotFoundHandler>,
     on_error: Option<ErrorHandler>,
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
@@ -28,6 +28,9 @@ pub struct App {
 
 /// Turns an error's status and words into a response.
 pub(crate) type ErrorHandler = Arc<dyn Fn(StatusCode, &str) -> Response + Send + Sync>;
+
+/// Answers what no route is for.
+pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
 
 struct Registered {
     host: Option<String>,
@@ -181,7 +184,9 @@ impl App {
         let mut server = self.server()?;
         let listeners = Listener::inherited()?;
         if listeners.is_empty() {
-            return Err(Error::Setting("no listener was inherited (LISTEN_FDS is not set for this process)".to_string()));
+            return Err(Error::Setting(
+                "no listener was inherited (LISTEN_FDS is not set for this process)".to_string(),
+            ));
         }
         for listener in listeners {
             let address: Address = listener.address().clone();

@@ -163,7 +163,6 @@ pub trait FromRequest: Sized {
     ///
     /// # Errors
     /// The response to send instead of calling the handler.
-    #[expect(clippy::result_large_err, reason = "the error is the response itself, moved once")]
     fn from_request(request: &mut Request<'_>) -> Result<Self, Response>;
 }
 

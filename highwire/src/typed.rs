@@ -42,7 +42,8 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Json<T>, Response> {
         let media_type = request.field("content-type").unwrap_or_default();
         let media_type = media_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-        let is_json = media_type.eq_ignore_ascii_case(b"application/json") || media_type.to_ascii_lowercase().ends_with(b"+json");
+        let is_json =
+            media_type.eq_ignore_ascii_case(b"application/json") || media_type.to_ascii_lowercase().ends_with(b"+json");
         if !is_json {
             return Err(Response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json\n"));
         }
@@ -207,7 +208,12 @@ impl<'de> Deserializer<'de> for Pairs {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _: &'static str, _: usize, visitor: V) -> Result<V::Value, Misfit> {
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
         self.deserialize_seq(visitor)
     }
 

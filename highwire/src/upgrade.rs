@@ -1,8 +1,8 @@
 //! Other protocols on the same connection: `Upgrade` and CONNECT hand a handler the raw byte stream.
 
+use crate::Response;
 use crate::request::{FromRequest, Request};
 use crate::response::Content;
-use crate::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use std::cell::RefCell;
@@ -219,7 +219,9 @@ impl FromRequest for Upgrade {
         let mut proposed = Vec::new();
         if request.head.upgrade && !tunnel {
             for value in request.head.named(request.window, b"upgrade") {
-                let names = value.split(|&byte| byte == b',').map(|name| String::from_utf8_lossy(name.trim_ascii()).into_owned());
+                let names = value
+                    .split(|&byte| byte == b',')
+                    .map(|name| String::from_utf8_lossy(name.trim_ascii()).into_owned());
                 proposed.extend(names.filter(|name| !name.is_empty()));
             }
         }

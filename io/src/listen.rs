@@ -127,9 +127,9 @@ impl Listener {
     pub fn inherited() -> io::Result<Vec<Listener>> {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         match (number("LISTEN_PID"), number("LISTEN_FDS")) {
-            (Some(pid), Some(count)) if pid == std::process::id() => {
-                (3..3 + count as RawFd).map(|number| Listener::bind(&Address::Inherited(number), &Options::default())).collect()
-            }
+            (Some(pid), Some(count)) if pid == std::process::id() => (3..3 + count as RawFd)
+                .map(|number| Listener::bind(&Address::Inherited(number), &Options::default()))
+                .collect(),
             _ => Ok(Vec::new()),
         }
     }
@@ -288,7 +288,9 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text).expect(text).to_string(), shown);
         }
-        for text in ["", "80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "::1:80", "unix:", "fd:x", "fd:-1", "a b:80"] {
+        for text in
+            ["", "80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "::1:80", "unix:", "fd:x", "fd:-1", "a b:80"]
+        {
             assert!(Address::parse(text).is_err(), "{text}");
         }
     }

@@ -46,7 +46,9 @@ fn cgroup() -> Option<usize> {
         let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
         let (root, file) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max"),
-            names if names.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            names if names.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
             _ => continue,
         };
         let mut group = group.trim_end_matches('/');

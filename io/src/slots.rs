@@ -54,10 +54,11 @@ impl<T> Slots<T> {
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = SocketId> {
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some()).map(|(index, slot)| SocketId {
-            index: index as u32,
-            generation: slot.generation,
-        })
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.value.is_some())
+            .map(|(index, slot)| SocketId { index: index as u32, generation: slot.generation })
     }
 }
 

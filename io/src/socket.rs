@@ -109,7 +109,9 @@ pub mod blocking {
         match super::receive(socket.descriptor.as_raw_fd(), buffer) {
             Ok(0) => Ok(Got::End),
             Ok(count) => Ok(Got::Bytes(count)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(Got::Nothing),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(Got::Nothing)
+            }
             Err(error) => Err(error),
         }
     }
@@ -210,7 +212,9 @@ pub(crate) fn reset_on_close(descriptor: RawFd) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let length = size_of_val(&linger) as libc::socklen_t;
     // SAFETY: the pointer and length describe the struct. A unix socket refuses, and closes as well without.
-    unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_LINGER, std::ptr::from_ref(&linger).cast(), length) };
+    unsafe {
+        libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_LINGER, std::ptr::from_ref(&linger).cast(), length)
+    };
 }
 
 /// Begins to connect, not blocking.
@@ -221,7 +225,9 @@ pub(crate) fn connect(address: &Address) -> io::Result<(OwnedFd, Peer)> {
             socket.set_tcp_nodelay(true)?;
             (socket, SockAddr::from(*to), Peer::Internet(to.ip(), to.port()))
         }
-        Address::Unix(path) => (socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(path)?, Peer::Local),
+        Address::Unix(path) => {
+            (socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(path)?, Peer::Local)
+        }
         Address::Inherited(_) => {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an inherited descriptor is not to connect to"));
         }
@@ -251,6 +257,14 @@ pub(crate) fn is_transient(error: &io::Error) -> bool {
         || matches!(
             error.raw_os_error(),
             // accept(2): errors that are already pending on the new socket are passed on.
-            Some(libc::EPROTO | libc::ENETDOWN | libc::EHOSTDOWN | libc::EHOSTUNREACH | libc::EOPNOTSUPP | libc::ENETUNREACH | libc::EPERM)
+            Some(
+                libc::EPROTO
+                    | libc::ENETDOWN
+                    | libc::EHOSTDOWN
+                    | libc::EHOSTUNREACH
+                    | libc::EOPNOTSUPP
+                    | libc::ENETUNREACH
+                    | libc::EPERM
+            )
         )
 }

@@ -174,12 +174,8 @@ impl Drop for TaskInbox {
 }
 
 fn raw(packed: u64) -> RawWaker {
-    static TABLE: RawWakerVTable = RawWakerVTable::new(
-        |data| raw(data as u64),
-        |data| wake(data as u64),
-        |data| wake(data as u64),
-        |_| {},
-    );
+    static TABLE: RawWakerVTable =
+        RawWakerVTable::new(|data| raw(data as u64), |data| wake(data as u64), |data| wake(data as u64), |_| {});
     RawWaker::new(packed as usize as *const (), &TABLE)
 }
 
@@ -187,7 +183,9 @@ const _: () = assert!(usize::BITS == 64, "a waker packs its two numbers into 64 
 
 fn wake(packed: u64) {
     let (number, task) = ((packed >> TASK_BITS) as usize, packed & ((1 << TASK_BITS) - 1));
-    if HERE.get() == number && LOCAL.try_with(|local| local.try_borrow_mut().map(|mut local| local.push(task)).is_ok()).unwrap_or(false) {
+    if HERE.get() == number
+        && LOCAL.try_with(|local| local.try_borrow_mut().map(|mut local| local.push(task)).is_ok()).unwrap_or(false)
+    {
         return;
     }
     let mut content = inbox(number).from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,9 +10,10 @@ pub enum Role {
 }
 
 /// How long a body is, as far as its head tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
     /// No body: no [`Event::End`] follows the head.
+    #[default]
     Empty,
     /// Exactly this many bytes (possibly 0 when sending).
     Exact(u64),

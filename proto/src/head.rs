@@ -208,9 +208,3 @@ impl Head {
         self.upgrade = false;
     }
 }
-
-impl Default for Length {
-    fn default() -> Length {
-        Length::Empty
-    }
-}

@@ -42,7 +42,10 @@ pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usi
     if parts.next() != Some("HTTP/1.1") {
         return Err(format!("the status line {status_line:?}"));
     }
-    let status = parts.next().and_then(|status| status.parse().ok()).ok_or_else(|| format!("the status line {status_line:?}"))?;
+    let status = parts
+        .next()
+        .and_then(|status| status.parse().ok())
+        .ok_or_else(|| format!("the status line {status_line:?}"))?;
     let reason = parts.next().ok_or_else(|| format!("the status line {status_line:?}"))?.to_string();
     let fields = lines.map(field).collect::<Result<Vec<_>, _>>()?;
     let mut answer = Answer { status, reason, fields, ..Answer::default() };

@@ -9,7 +9,9 @@ use std::time::Duration;
 /// The demo's routes and those of the behaviour suite.
 pub fn app() -> App {
     highwire_cli::demo::app()
-        .get("/reason", || Response::text("fine\n").with_reason("Fine By Me").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR))
+        .get("/reason", || {
+            Response::text("fine\n").with_reason("Fine By Me").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+        })
         .get("/early", |interim: Interim| {
             let link = HeaderValue::from_static("</style.css>; rel=preload");
             interim.send(StatusCode::EARLY_HINTS, [(header::LINK, link)]);
@@ -55,6 +57,5 @@ fn trailers() -> Response {
         sender.finish();
     });
     let receiver: body::Receiver = receiver;
-    Response::stream(receiver)
-        .with_trailers(|| vec![(HeaderName::from_static("x-sum"), HeaderValue::from_static("5"))])
+    Response::stream(receiver).with_trailers(|| vec![(HeaderName::from_static("x-sum"), HeaderValue::from_static("5"))])
 }

@@ -85,7 +85,8 @@ pub fn read(folder: &Path) -> Vec<Case> {
 
 fn expected(text: &str, place: &str) -> Expected {
     let (status, mut rest) = text.split_once(' ').unwrap_or((text, ""));
-    let mut expected = Expected { status: status.parse().unwrap_or_else(|_| panic!("{place}: {status:?}")), ..Expected::default() };
+    let mut expected =
+        Expected { status: status.parse().unwrap_or_else(|_| panic!("{place}: {status:?}")), ..Expected::default() };
     while !rest.is_empty() {
         if let Some(body) = rest.strip_prefix("body=") {
             expected.body = Some(unescape(body, place));
@@ -96,8 +97,12 @@ fn expected(text: &str, place: &str) -> Expected {
         match key.split_once('=') {
             None if key == "head" => expected.head = true,
             None if key == "chunked" => expected.chunked = true,
-            Some(("length", number)) => expected.length = Some(number.parse().unwrap_or_else(|_| panic!("{place}: {key:?}"))),
-            Some(("interim", number)) => expected.interim.push(number.parse().unwrap_or_else(|_| panic!("{place}: {key:?}"))),
+            Some(("length", number)) => {
+                expected.length = Some(number.parse().unwrap_or_else(|_| panic!("{place}: {key:?}")))
+            }
+            Some(("interim", number)) => {
+                expected.interim.push(number.parse().unwrap_or_else(|_| panic!("{place}: {key:?}")))
+            }
             Some(("absent", name)) => expected.absent.push(name.to_ascii_lowercase()),
             Some(("header", field)) => {
                 let (name, value) = field.split_once(':').unwrap_or_else(|| panic!("{place}: {key:?}"));
@@ -134,7 +139,8 @@ fn unescape(text: &str, place: &str) -> Vec<u8> {
                 rest = &rest[2..];
             }
             b'{' => {
-                let end = rest.iter().position(|&byte| byte == b'}').unwrap_or_else(|| panic!("{place}: an open brace"));
+                let end =
+                    rest.iter().position(|&byte| byte == b'}').unwrap_or_else(|| panic!("{place}: an open brace"));
                 let inside = std::str::from_utf8(&rest[..end]).unwrap_or_else(|_| panic!("{place}: bytes in braces"));
                 let (count, repeated) = inside.split_once(':').unwrap_or_else(|| panic!("{place}: {inside:?}"));
                 let count: usize = count.parse().unwrap_or_else(|_| panic!("{place}: {inside:?}"));

@@ -1,1 +1,342 @@
-//! x
+//! Seeded clients against the whole server: what they do, what they must get, and what must be left when they are gone.
+//!
+//! A seed decides the number of clients, what each does and when, how the network cuts, stalls and breaks, and where time
+//! goes. At the end three things are checked: nothing is lost (a client that behaved, on a link that did not break, has
+//! every answer, whole and in order), nothing leaked (no connection, socket or task is left, and the memory account is as it
+//! was), nothing hangs (all of it within a bound of turns).
+
+use crate::answers;
+use crate::app::app;
+use io::Instant;
+use io::random::Seeded;
+use io::sim::{Arrived, Client, Faults, Network, Simulated};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+/// Turns that a run may take: a hundred times what the longest seed needs.
+const MOST_TURNS: usize = 2_000_000;
+
+/// What a seed led to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Clients that were played.
+    pub clients: usize,
+    /// Answers that were checked.
+    pub answers: usize,
+    /// Links that broke.
+    pub broken: usize,
+    /// Turns of the worker.
+    pub turns: usize,
+    /// The run as a number: the same seed has the same.
+    pub trace: u64,
+}
+
+/// What a client expects of one request.
+#[derive(Clone, Debug)]
+struct Expected {
+    status: u16,
+    body: Option<Vec<u8>>,
+    head: bool,
+}
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// Sends its requests, reads its answers, closes.
+    Good,
+    /// The same, but reads little and late.
+    SlowReader,
+    /// The same, but ends its direction right after its last request.
+    HalfCloser,
+    /// Goes away in the middle, in order or not: no answer is owed.
+    Leaver,
+    /// Sends what is no HTTP somewhere: answers to what came before are owed, then an error and the end.
+    Garbage,
+    /// Connects and says nothing.
+    Silent,
+    /// Begins a request and never ends it.
+    Unfinished,
+}
+
+struct Player {
+    client: Option<Client>,
+    manner: Manner,
+    unsent: Vec<u8>,
+    sent: usize,
+    expected: Vec<Expected>,
+    received: Vec<u8>,
+    starts: Instant,
+    leaves_after: usize,
+    ended: bool,
+    broken: bool,
+}
+
+/// Plays a seed.
+///
+/// # Errors
+/// What was lost, leaked or hung, in words.
+pub fn play(seed: u64) -> Result<Outcome, String> {
+    let mut random = Seeded::new(seed ^ 0x5bf0_3635);
+    let faults = if random.one_in(8) { Faults::default() } else { Faults::all() };
+    let network = Network::new(seed, faults);
+    let driver = Simulated::new(network.clone()).map_err(|error| error.to_string())?;
+    let server =
+        app().configure(|config| config.caps.requests_a_connection = 0).server().map_err(|error| error.to_string())?;
+    let mut worker = server.into_worker(driver).map_err(|error| error.to_string())?;
+    let start = worker.account();
+    let count = 1 + random.below(12);
+    let mut players: Vec<Player> = (0..count).map(|_| player(&mut random, network.now())).collect();
+    let mut outcome = Outcome { clients: count, ..Outcome::default() };
+    loop {
+        outcome.turns += 1;
+        if outcome.turns > MOST_TURNS {
+            return Err(format!("hung: {} connections, {} tasks are left", worker.connections(), worker.tasks()));
+        }
+        let mut any = false;
+        for player in &mut players {
+            any |= player.act(&network, &mut random);
+        }
+        worker.turn(Some(network.now())).map_err(|error| error.to_string())?;
+        any |= !worker.driver().is_idle();
+        if players.iter().all(|player| player.ended) && worker.connections() == 0 && worker.driver().sockets() == 0 {
+            break;
+        }
+        if !any {
+            // Nothing moves until time does: to the next moment that somebody waits for, or a little on.
+            let next = players.iter().filter(|player| !player.ended).map(|player| player.starts);
+            let next = next
+                .filter(|&starts| starts > network.now())
+                .chain(worker.driver().until().filter(|&until| until > network.now()))
+                .min();
+            match next {
+                Some(next) if random.one_in(2) => network.advance_to(next),
+                _ => network.advance(Duration::from_millis(1 + random.below(400) as u64)),
+            }
+        }
+    }
+    for (number, player) in players.iter().enumerate() {
+        outcome.broken += usize::from(player.broken);
+        outcome.answers += player.check().map_err(|error| format!("client {number}, {:?}: {error}", player.manner))?;
+    }
+    if worker.tasks() != 0 {
+        return Err(format!("leaked: {} tasks", worker.tasks()));
+    }
+    if worker.account() != start {
+        return Err(format!("leaked: the account was {start} and is {}", worker.account()));
+    }
+    outcome.trace = network.trace();
+    Ok(outcome)
+}
+
+fn player(random: &mut Seeded, now: Instant) -> Player {
+    let manner = match random.below(16) {
+        0..8 => Manner::Good,
+        8..10 => Manner::SlowReader,
+        10..12 => Manner::HalfCloser,
+        12 => Manner::Leaver,
+        13 => Manner::Garbage,
+        14 => Manner::Silent,
+        _ => Manner::Unfinished,
+    };
+    let mut player = Player {
+        client: None,
+        manner,
+        unsent: Vec::new(),
+        sent: 0,
+        expected: Vec::new(),
+        received: Vec::new(),
+        starts: now + Duration::from_millis(random.below(3000) as u64),
+        leaves_after: 0,
+        ended: false,
+        broken: false,
+    };
+    if manner == Manner::Silent {
+        return player;
+    }
+    let requests = 1 + random.below(8);
+    for number in 0..requests {
+        let last = number + 1 == requests;
+        // Who ends by the last answer says so, or half-closes; the others are let go by the idle deadline.
+        let close = last && manner != Manner::HalfCloser && !random.one_in(4);
+        player.request(random, close);
+    }
+    match manner {
+        Manner::Garbage => {
+            let garbage: &[&[u8]] = &[
+                b"GET\r\n\r\n",
+                b"\0\0\0\0",
+                b"GET / HTTP/1.1\nHost: a\n\n",
+                b"GET / HTTP/9.9\r\nHost: a\r\n\r\n",
+                b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            ];
+            // Only requests before the last can be followed by anything.
+            player.unsent.extend_from_slice(garbage[random.below(garbage.len())]);
+        }
+        Manner::Unfinished => {
+            let halves: &[&[u8]] = &[
+                b"GET /hel",
+                b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc",
+                b"POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nabc",
+            ];
+            player.unsent.extend_from_slice(halves[random.below(halves.len())]);
+        }
+        _ => {}
+    }
+    player.leaves_after = random.below(player.unsent.len() + 1);
+    player
+}
+
+impl Player {
+    fn request(&mut self, random: &mut Seeded, close: bool) {
+        let connection = if close { "Connection: close\r\n" } else { "" };
+        let head = |method: &str, target: &str| format!("{method} {target} HTTP/1.1\r\nHost: sim\r\n{connection}");
+        let mut plain = |method: &str, target: &str, status: u16, body: Option<Vec<u8>>| {
+            self.unsent.extend_from_slice(head(method, target).as_bytes());
+            self.unsent.extend_from_slice(b"\r\n");
+            self.expected.push(Expected { status, body, head: method == "HEAD" });
+        };
+        match random.below(14) {
+            0 => plain("GET", "/hello", 200, Some(b"Hello, World!".to_vec())),
+            1 => plain("HEAD", "/hello", 200, None),
+            2 => plain("GET", "/echo?hello=world", 200, Some(b"{\"query\":{\"hello\":\"world\"}}".to_vec())),
+            3 => {
+                let id = random.below(1000);
+                plain("GET", &format!("/users/{id}"), 200, Some(format!("user {id}").into_bytes()));
+            }
+            4 => plain("GET", "/nowhere", 404, None),
+            5 => plain("DELETE", "/hello", 405, None),
+            6 => {
+                let bytes = random.below(200_000);
+                plain("GET", &format!("/stream?bytes={bytes}"), 200, Some(vec![b'x'; bytes]));
+            }
+            7 => {
+                let ms = random.below(3000);
+                plain("GET", &format!("/sleep?ms={ms}"), 200, Some(format!("slept {ms} ms").into_bytes()));
+            }
+            8 => plain("GET", "/panic", 500, None),
+            9 => plain("GET", "/late-panic", 500, None),
+            10 => plain("GET", "/trailers", 200, Some(b"trail".to_vec())),
+            11 => plain("GET", "/early", 200, Some(b"hints".to_vec())),
+            12 => self.upload(random, "/body", &head("POST", "/body")),
+            _ => self.upload(random, "/upload", &head("POST", "/upload")),
+        }
+    }
+
+    fn upload(&mut self, random: &mut Seeded, path: &str, head: &str) {
+        let most = if random.one_in(3) { 150_000 } else { 300 };
+        let length = random.below(most);
+        let body: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        self.unsent.extend_from_slice(head.as_bytes());
+        if random.one_in(2) {
+            self.unsent.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
+            self.unsent.extend_from_slice(&body);
+        } else {
+            self.unsent.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+            let mut rest = &body[..];
+            while !rest.is_empty() {
+                let (part, after) = rest.split_at(1 + random.below(rest.len().min(5000)));
+                self.unsent.extend_from_slice(format!("{:x};ext=1\r\n", part.len()).as_bytes());
+                self.unsent.extend_from_slice(part);
+                self.unsent.extend_from_slice(b"\r\n");
+                rest = after;
+            }
+            self.unsent.extend_from_slice(b"0\r\nx-trailer: y\r\n\r\n");
+        }
+        let answer = if path == "/body" {
+            body
+        } else {
+            let sum: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{{\"bytes\":{length},\"sha256\":\"{sum}\"}}").into_bytes()
+        };
+        self.expected.push(Expected { status: 200, body: Some(answer), head: false });
+    }
+
+    /// Does something, if it is time: whether anything moved.
+    fn act(&mut self, network: &Network, random: &mut Seeded) -> bool {
+        if self.ended || network.now() < self.starts {
+            return false;
+        }
+        let Some(client) = &self.client else {
+            self.client = Some(network.connect());
+            return true;
+        };
+        let mut any = false;
+        if self.sent < self.unsent.len() && !random.one_in(3) {
+            let most = if random.one_in(4) { 1 + random.below(16) } else { usize::MAX };
+            let end = self.unsent.len().min(self.sent.saturating_add(most));
+            let sent = client.send(&self.unsent[self.sent..end]);
+            self.sent += sent;
+            any |= sent > 0;
+            if self.sent == self.unsent.len() && self.manner == Manner::HalfCloser {
+                client.shutdown();
+            }
+        }
+        if self.manner == Manner::Leaver && self.sent >= self.leaves_after {
+            if random.one_in(2) {
+                client.reset();
+            }
+            self.client = None;
+            self.ended = true;
+            return true;
+        }
+        let patience = if self.manner == Manner::SlowReader { 8 } else { 2 };
+        if !random.one_in(patience) && self.manner == Manner::SlowReader {
+            return any;
+        }
+        let most = if self.manner == Manner::SlowReader { 1 + random.below(2000) } else { usize::MAX };
+        match client.receive(most) {
+            None => any,
+            Some(Arrived::Bytes(bytes)) => {
+                self.received.extend(bytes);
+                true
+            }
+            Some(end) => {
+                self.broken = end == Arrived::Reset || client.is_broken();
+                self.client = None;
+                self.ended = true;
+                true
+            }
+        }
+    }
+
+    /// Checks what the client got: how many answers were right.
+    fn check(&self) -> Result<usize, String> {
+        let mut rest = &self.received[..];
+        let mut count = 0;
+        for expected in &self.expected {
+            let answer = loop {
+                match answers::read(rest, expected.head, !self.broken && self.manner != Manner::Leaver) {
+                    Ok(Some((answer, length))) => {
+                        rest = &rest[length..];
+                        if answer.status >= 200 {
+                            break Some(answer);
+                        }
+                    }
+                    Ok(None) => break None,
+                    Err(_) if self.broken || self.manner == Manner::Leaver => break None,
+                    Err(error) => return Err(format!("lost: answer {count}: {error}")),
+                }
+            };
+            let Some(answer) = answer else { break };
+            if answer.status != expected.status {
+                return Err(format!("answer {count} is {}, expected {}", answer.status, expected.status));
+            }
+            if expected.body.as_ref().is_some_and(|body| *body != answer.body) {
+                return Err(format!("answer {count} has another body ({} bytes)", answer.body.len()));
+            }
+            count += 1;
+        }
+        let owed = !self.broken && self.manner != Manner::Leaver;
+        if owed && count < self.expected.len() {
+            return Err(format!(
+                "lost: {count} of {} answers came; then {:?}",
+                self.expected.len(),
+                String::from_utf8_lossy(rest)
+            ));
+        }
+        if owed && self.manner != Manner::Garbage && self.manner != Manner::Unfinished && !rest.is_empty() {
+            return Err(format!("more than was asked for: {:?}", String::from_utf8_lossy(rest)));
+        }
+        Ok(count)
+    }
+}

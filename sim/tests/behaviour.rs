@@ -22,7 +22,8 @@ fn cases() -> Vec<Case> {
 fn with_probe(case: &Case) -> Case {
     let mut case = case.clone();
     if wants_probe(&case) {
-        let probe = corpus::Expected { status: 200, body: Some(b"Hello, World!".to_vec()), ..corpus::Expected::default() };
+        let probe =
+            corpus::Expected { status: 200, body: Some(b"Hello, World!".to_vec()), ..corpus::Expected::default() };
         case.expect.push(probe);
         case.closes = true;
     }
@@ -157,7 +158,9 @@ fn play_real(address: &str, case: &Case, piece: usize) -> Result<(Vec<u8>, bool)
         match stream.read(&mut buffer) {
             Ok(0) => return Ok((bytes, true)),
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok((bytes, false)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok((bytes, false));
+            }
             Err(error) => return Err(format!("{error} after {:?}", String::from_utf8_lossy(&bytes))),
         }
     }

@@ -9,10 +9,10 @@
 mod params;
 mod pattern;
 
-pub use params::Params;
 pub(crate) use params::Captures;
-pub use pattern::PatternError;
+pub use params::Params;
 pub(crate) use pattern::Pattern;
+pub use pattern::PatternError;
 
 use params::decode_segment;
 use pattern::Segment;
@@ -31,7 +31,7 @@ pub(crate) enum Found {
     HeadOfGet(RouteId),
     /// OPTIONS that no route answers itself, or another method that is known but not here: the allowed methods.
     Allowed(Allow),
-    NotFound,
+    Nothing,
 }
 
 /// The methods that a path has, for `Allow`.
@@ -205,7 +205,14 @@ impl Router {
     /// Finds the route for a path whose dot segments are resolved. Where it has parameters, `captures` says where in the
     /// path they lie.
     #[inline]
-    pub(crate) fn find(&self, host: &[u8], method: Method, token: &[u8], path: &[u8], captures: &mut Captures) -> Found {
+    pub(crate) fn find(
+        &self,
+        host: &[u8],
+        method: Method,
+        token: &[u8],
+        path: &[u8],
+        captures: &mut Captures,
+    ) -> Found {
         captures.clear();
         let mut allow = Allow::default();
         if !self.hosts.is_empty()
@@ -218,7 +225,7 @@ impl Router {
         }
         match self.everywhere.find(method, token, path, captures, &mut allow) {
             Some(found) => found,
-            None if allow == Allow::default() => Found::NotFound,
+            None if allow == Allow::default() => Found::Nothing,
             None => Found::Allowed(allow),
         }
     }
@@ -266,7 +273,14 @@ impl Tree {
     }
 
     #[inline]
-    fn find(&self, method: Method, token: &[u8], path: &[u8], captures: &mut Captures, allow: &mut Allow) -> Option<Found> {
+    fn find(
+        &self,
+        method: Method,
+        token: &[u8],
+        path: &[u8],
+        captures: &mut Captures,
+        allow: &mut Allow,
+    ) -> Option<Found> {
         if let Some(methods) = self.whole.get(path) {
             if let Some(found) = methods.find(method, token) {
                 return Some(found);
@@ -277,7 +291,14 @@ impl Tree {
     }
 
     #[inline(never)]
-    fn find_slowly(&self, method: Method, token: &[u8], path: &[u8], captures: &mut Captures, allow: &mut Allow) -> Option<Found> {
+    fn find_slowly(
+        &self,
+        method: Method,
+        token: &[u8],
+        path: &[u8],
+        captures: &mut Captures,
+        allow: &mut Allow,
+    ) -> Option<Found> {
         if path.contains(&b'%') {
             // An encoded spelling of a path without parameters, such as /%68ello.
             let mut decoded = Vec::with_capacity(path.len());
@@ -361,8 +382,10 @@ impl Hasher for PathHasher {
     fn write(&mut self, bytes: &[u8]) {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut mix = |word: u64| self.state = (self.state.rotate_left(23) ^ word).wrapping_mul(FACTOR);
-        let word = |at: usize| bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok()).map_or(0, u64::from_le_bytes);
-        let half = |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes);
+        let word =
+            |at: usize| bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let half =
+            |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes);
         match bytes.len() {
             // The last word overlaps the one before, so that no byte is looked at alone.
             length @ 8.. => {
@@ -413,15 +436,17 @@ mod tests {
         let found = match found {
             Found::Route(route) | Found::HeadOfGet(route) => Ok((route, values)),
             Found::Allowed(allow) => Err(allow.value()),
-            Found::NotFound => Err("not found".to_string()),
+            Found::Nothing => Err("not found".to_string()),
         };
-        let expected = expected.map(|(route, values)| (route, values.iter().map(|value| (*value).to_string()).collect::<Vec<_>>()));
+        let expected = expected
+            .map(|(route, values)| (route, values.iter().map(|value| (*value).to_string()).collect::<Vec<_>>()));
         assert_eq!(found, expected.map_err(str::to_string), "{request} in {patterns:?}");
     }
 
     #[test]
     fn exact_before_parameter_before_wildcard_with_backtracking() {
-        let routes = ["GET /users/me", "GET /users/{id}", "GET /users/{id}/posts", "GET /{*rest}", "GET /users/me/{x}/end"];
+        let routes =
+            ["GET /users/me", "GET /users/{id}", "GET /users/{id}/posts", "GET /{*rest}", "GET /users/me/{x}/end"];
         check(&routes, "GET /users/me", Ok((0, &[])));
         check(&routes, "GET /users/you", Ok((1, &["you"])));
         check(&routes, "GET /users/me/posts", Ok((2, &["me"])));

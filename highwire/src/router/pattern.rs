@@ -38,7 +38,9 @@ impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PatternError::NoSlash(text) => write!(f, "the path {text:?} does not begin with a slash"),
-            PatternError::Brace(text) => write!(f, "the path {text:?}: a parameter is a whole segment, as in /users/{{id}}"),
+            PatternError::Brace(text) => {
+                write!(f, "the path {text:?}: a parameter is a whole segment, as in /users/{{id}}")
+            }
             PatternError::NoName(text) => write!(f, "the path {text:?} has a parameter without a name"),
             PatternError::SameName(text) => write!(f, "the path {text:?} has two parameters of one name"),
             PatternError::AfterWildcard(text) => write!(f, "the path {text:?} goes on after a wildcard"),

@@ -83,7 +83,8 @@ pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -
         }
     });
     let until = std::time::Instant::now() + shared.config().deadlines.shutdown;
-    while shared.connection_count() > 0 && std::time::Instant::now() < until && !shared.aborting.load(Ordering::Acquire) {
+    while shared.connection_count() > 0 && std::time::Instant::now() < until && !shared.aborting.load(Ordering::Acquire)
+    {
         std::thread::sleep(Duration::from_millis(5));
     }
     shared.aborting.store(true, Ordering::Release);
@@ -91,7 +92,8 @@ pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -
 }
 
 fn refuse(socket: &Socket) {
-    let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let answer =
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     // Whoever is refused may be gone already.
     let _ = calls::send(socket, answer, Duration::ZERO);
 }

@@ -44,33 +44,41 @@ impl Budget {
 pub(crate) struct Share {
     budget: Arc<Budget>,
     in_hand: usize,
+    charged: usize,
 }
 
 impl Share {
     pub(crate) fn new(budget: Arc<Budget>) -> Share {
-        Share { budget, in_hand: 0 }
+        Share { budget, in_hand: 0, charged: 0 }
+    }
+
+    /// What is taken and not given back.
+    pub(crate) fn charged(&self) -> usize {
+        self.charged
     }
 
     /// Takes bytes: whether there were enough.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         if self.in_hand >= bytes {
             self.in_hand -= bytes;
-            return true;
-        }
-        let wanted = bytes - self.in_hand;
-        if self.budget.take(wanted + PORTION) {
-            self.in_hand = PORTION;
-            true
-        } else if self.budget.take(wanted) {
-            self.in_hand = 0;
-            true
         } else {
-            false
+            let wanted = bytes - self.in_hand;
+            if self.budget.take(wanted + PORTION) {
+                self.in_hand = PORTION;
+            } else if self.budget.take(wanted) {
+                self.in_hand = 0;
+            } else {
+                return false;
+            }
         }
+        self.charged += bytes;
+        true
     }
 
     /// Gives bytes back.
     pub(crate) fn give(&mut self, bytes: usize) {
+        debug_assert!(self.charged >= bytes, "more is given back than was taken");
+        self.charged = self.charged.saturating_sub(bytes);
         self.in_hand += bytes;
         if self.in_hand > 2 * PORTION {
             self.budget.give(self.in_hand - PORTION);
@@ -81,7 +89,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.give(self.in_hand);
+        self.budget.give(self.in_hand + self.charged);
     }
 }
 
@@ -99,7 +107,7 @@ mod tests {
         assert!(!second.take(100_000));
         first.give(100_000);
         assert!(second.take(100_000));
-        second.give(130_000);
+        second.give(30_000);
         drop((first, second));
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);
     }

@@ -166,7 +166,9 @@ impl Config {
         if self.workers > MOST_WORKERS {
             return refuse("more than 1,024 workers");
         }
-        if self.limits.head_bytes > proto::Limits::MAX_HEAD_BYTES || self.limits.trailer_bytes > proto::Limits::MAX_HEAD_BYTES {
+        if self.limits.head_bytes > proto::Limits::MAX_HEAD_BYTES
+            || self.limits.trailer_bytes > proto::Limits::MAX_HEAD_BYTES
+        {
             return refuse("heads and trailers have at most 65,535 bytes");
         }
         if let Some(name) = &self.server_name

@@ -10,11 +10,11 @@
 use super::context::TaskKind;
 use super::dispatch::{Kit, Routed};
 use super::exchange::{Collect, Exchange, LogLine};
+use crate::StatusCode;
 use crate::body::{BodyError, Incoming};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
 use crate::response::Response;
-use crate::StatusCode;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use io::{Op, Peer, Queue, SocketId};
@@ -474,10 +474,12 @@ impl Connection {
             exchange.interim = hooks.interim;
         }
         match outcome {
-            Outcome::Ready => match (self.exchange.as_ref().and_then(|exchange| exchange.reply.as_ref()), &mut answer) {
-                (None, Some(response)) => self.answer(response, kit, out),
-                _ => self.poll_answer(kit, out),
-            },
+            Outcome::Ready => {
+                match (self.exchange.as_ref().and_then(|exchange| exchange.reply.as_ref()), &mut answer) {
+                    (None, Some(response)) => self.answer(response, kit, out),
+                    _ => self.poll_answer(kit, out),
+                }
+            }
             Outcome::Pending(place) => {
                 self.exchange(kit).future = Some((route, place));
                 self.send_interims(out);
@@ -569,7 +571,13 @@ impl Connection {
         }
     }
 
-    fn body_ended(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    fn body_ended(
+        &mut self,
+        trailers: Vec<(HeaderName, HeaderValue)>,
+        kit: &mut Kit,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
         let Some(exchange) = &mut self.exchange else { return };
         if let Some(incoming) = exchange.incoming.take() {
             incoming.borrow_mut().finish(Ok(()), trailers);
@@ -688,7 +696,8 @@ impl Connection {
     /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.
     #[inline]
     fn settle(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.exchange.is_none() && self.unread.is_empty() && !self.blocked && !self.ended && !self.http.must_close() {
+        if self.exchange.is_none() && self.unread.is_empty() && !self.blocked && !self.ended && !self.http.must_close()
+        {
             // The usual case: everything is answered, and another request may come.
             if self.http.client() == h1::state::State::Idle && !matches!(self.phase, Phase::Linger | Phase::Gone) {
                 out.flush(self.id);
@@ -725,21 +734,22 @@ impl Connection {
         if !answering && (self.http.must_close() || self.is_finished_with_peer()) {
             return self.finish(kit, out);
         }
-        let phase = if self.blocked || exchange.is_some_and(|exchange| exchange.body.is_some() && !exchange.awaits_answer()) {
-            if self.blocked { Phase::Write } else { Phase::Handler }
-        } else if exchange.is_some_and(|exchange| exchange.switched.is_some()) {
-            Phase::Switched
-        } else if self.http.client() == State::SendsBody {
-            if self.incoming_is_full() { Phase::Handler } else { Phase::Body }
-        } else if exchange.is_some_and(Exchange::awaits_answer) {
-            Phase::Handler
-        } else if !self.unread.is_empty() {
-            Phase::Head
-        } else if self.served == 0 {
-            Phase::Fresh
-        } else {
-            Phase::Idle
-        };
+        let phase =
+            if self.blocked || exchange.is_some_and(|exchange| exchange.body.is_some() && !exchange.awaits_answer()) {
+                if self.blocked { Phase::Write } else { Phase::Handler }
+            } else if exchange.is_some_and(|exchange| exchange.switched.is_some()) {
+                Phase::Switched
+            } else if self.http.client() == State::SendsBody {
+                if self.incoming_is_full() { Phase::Handler } else { Phase::Body }
+            } else if exchange.is_some_and(Exchange::awaits_answer) {
+                Phase::Handler
+            } else if !self.unread.is_empty() {
+                Phase::Head
+            } else if self.served == 0 {
+                Phase::Fresh
+            } else {
+                Phase::Idle
+            };
         self.wait_for(phase, kit);
     }
 
@@ -783,7 +793,17 @@ fn skip_line_ends(bytes: &[u8]) -> &[u8] {
 
 /// The trailer fields, without those that would change how the message is framed or routed (RFC 9110 section 6.5.1).
 fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
-    let forbidden = ["content-length", "transfer-encoding", "host", "connection", "content-encoding", "content-type", "te", "trailer", "authorization"];
+    let forbidden = [
+        "content-length",
+        "transfer-encoding",
+        "host",
+        "connection",
+        "content-encoding",
+        "content-type",
+        "te",
+        "trailer",
+        "authorization",
+    ];
     let fields = head.fields.iter().filter_map(|field| {
         let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
         let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;

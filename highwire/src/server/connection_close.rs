@@ -139,16 +139,14 @@ impl Connection {
                 self.close(&mut out);
             }
             Phase::Head => {
-                        self.unread = Vec::new();
+                self.unread = Vec::new();
                 self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's head came too slowly", kit, &mut out);
             }
             Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
             Phase::Body => {
-                        self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", kit, &mut out);
+                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", kit, &mut out);
             }
             Phase::Handler => {
-                if self.http.client() == h1::state::State::SendsBody {
-                            }
                 tracing::warn!("a handler took longer than its deadline");
                 self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", kit, &mut out);
             }

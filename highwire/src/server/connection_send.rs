@@ -136,7 +136,8 @@ impl Connection {
             let Some(mut streamed) = exchange.body.take() else { return };
             let sends_body = self.http.server() == h1::state::State::SendsBody;
             let waker = kit.context.inbox.waker(task.number());
-            let part = match catch_unwind(AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker)))) {
+            let part = match catch_unwind(AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker))))
+            {
                 Ok(part) => part,
                 Err(_) => {
                     tracing::error!("a response's body panicked");

@@ -208,7 +208,9 @@ impl Drop for Entered {
 
 fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
     let context = CURRENT.with_borrow(Clone::clone);
-    use_it(&context.expect("this needs a Highwire worker on the present thread: call it in a handler or a spawned task"))
+    use_it(
+        &context.expect("this needs a Highwire worker on the present thread: call it in a handler or a spawned task"),
+    )
 }
 
 pub(crate) fn now() -> Instant {

@@ -38,6 +38,7 @@ pub(crate) struct Kit {
     captures: Captures,
     /// The path of the present request, where it had dot segments to resolve.
     resolved: Vec<u8>,
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again: a connection holds one, 8 bytes wide")]
     exchanges: Vec<Box<Exchange>>,
 }
 
@@ -170,7 +171,9 @@ impl Kit {
         }
         match router.find(head.authority(window), head.method, token, path, &mut self.captures) {
             Found::Route(route) | Found::HeadOfGet(route) => Routed::Route(route),
-            Found::NotFound | Found::Allowed(_) if !router.knows(head.method, token) && shared.setup.fallback.is_none() => {
+            Found::Nothing | Found::Allowed(_)
+                if !router.knows(head.method, token) && shared.setup.fallback.is_none() =>
+            {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
                 // What follows a CONNECT is not HTTP.
                 Routed::Answer(if head.method == Method::Connect { response.and_close() } else { response })
@@ -183,7 +186,7 @@ impl Kit {
                 }
                 Routed::Answer(response)
             }
-            Found::NotFound => match shared.setup.fallback {
+            Found::Nothing => match shared.setup.fallback {
                 Some(route) => Routed::Route(route),
                 None => Routed::Answer(self.not_found(head, window)),
             },
@@ -219,7 +222,10 @@ impl Kit {
 
     /// Calls the handler of the route that [`route`](Self::route) found for the same head just before.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "all of them are on their way to the handler; a struct would copy them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of them are on their way to the handler; a struct would copy them"
+    )]
     pub(crate) fn call(
         &mut self,
         route: u32,

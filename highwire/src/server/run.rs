@@ -223,7 +223,9 @@ impl Server {
         }
         if handoff {
             let (shared, outsides, listeners) = (self.shared, handle.outsides.clone(), self.listeners);
-            handle.threads.push(spawn("highwire-accept".to_string(), move || blocking::hand_out(&shared, &listeners, &outsides))?);
+            handle.threads.push(spawn("highwire-accept".to_string(), move || {
+                blocking::hand_out(&shared, &listeners, &outsides)
+            })?);
         }
         Ok(())
     }
@@ -244,7 +246,9 @@ impl Server {
 
     fn start_threads(self, handle: &mut Handle) -> Result<()> {
         let (shared, listeners) = (self.shared, self.listeners);
-        handle.threads.push(spawn("highwire-accept".to_string(), move || blocking::accept_for_threads(&shared, &listeners))?);
+        handle
+            .threads
+            .push(spawn("highwire-accept".to_string(), move || blocking::accept_for_threads(&shared, &listeners))?);
         Ok(())
     }
 }

@@ -5,11 +5,11 @@ use super::budget::Budget;
 use super::config::Config;
 use super::pool::Pool;
 use super::states;
-use crate::app::ErrorHandler;
+use crate::app::{ErrorHandler, NotFoundHandler};
 use crate::handler::Route;
 use crate::request::{BodyUse, Locals};
 use crate::router::Router;
-use crate::{IntoResponse, Reply, Request, Response, StatusCode};
+use crate::{IntoResponse, Reply, Response, StatusCode};
 use std::any::{Any, TypeId};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct Setup {
     pub(crate) states: states::Map,
     pub(crate) factories: Vec<Factory>,
     pub(crate) config: Config,
-    pub(crate) not_found: Option<Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>>,
+    pub(crate) not_found: Option<NotFoundHandler>,
     pub(crate) on_error: Option<ErrorHandler>,
 }
 
@@ -107,16 +107,21 @@ impl Shared {
     }
 
     /// Runs a function on the blocking pool and answers with its result; 503 where the pool is full.
-    pub(crate) fn offload<R: IntoResponse + Send + 'static>(&self, reply: Reply, function: impl FnOnce() -> R + Send + 'static) {
+    pub(crate) fn offload<R: IntoResponse + Send + 'static>(
+        &self,
+        reply: Reply,
+        function: impl FnOnce() -> R + Send + 'static,
+    ) {
         let caps = &self.config().caps;
         let pool = self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue));
-        let job = Box::new(move |reply: Reply| match std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)) {
-            Ok(answer) => reply.send(answer),
-            Err(_) => {
-                tracing::error!("a blocking handler panicked");
-                reply.send((StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
-            }
-        });
+        let job =
+            Box::new(move |reply: Reply| match std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)) {
+                Ok(answer) => reply.send(answer),
+                Err(_) => {
+                    tracing::error!("a blocking handler panicked");
+                    reply.send((StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
+                }
+            });
         if let Err(reply) = pool.offer(reply, job) {
             reply.send(Overloaded);
         }

@@ -62,7 +62,10 @@ pub struct Worker<D: Driver> {
 
 impl<D: Driver> std::fmt::Debug for Worker<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("driver", &self.driver.name()).field("connections", &self.floor.count).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("driver", &self.driver.name())
+            .field("connections", &self.floor.count)
+            .finish_non_exhaustive()
     }
 }
 
@@ -97,7 +100,8 @@ impl<D: Driver> Worker<D> {
         };
         kit.begin(driver.now());
         kit.lines.refresh(driver.unix_seconds());
-        let listeners = listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
+        let listeners =
+            listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let handed = Mutex::new(Vec::new());
         let outside = Outside { notifier, connections: AtomicU32::new(0), beat: kit.beat.clone(), handed };
         let floor = Floor {
@@ -137,6 +141,11 @@ impl<D: Driver> Worker<D> {
         self.floor.kit.context.living_tasks()
     }
 
+    /// Bytes that this worker has charged to the memory budget for its peers.
+    pub fn account(&self) -> usize {
+        self.floor.kit.share.charged()
+    }
+
     /// Runs turns until the server stops.
     ///
     /// # Errors
@@ -153,7 +162,8 @@ impl<D: Driver> Worker<D> {
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
         let _entered = self.floor.kit.context.clone().enter();
         let more = self.floor.run_tasks(&mut self.queue);
-        let until = if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
+        let until =
+            if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
         self.driver.turn(until, &mut self.queue, &mut self.floor)?;
         self.floor.begin(self.driver.now());
         if self.floor.last_tick != self.floor.kit.tick {
@@ -293,6 +303,13 @@ impl Floor {
         }
     }
 
+    /// A driver may have listeners of its own, as the simulator has.
+    fn know(&mut self, listener: ListenerId) {
+        if !self.listeners.contains(&listener) && !self.kit.draining {
+            self.listeners.push(listener);
+        }
+    }
+
     /// Lets connections wait in the kernel's backlog for a while.
     fn pause_accept(&mut self, queue: &mut Queue) {
         for &listener in &self.listeners {
@@ -374,21 +391,27 @@ impl Sink for Floor {
             Completion::Received { socket, bytes } => {
                 self.with(socket, queue, |connection, kit, head, queue| connection.received(bytes, kit, head, queue));
             }
-            Completion::Accepted { socket, peer, .. } => self.connection_came(socket, peer, queue),
+            Completion::Accepted { listener, socket, peer } => {
+                self.know(listener);
+                self.connection_came(socket, peer, queue);
+            }
             Completion::Ended { socket } => {
                 self.with(socket, queue, |connection, kit, head, queue| connection.peer_ended(kit, head, queue));
             }
             Completion::Blocked { socket } => {
                 self.with(socket, queue, |connection, kit, _, queue| connection.blocked(kit, queue));
             }
-            Completion::Progress { socket } => self.with(socket, queue, |connection, kit, _, _| connection.progressed(kit)),
+            Completion::Progress { socket } => {
+                self.with(socket, queue, |connection, kit, _, _| connection.progressed(kit))
+            }
             Completion::Drained { socket } => {
                 self.with(socket, queue, |connection, kit, head, queue| connection.drained(kit, head, queue));
             }
             Completion::Failed { socket, .. } => {
                 self.with(socket, queue, |connection, kit, _, queue| connection.failed(kit, queue));
             }
-            Completion::AcceptFailed { error, .. } => {
+            Completion::AcceptFailed { listener, error } => {
+                self.know(listener);
                 tracing::warn!(%error, "accepting is paused");
                 self.pause_accept(queue);
             }

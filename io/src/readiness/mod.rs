@@ -10,7 +10,9 @@ use crate::outgoing::Outgoing;
 use crate::slots::Slots;
 use crate::socket::{self, Socket};
 use crate::wake::Notifier;
-use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
+use crate::{
+    Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
+};
 use bytes::Bytes;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -423,7 +425,9 @@ impl Driver for Readiness {
                     sink.complete(Completion::Woken, queue);
                     self.start(queue);
                 }
-                Token(token) if token & LISTENER != 0 => self.accept(ListenerId((token & !LISTENER) as u32), queue, sink),
+                Token(token) if token & LISTENER != 0 => {
+                    self.accept(ListenerId((token & !LISTENER) as u32), queue, sink)
+                }
                 socket => {
                     if event.is_writable() {
                         self.writable(id(socket), queue, sink);

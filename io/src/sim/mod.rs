@@ -323,4 +323,3 @@ impl Driver for Simulated {
         "sim"
     }
 }
-

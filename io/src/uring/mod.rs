@@ -21,7 +21,9 @@ use crate::outgoing::Outgoing;
 use crate::slots::Slots;
 use crate::socket::{self, Socket};
 use crate::wake::Notifier;
-use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
+use crate::{
+    Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
+};
 use bytes::Bytes;
 use io_uring::{cqueue, opcode, squeue, types};
 use provided::BufferRing;
@@ -569,7 +571,11 @@ impl Uring {
             }
         }
         while let Some(socket) = self.blocked.pop() {
-            if self.connections.get(socket).is_some_and(|connection| !connection.closed && connection.outgoing.is_some()) {
+            if self
+                .connections
+                .get(socket)
+                .is_some_and(|connection| !connection.closed && connection.outgoing.is_some())
+            {
                 sink.complete(Completion::Blocked { socket }, queue);
             }
         }
@@ -633,7 +639,8 @@ impl Driver for Uring {
             self.enter(Some(Instant::default()))?;
             self.settle(queue);
         }
-        let at_once = !(self.entries.is_empty() && self.broken.is_empty() && self.blocked.is_empty() && self.drained.is_empty());
+        let at_once =
+            !(self.entries.is_empty() && self.broken.is_empty() && self.blocked.is_empty() && self.drained.is_empty());
         let until = if at_once { Some(Instant::default()) } else { until };
         let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
         self.enter(until.into_iter().chain(linger).min())?;

@@ -42,7 +42,9 @@ impl BufferRing {
         let mut buffers = BufferRing { memory, tail: 0 };
         // SAFETY: the mapping is page-aligned, begins with room for COUNT entries, and lives as long as the ring that it
         // is registered with: both are fields of one driver, and the ring is dropped first.
-        unsafe { ring.submitter().register_buf_ring_with_flags(memory.as_ptr() as u64, limit::RING_BUFFERS, GROUP, 0) }?;
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(memory.as_ptr() as u64, limit::RING_BUFFERS, GROUP, 0)
+        }?;
         for buffer in 0..limit::RING_BUFFERS {
             buffers.give_back(buffer);
         }

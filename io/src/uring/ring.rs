@@ -20,7 +20,9 @@ impl std::fmt::Debug for Ring {
 fn explain(error: &io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel has no io_uring",
-        Some(libc::EPERM | libc::EACCES) => "io_uring is forbidden here (seccomp, or the sysctl kernel.io_uring_disabled)",
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here (seccomp, or the sysctl kernel.io_uring_disabled)"
+        }
         Some(libc::EINVAL) => "this kernel's io_uring is older than Linux 6.1",
         Some(libc::ENOMEM) => "too little locked memory is allowed for io_uring (RLIMIT_MEMLOCK)",
         Some(libc::EMFILE | libc::ENFILE) => "no descriptor is left for io_uring",
@@ -41,7 +43,8 @@ impl Ring {
             builder.build(limit::RING_ENTRIES)
         };
         // NO_SQARRAY came with Linux 6.6; without it only a little memory is lost.
-        let ring = build(true).or_else(|_| build(false)).map_err(|error| io::Error::new(error.kind(), explain(&error)))?;
+        let ring =
+            build(true).or_else(|_| build(false)).map_err(|error| io::Error::new(error.kind(), explain(&error)))?;
         Ok(Ring { ring, enabled: false })
     }
 
@@ -70,7 +73,8 @@ impl Ring {
             // The queue is full: the kernel takes all of it in one call. Before the first turn the ring is disabled and
             // cannot; a driver has far fewer listeners than entries then.
             if let Err(error) = self.ring.submit() {
-                let busy = matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM));
+                let busy =
+                    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM));
                 assert!(busy, "the kernel refuses the ring's submissions: {error}");
             }
         }

@@ -210,8 +210,12 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
+    /// A body's data, and the names and values of its trailers.
+    type Decoded = (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
+    type Expected<'a> = (&'a str, &'a [(&'a str, &'a str)]);
+
     /// Feeds a body at every split; all must agree. Gives the data and the trailers, or the error.
-    fn decode(body: &[u8]) -> Result<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>), Error> {
+    fn decode(body: &[u8]) -> Result<Decoded, Error> {
         let mut results = Vec::new();
         for pieces in crate::testing::splits(body) {
             results.push(decode_pieces(&pieces));
@@ -222,7 +226,7 @@ mod tests {
         results.swap_remove(0)
     }
 
-    fn decode_pieces(pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>), Error> {
+    fn decode_pieces(pieces: &[&[u8]]) -> Result<Decoded, Error> {
         let (mut decoder, mut head, limits) = (Decoder::new(), Head::default(), Limits::default());
         let (mut window, mut data) = (Vec::new(), Vec::new());
         for piece in pieces {
@@ -237,7 +241,8 @@ mod tests {
                     Found::Data(bytes) => data.extend_from_slice(bytes),
                     Found::End { .. } => {
                         let words = |span: crate::Span| span.of(&window).to_vec();
-                        let trailers = head.fields.iter().map(|field| (words(field.name), words(field.value))).collect();
+                        let trailers =
+                            head.fields.iter().map(|field| (words(field.name), words(field.value))).collect();
                         return Ok((data, trailers));
                     }
                 }
@@ -247,7 +252,7 @@ mod tests {
         Err(Error::Truncated)
     }
 
-    fn check(body: &str, expected: Result<(&str, &[(&str, &str)]), Error>) {
+    fn check(body: &str, expected: Result<Expected<'_>, Error>) {
         let bytes = |text: &str| text.as_bytes().to_vec();
         let expected = expected.map(|(data, trailers)| {
             (bytes(data), trailers.iter().map(|(name, value)| (bytes(name), bytes(value))).collect::<Vec<_>>())

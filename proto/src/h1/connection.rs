@@ -379,7 +379,12 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::NotNow`] where the request proposed none, or is not complete.
-    pub fn accept(&mut self, status: u16, out: &mut Vec<u8>, fields: impl FnOnce(&mut FieldWriter<'_>)) -> Result<(), Error> {
+    pub fn accept(
+        &mut self,
+        status: u16,
+        out: &mut Vec<u8>,
+        fields: impl FnOnce(&mut FieldWriter<'_>),
+    ) -> Result<(), Error> {
         let tunnel = self.method == Method::Connect;
         let fits = if tunnel { (200..300).contains(&status) } else { status == 101 };
         if self.client != State::MaySwitch || self.server != State::AwaitsResponse || !fits {
@@ -498,7 +503,8 @@ impl Connection {
             return Err(Error::NotNow);
         }
         let valid_method = !request.method.is_empty() && request.method.bytes().all(|byte| scan::is(scan::NAME, byte));
-        let valid_target = !request.target.is_empty() && request.target.bytes().all(|byte| (b'!'..0x7f).contains(&byte));
+        let valid_target =
+            !request.target.is_empty() && request.target.bytes().all(|byte| (b'!'..0x7f).contains(&byte));
         if !valid_method || !valid_target {
             return Err(Error::InvalidField);
         }

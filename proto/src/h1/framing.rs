@@ -119,7 +119,8 @@ fn chunked(window: &[u8], head: &Head) -> Result<bool, Error> {
         return if head.seen & Known::ContentLength.bit() == 0 { Ok(true) } else { Err(Error::LengthAndCoding) };
     }
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    let once_and_last = list(value).filter(is_chunked).count() == 1 && list(value).last().is_some_and(|last| is_chunked(&last));
+    let once_and_last =
+        list(value).filter(is_chunked).count() == 1 && list(value).last().is_some_and(|last| is_chunked(&last));
     let well_formed = list(value).all(|coding| !coding.is_empty());
     Err(if once_and_last && well_formed { Error::UnknownTransferCoding } else { Error::InvalidTransferEncoding })
 }

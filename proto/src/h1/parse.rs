@@ -271,7 +271,11 @@ fn fields<'b>(
         };
         if delimiter != b':' || name_end == line {
             if name_end != line {
-                return Err(if matches!(delimiter, b' ' | b'\t') { Error::SpaceBeforeColon } else { Error::InvalidFieldName });
+                return Err(if matches!(delimiter, b' ' | b'\t') {
+                    Error::SpaceBeforeColon
+                } else {
+                    Error::InvalidFieldName
+                });
             }
             return end_of_fields(bytes, line);
         }
@@ -300,11 +304,7 @@ fn fields<'b>(
         let known = Known::from_name(&bytes[line..name_end]);
         head.repeated |= head.seen & known.bit();
         head.seen |= known.bit();
-        head.fields.push(Field {
-            name: Span::new(line, name_end),
-            value: Span::new(value_start, value_end),
-            known,
-        });
+        head.fields.push(Field { name: Span::new(line, name_end), value: Span::new(value_start, value_end), known });
         at += 2;
     }
 }

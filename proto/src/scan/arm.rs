@@ -52,12 +52,7 @@ fn controls(block: &[u8; 16]) -> u64 {
 }
 
 #[inline(always)]
-fn blocks(
-    bytes: &[u8],
-    from: usize,
-    stops: impl Fn(&[u8; 16]) -> u64,
-    rest: impl Fn(&[u8], usize) -> usize,
-) -> usize {
+fn blocks(bytes: &[u8], from: usize, stops: impl Fn(&[u8; 16]) -> u64, rest: impl Fn(&[u8], usize) -> usize) -> usize {
     let mut at = from;
     while let Some(Ok(block)) = bytes.get(at..at + 16).map(<&[u8; 16]>::try_from) {
         let found = stops(block);

@@ -4,10 +4,10 @@
 //! generic over it, and [`with`] runs a whole parse under the best one that the machine has, so that there is one
 //! dispatch a message and none a token. Every scanner equals [`naive`] on every input: a property test says so.
 
-pub mod naive;
-pub mod swar;
 #[cfg(target_arch = "aarch64")]
 mod arm;
+pub mod naive;
+pub mod swar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -89,7 +89,11 @@ mod tests {
         for from in 0..=bytes.len() {
             assert_eq!(S::name_end(bytes, from), naive::Naive::name_end(bytes, from), "name {bytes:?} from {from}");
             assert_eq!(S::value_end(bytes, from), naive::Naive::value_end(bytes, from), "value {bytes:?} from {from}");
-            assert_eq!(S::target_end(bytes, from), naive::Naive::target_end(bytes, from), "target {bytes:?} from {from}");
+            assert_eq!(
+                S::target_end(bytes, from),
+                naive::Naive::target_end(bytes, from),
+                "target {bytes:?} from {from}"
+            );
         }
         for start in [0, bytes.len() / 3] {
             let mut cursor = S::Cursor::new(bytes, start);

@@ -24,9 +24,8 @@ const fn columns(class: u8) -> [u8; 32] {
 }
 
 /// Bit `n` for high nibble `n`, none from 8 on.
-const ROWS: [u8; 32] = [
-    1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0,
-];
+const ROWS: [u8; 32] =
+    [1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0];
 const NAME_COLUMNS: [u8; 32] = columns(naive::NAME);
 const TARGET_COLUMNS: [u8; 32] = columns(naive::TARGET);
 
@@ -182,7 +181,9 @@ impl Masks<'_> {
         let length = self.bytes.len();
         if at + 32 <= length {
             // SAFETY: `at + 32 <= len`; only `with` hands out this scanner, after it has seen AVX2.
-            return unsafe { (Avx2Name::stops(self.bytes.as_ptr().add(at)), Avx2Value::stops(self.bytes.as_ptr().add(at))) };
+            return unsafe {
+                (Avx2Name::stops(self.bytes.as_ptr().add(at)), Avx2Value::stops(self.bytes.as_ptr().add(at)))
+            };
         }
         if at >= length {
             return (u32::MAX, u32::MAX);
@@ -192,8 +193,9 @@ impl Masks<'_> {
         if length >= 32 {
             let last = length - 32;
             // SAFETY: `last + 32 == len`; AVX2 as above.
-            let (names, values) =
-                unsafe { (Avx2Name::stops(self.bytes.as_ptr().add(last)), Avx2Value::stops(self.bytes.as_ptr().add(last))) };
+            let (names, values) = unsafe {
+                (Avx2Name::stops(self.bytes.as_ptr().add(last)), Avx2Value::stops(self.bytes.as_ptr().add(last)))
+            };
             return (names >> (at - last) | behind, values >> (at - last) | behind);
         }
         let mut block = [0; 32];
@@ -307,7 +309,12 @@ fn has_avx2() -> bool {
         }
     }
     #[cfg(not(feature = "std"))]
-    return cfg!(all(target_feature = "avx2", target_feature = "bmi1", target_feature = "bmi2", target_feature = "lzcnt"));
+    return cfg!(all(
+        target_feature = "avx2",
+        target_feature = "bmi1",
+        target_feature = "bmi2",
+        target_feature = "lzcnt"
+    ));
 }
 
 #[inline]

@@ -1,0 +1,74 @@
+//! Plays seeds: `cargo run --release -p sim -- --seeds 10000`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Plays the whole server on a simulated network, one run for each seed.
+
+Usage: sim [--seeds N] [--first N] [--verbose]
+
+  --seeds N   how many seeds (default 1000)
+  --first N   the first seed (default 0); --first N --seeds 1 plays one again
+  --verbose   a line for each seed";
+
+fn main() -> ExitCode {
+    let (mut first, mut seeds, mut verbose) = (0u64, 1000u64, false);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().and_then(|text| text.parse().ok());
+        match argument.as_str() {
+            "--first" | "--seeds" => {
+                let Some(number) = number() else {
+                    eprintln!("sim: {argument} wants a number");
+                    return ExitCode::FAILURE;
+                };
+                *(if argument == "--first" { &mut first } else { &mut seeds }) = number;
+            }
+            "--verbose" => verbose = true,
+            "--help" | "-h" => {
+                println!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            _ => {
+                eprintln!("sim: there is no option {argument}\n{HELP}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    run(first, seeds, verbose)
+}
+
+fn run(first: u64, seeds: u64, verbose: bool) -> ExitCode {
+    let (mut passed, mut failed, mut clients, mut answers, mut broken, mut turns) = (0u64, 0u64, 0, 0, 0, 0);
+    for seed in first..first.saturating_add(seeds) {
+        // Every 16th seed is played twice: a run that is not the same both times cannot be trusted, nor replayed.
+        let result = sim::script::play(seed).and_then(|outcome| {
+            if seed % 16 == 0 && sim::script::play(seed).as_ref() != Ok(&outcome) {
+                return Err("not deterministic: the second run differs".to_string());
+            }
+            Ok(outcome)
+        });
+        match result {
+            Ok(outcome) => {
+                passed += 1;
+                clients += outcome.clients;
+                answers += outcome.answers;
+                broken += outcome.broken;
+                turns += outcome.turns;
+                if verbose {
+                    println!("seed {seed}: {outcome:?}");
+                }
+            }
+            Err(error) => {
+                failed += 1;
+                println!(
+                    "seed {seed} failed: {error}\n  again: cargo run --release -p sim -- --first {seed} --seeds 1"
+                );
+            }
+        }
+    }
+    println!("{clients} clients, {answers} answers checked, {broken} links broken, {turns} turns");
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
