@@ -1,9 +1,10 @@
 //! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
 
-use super::connection::{Connection, Out};
+use super::connection::Connection;
 use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::Switched;
+use super::out::Out;
 use crate::response::{Content, Response, Streamed};
 use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
 use bytes::Bytes;

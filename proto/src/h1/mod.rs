@@ -8,8 +8,10 @@ mod connection;
 mod encode;
 mod framing;
 mod parse;
+mod send;
 pub mod state;
 
-pub use connection::{Connection, Request, Response};
+pub use connection::Connection;
 pub use encode::{FieldWriter, reason_phrase};
 pub use parse::{parse_request, parse_response, parse_trailers};
+pub use send::{Request, Response};

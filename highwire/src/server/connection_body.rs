@@ -1,0 +1,217 @@
+//! Requests' bodies: collected whole, handed on in parts, or read and dropped.
+
+use super::connection::Connection;
+use super::dispatch::{Kit, Routed};
+use super::exchange::Collect;
+use super::out::Out;
+use crate::StatusCode;
+use crate::body::Incoming;
+use crate::request::{BodyUse, Ready};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use proto::{Event, Head, Length};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Bytes of a body that wait for a handler before the connection stops receiving.
+const INCOMING_BYTES: usize = 64 * 1024;
+
+impl Connection {
+    #[expect(clippy::too_many_arguments, reason = "the cold half of `request`, with what it already has in hand")]
+    pub(super) fn request_with_body(
+        &mut self,
+        route: u32,
+        length: Length,
+        head: &mut Head,
+        seen: &[u8],
+        behind: &[u8],
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) -> usize {
+        let body_use = match kit.body_use(route) {
+            // Another protocol's bytes begin behind the body: it is read first (RFC 9110 section 7.8).
+            BodyUse::None if head.upgrade => BodyUse::Whole,
+            body_use => body_use,
+        };
+        let announced = if let Length::Exact(length) = length { length } else { 0 };
+        if body_use != BodyUse::None && announced > self.body_limit(body_use, kit) {
+            self.http.close_after();
+            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            self.respond(&mut response, kit, out);
+            return 0;
+        }
+        if body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2 {
+            self.http.close_after();
+            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server can hold");
+            self.respond(&mut response, kit, out);
+            return 0;
+        }
+        if body_use != BodyUse::None && head.expects_continue && behind.is_empty() {
+            // The state table permits it here, and there is no field that could be refused.
+            let _ = self.http.send_interim(100, &mut out.queue.output, |_| {});
+        }
+        match body_use {
+            BodyUse::None => {
+                self.leave_body(length, head, kit);
+                self.call(route, (head, seen), Ready::Nothing, kit, out);
+                0
+            }
+            BodyUse::Whole => {
+                if let Some(body) = self.whole_body(length, behind, head, kit) {
+                    let body = Bytes::copy_from_slice(body);
+                    let used = body.len();
+                    self.call(route, (head, seen), Ready::Whole(body), kit, out);
+                    return used;
+                }
+                let collect = Collect { route, head: head.clone(), window: seen.to_vec(), body: Vec::new() };
+                self.exchange(kit).collect = Some(collect);
+                if !self.recharge(kit) {
+                    self.no_memory(kit, out);
+                }
+                0
+            }
+            BodyUse::Parts => {
+                let connection = kit.context.inbox.waker(self.task().number());
+                let incoming = Rc::new(RefCell::new(Incoming::new(connection)));
+                self.exchange(kit).incoming = Some(incoming.clone());
+                self.call(route, (head, seen), Ready::Parts(incoming), kit, out);
+                0
+            }
+        }
+    }
+
+    /// The whole body, where it stands behind its head already: nothing is copied into the connection then.
+    pub(super) fn whole_body<'w>(
+        &mut self,
+        length: Length,
+        behind: &'w [u8],
+        head: &mut Head,
+        kit: &Kit,
+    ) -> Option<&'w [u8]> {
+        let Length::Exact(length) = length else { return None };
+        let body = behind.get(..usize::try_from(length).ok()?)?;
+        let limits = &kit.shared.setup.config.limits;
+        // A body of known length that lies in the window whole is one part and an end.
+        let data = self.http.receive(body, head, limits).ok()?;
+        let end = self.http.receive(&[], head, limits).ok()?;
+        debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
+        Some(body)
+    }
+
+    /// Prepares for a body that no handler takes: it is read and dropped, or the connection closes where it is too large
+    /// or the peer waits to be told to send it.
+    pub(super) fn leave_body(&mut self, length: Length, head: &Head, kit: &Kit) {
+        let limit = kit.shared.setup.config.caps.unread_body_bytes;
+        let too_large = matches!(length, Length::Exact(length) if length > limit);
+        if too_large || (head.expects_continue && length != Length::Empty) {
+            self.http.close_after();
+        }
+    }
+
+    pub(super) fn body_limit(&self, body_use: BodyUse, kit: &Kit) -> u64 {
+        let caps = &kit.shared.setup.config.caps;
+        match body_use {
+            BodyUse::None => caps.unread_body_bytes,
+            BodyUse::Whole => caps.body_bytes,
+            BodyUse::Parts => caps.streamed_body_bytes,
+        }
+    }
+
+    /// A part of a request's body came.
+    pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        self.body_bytes += data.len() as u64;
+        self.arrived = self.arrived.saturating_add(data.len() as u32);
+        let coming = self.body_bytes.saturating_add(self.http.announced());
+        let exchange = self.exchange.as_mut();
+        let (body_use, has_room) = match exchange {
+            Some(exchange) if exchange.collect.is_some() => {
+                let collect = exchange.collect.as_mut().expect("just seen");
+                collect.body.extend_from_slice(data);
+                (BodyUse::Whole, true)
+            }
+            Some(exchange) if exchange.incoming.is_some() => {
+                let mut incoming = exchange.incoming.as_ref().expect("just seen").borrow_mut();
+                if !incoming.abandoned {
+                    incoming.push(data);
+                }
+                (if incoming.abandoned { BodyUse::None } else { BodyUse::Parts }, true)
+            }
+            _ => (BodyUse::None, false),
+        };
+        if coming > self.body_limit(body_use, kit) {
+            self.body_too_large(body_use, kit, out);
+        } else if has_room && !self.recharge(kit) {
+            self.no_memory(kit, out);
+        } else if body_use == BodyUse::Parts {
+            self.poll_answer(kit, out);
+            self.pump(kit, out);
+            let _ = head;
+        }
+    }
+
+    /// A chunk was announced whose bytes are still to come: one that is too large is refused before they do.
+    pub(super) fn chunk_announced(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let body_use = match &self.exchange {
+            Some(exchange) if exchange.collect.is_some() => BodyUse::Whole,
+            Some(exchange) if exchange.incoming.is_some() => BodyUse::Parts,
+            _ => BodyUse::None,
+        };
+        if self.body_bytes.saturating_add(self.http.announced()) > self.body_limit(body_use, kit) {
+            self.body_too_large(body_use, kit, out);
+        }
+    }
+
+    pub(super) fn body_ended(
+        &mut self,
+        trailers: Vec<(HeaderName, HeaderValue)>,
+        kit: &mut Kit,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        let Some(exchange) = &mut self.exchange else { return };
+        if let Some(incoming) = exchange.incoming.take() {
+            incoming.borrow_mut().finish(Ok(()), trailers);
+            self.poll_answer(kit, out);
+            self.pump(kit, out);
+        } else if let Some(collect) = exchange.collect.take() {
+            let Collect { route, head: own_head, window, body } = collect;
+            // The look-up left the path's parameters for the last head that was seen: this one's are found again.
+            match kit.route(&own_head, &window) {
+                Routed::Route(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),
+                Routed::Answer(mut response) => self.respond(&mut response, kit, out),
+            }
+            self.recharge(kit);
+            let _ = head;
+        }
+        self.recycle_exchange(kit);
+    }
+
+    pub(super) fn incoming_is_full(&self) -> bool {
+        let Some(exchange) = &self.exchange else { return false };
+        let Some(incoming) = &exchange.incoming else { return false };
+        let mut incoming = incoming.borrow_mut();
+        incoming.paused = incoming.held >= INCOMING_BYTES;
+        incoming.paused
+    }
+}
+
+/// The trailer fields, without those that would change how the message is framed or routed (RFC 9110 section 6.5.1).
+pub(super) fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+    let forbidden = [
+        "content-length",
+        "transfer-encoding",
+        "host",
+        "connection",
+        "content-encoding",
+        "content-type",
+        "te",
+        "trailer",
+        "authorization",
+    ];
+    let fields = head.fields.iter().filter_map(|field| {
+        let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
+        let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;
+        (!forbidden.contains(&name.as_str())).then_some((name, value))
+    });
+    fields.collect()
+}

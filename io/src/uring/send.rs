@@ -1,0 +1,196 @@
+//! Sending and closing: what leaves at once, what has to wait, and what becomes of a connection then.
+
+use super::{Connection, Uring, data, kind, number_of, numbered};
+use crate::{Queue, SocketId, limit, socket};
+use bytes::Bytes;
+use io_uring::{opcode, squeue, types};
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+impl Uring {
+    #[inline]
+    pub(super) fn send(&mut self, id: SocketId, output: &[u8], (start, end): (u32, u32), more: bool) {
+        let (round, number) = (self.round, self.batch.len());
+        let Some(connection) = self.connections.get(id) else { return };
+        let bytes = &output[start as usize..end as usize];
+        if connection.outgoing.is_some() || connection.round == round {
+            connection.outgoing.get_or_insert_default().push(Bytes::copy_from_slice(bytes));
+            if connection.round == round {
+                self.deferred.push(id);
+            }
+            return;
+        }
+        connection.round = round;
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
+        self.batch.push((id, start, end));
+        self.submit(entry.user_data(numbered(kind::ARENA_SEND, number)).flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    pub(super) fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
+        let round = self.round;
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.outgoing.get_or_insert_default().push(bytes);
+        if connection.round == round {
+            self.deferred.push(id);
+        } else {
+            self.send_waiting(id);
+        }
+    }
+
+    /// Sends the front of what waits, unless a send is in flight; where nothing waits, does what comes after.
+    pub(super) fn send_waiting(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.sending {
+            return;
+        }
+        let Some(outgoing) = &connection.outgoing else {
+            if connection.closed {
+                self.finish(id);
+            }
+            return;
+        };
+        if outgoing.is_empty() {
+            if outgoing.shutdown {
+                socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+            }
+            connection.outgoing = None;
+            if connection.closed {
+                self.finish(id);
+            } else {
+                self.drained.push(id);
+            }
+            return;
+        }
+        connection.sending = true;
+        let bytes = outgoing.next(limit::SEND_BYTES);
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
+        self.submit(entry.user_data(data(kind::SEND, id)));
+    }
+
+    pub(super) fn shutdown(&mut self, id: SocketId) {
+        let round = self.round;
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.outgoing.is_none() && connection.round != round {
+            socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+            return;
+        }
+        connection.outgoing.get_or_insert_default().shutdown = true;
+        if connection.round == round {
+            self.deferred.push(id);
+        }
+    }
+
+    pub(super) fn close(&mut self, id: SocketId) {
+        let (round, now) = (self.round, self.now);
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.closed = true;
+        if connection.round == round {
+            self.deferred.push(id);
+        } else if connection.outgoing.is_none() {
+            return self.finish(id);
+        }
+        if connection_waits(self.connections.get(id)) {
+            self.lingering.push((id, now));
+        }
+    }
+
+    pub(super) fn abort(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.closed = true;
+        let descriptor = connection.descriptor.as_raw_fd();
+        socket::reset_on_close(descriptor);
+        if connection.sending {
+            // The bytes in flight must outlive the send: it fails now, and its completion finishes the connection.
+            connection.outgoing.as_mut().into_iter().for_each(|outgoing| outgoing.shutdown = false);
+            socket::shutdown(descriptor, libc::SHUT_RDWR);
+            self.cancel(data(kind::SEND, id));
+        } else {
+            connection.outgoing = None;
+            if connection.round == self.round { self.deferred.push(id) } else { self.finish(id) }
+        }
+    }
+
+    /// Closes the descriptor. A receive in flight would keep the connection open, so it is cancelled first.
+    pub(super) fn finish(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.remove(id) else { return };
+        if connection.armed {
+            self.cancel(data(kind::RECEIVE, id));
+        }
+        let descriptor = connection.descriptor.into_raw_fd();
+        let entry = opcode::Close::new(types::Fd(descriptor)).build();
+        self.submit(entry.user_data(numbered(kind::IGNORED, 0)).flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// After a submission: what arena sends left over is copied, the arena is freed, and what waited behind them goes on.
+    pub(super) fn settle(&mut self, queue: &mut Queue) {
+        if !self.batch.is_empty() {
+            for at in 0..self.entries.len() {
+                let entry = self.entries[at];
+                if entry.data >> 56 == kind::ARENA_SEND {
+                    self.arena_send_failed(number_of(entry.data), entry.result, &queue.output);
+                }
+            }
+            self.batch.clear();
+        }
+        queue.output.clear();
+        if queue.output.capacity() > limit::OUTPUT_BYTES {
+            queue.output.shrink_to(limit::OUTPUT_BYTES);
+        }
+        self.round = self.round.wrapping_add(1).max(1);
+        while let Some(id) = self.deferred.pop() {
+            self.send_waiting(id);
+        }
+    }
+
+    pub(super) fn arena_send_failed(&mut self, number: usize, result: i32, output: &[u8]) {
+        let (id, start, end) = self.batch[number];
+        let Some(connection) = self.connections.get(id) else { return };
+        let sent = match result {
+            count @ 0.. => count as u32,
+            error if matches!(-error, libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => 0,
+            error => {
+                connection.outgoing = None;
+                if connection.closed {
+                    self.deferred.push(id);
+                } else {
+                    self.broken.push((id, io::Error::from_raw_os_error(-error)));
+                }
+                return;
+            }
+        };
+        let rest = Bytes::copy_from_slice(&output[(start + sent).min(end) as usize..end as usize]);
+        let quiet = connection.closed;
+        connection.outgoing.get_or_insert_default().push_front(rest);
+        self.deferred.push(id);
+        if quiet {
+            self.lingering.push((id, self.now));
+        } else {
+            self.blocked.push(id);
+        }
+    }
+
+    pub(super) fn linger(&mut self) {
+        let now = self.now;
+        let mut late = Vec::new();
+        let Uring { lingering, connections, .. } = self;
+        lingering.retain(|&(id, since)| {
+            let waits = connection_waits(connections.get(id));
+            if waits && now.since(since) >= limit::LINGER {
+                late.push(id);
+            }
+            waits && now.since(since) < limit::LINGER
+        });
+        for id in late {
+            self.abort(id);
+        }
+    }
+}
+
+/// Whether a closed connection still has bytes to send.
+fn connection_waits(connection: Option<&mut Connection>) -> bool {
+    connection.is_some_and(|connection| connection.outgoing.is_some() || connection.sending)
+}
