@@ -26,6 +26,12 @@ impl Driver for Echoless {
     fn connect(&mut self, _: &Address) -> std::io::Result<SocketId> {
         Ok(SOCKET)
     }
+    fn descriptor(&mut self) -> std::io::Result<std::os::fd::RawFd> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+    fn arm(&mut self, _: Option<Instant>) -> std::io::Result<()> {
+        Ok(())
+    }
     fn release(&mut self, _: SocketId) -> Option<Socket> {
         None
     }

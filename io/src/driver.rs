@@ -33,6 +33,7 @@
 use crate::wake::Notifier;
 use crate::{Address, Completion, Instant, Listener, ListenerId, Queue, Socket, SocketId};
 use std::io;
+use std::os::fd::RawFd;
 
 /// Takes completions.
 pub trait Sink {
@@ -62,6 +63,20 @@ pub trait Driver {
     /// # Errors
     /// What the system says at once.
     fn connect(&mut self, address: &Address) -> io::Result<SocketId>;
+
+    /// A descriptor that is readable whenever a turn would find something to do, for a foreign loop to wait on; see
+    /// [`arm`](Self::arm).
+    ///
+    /// # Errors
+    /// What the system says; the simulator has none.
+    fn descriptor(&mut self) -> io::Result<RawFd>;
+
+    /// Before a foreign loop waits on the descriptor: hands everything that is started to the kernel, and makes the
+    /// descriptor readable at `until` at the latest. What is queued must have been given to a turn before.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn arm(&mut self, until: Option<Instant>) -> io::Result<()>;
 
     /// Gives a socket away, with nothing in flight on it: the descriptor leaves the driver, and the id is gone. `None`
     /// where there is no such socket, or bytes wait to be sent.

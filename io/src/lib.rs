@@ -19,6 +19,7 @@ pub mod signal;
 pub mod sim;
 pub mod wake;
 
+mod embed;
 mod outgoing;
 mod readiness;
 mod slots;

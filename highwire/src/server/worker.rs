@@ -16,6 +16,7 @@ use crate::Result;
 use io::wake::{Notifier, TaskInbox};
 use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
 use proto::Head;
+use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Rounds of woken tasks in one turn, so that tasks which wake each other cannot keep connections waiting.
 const TASK_ROUNDS: usize = 16;
+
+/// Turns in a row that an embedded worker takes before the host's loop gets its turn.
+const READY_TURNS: usize = 4;
 
 /// What a connection that was not taken is told.
 const TOO_MANY: &[u8] =
@@ -153,6 +157,35 @@ impl<D: Driver> Worker<D> {
     pub fn run(&mut self) -> Result<()> {
         while !self.turn(None)? {}
         Ok(())
+    }
+
+    /// A descriptor that is readable whenever the worker has something to do: I/O, a wake, a task, a deadline. A host waits
+    /// on it in its own loop, without a timeout, and calls [`turn_ready`](Self::turn_ready) each time.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn descriptor(&mut self) -> Result<RawFd> {
+        Ok(self.driver.descriptor()?)
+    }
+
+    /// Does what there is to do, without waiting: whether the worker has stopped. Call it once before the first wait, too.
+    ///
+    /// # Errors
+    /// What makes the driver unusable.
+    pub fn turn_ready(&mut self) -> Result<bool> {
+        for _ in 0..READY_TURNS {
+            if self.turn(Some(Instant::default()))? {
+                return Ok(true);
+            }
+            // What the turn's completions asked for is started by the next.
+            if self.queue.ops.is_empty() {
+                break;
+            }
+        }
+        let busy = !self.queue.ops.is_empty() || self.floor.kit.context.inbox.has_local();
+        let until = if busy { Some(Instant::default()) } else { self.floor.next_moment() };
+        self.driver.arm(until)?;
+        Ok(false)
     }
 
     /// One turn, waiting until `limit` at most: whether the worker has stopped.

@@ -6,6 +6,7 @@
 //! What the sink queues after a completion is started before the next one, while its bytes are still in the cache.
 
 use crate::clock::{self, RealClock};
+use crate::embed::Nest;
 use crate::outgoing::Outgoing;
 use crate::slots::Slots;
 use crate::socket::{self, Socket};
@@ -75,6 +76,7 @@ pub struct Readiness {
     blocked: VecDeque<SocketId>,
     broken: VecDeque<(SocketId, io::Error)>,
     lingering: Vec<Lingering>,
+    nest: Option<Nest>,
     notifier: Notifier,
     clock: RealClock,
     now: Instant,
@@ -101,15 +103,11 @@ impl Readiness {
             blocked: VecDeque::new(),
             broken: VecDeque::new(),
             lingering: Vec::new(),
+            nest: None,
             notifier,
             clock,
             now: clock.now(),
         })
-    }
-
-    /// The descriptor that is readable when a turn would find I/O or a wake: to nest in another loop.
-    pub fn descriptor(&self) -> RawFd {
-        self.poll.as_raw_fd()
     }
 
     fn insert(&mut self, descriptor: OwnedFd, peer: Peer, connecting: bool) -> io::Result<SocketId> {
@@ -395,6 +393,20 @@ impl Driver for Readiness {
     fn connect(&mut self, address: &Address) -> io::Result<SocketId> {
         let (descriptor, peer) = socket::connect(address)?;
         self.insert(descriptor, peer, true)
+    }
+
+    fn descriptor(&mut self) -> io::Result<RawFd> {
+        let nest = match self.nest.take() {
+            Some(nest) => nest,
+            None => Nest::new(self.poll.as_raw_fd(), &self.notifier)?,
+        };
+        Ok(self.nest.insert(nest).descriptor())
+    }
+
+    fn arm(&mut self, until: Option<Instant>) -> io::Result<()> {
+        let now = self.clock.now();
+        let patience = self.patience(until);
+        self.nest.as_ref().map_or(Ok(()), |nest| nest.wake_at(patience.map(|patience| now + patience), now))
     }
 
     fn release(&mut self, socket: SocketId) -> Option<Socket> {

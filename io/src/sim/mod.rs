@@ -20,6 +20,7 @@ use crate::wake::Notifier;
 use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Queue, Sink, Socket, SocketId};
 use bytes::Bytes;
 use std::io;
+use std::os::fd::RawFd;
 
 #[derive(Debug)]
 struct Connection {
@@ -276,6 +277,14 @@ impl Driver for Simulated {
 
     fn connect(&mut self, _: &Address) -> io::Result<SocketId> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator plays clients only"))
+    }
+
+    fn descriptor(&mut self) -> io::Result<RawFd> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator waits for nothing"))
+    }
+
+    fn arm(&mut self, _: Option<Instant>) -> io::Result<()> {
+        Ok(())
     }
 
     fn release(&mut self, _: SocketId) -> Option<Socket> {

@@ -18,6 +18,7 @@ mod ring;
 mod send;
 
 use crate::clock::{self, RealClock};
+use crate::embed::Nest;
 use crate::outgoing::Outgoing;
 use crate::slots::Slots;
 use crate::socket::{self, Socket};
@@ -29,7 +30,7 @@ use io_uring::{cqueue, opcode, squeue, types};
 use provided::BufferRing;
 use ring::Ring;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// What a completion is about: the top 8 bits of its user data. Below: generation (24) and index (32) of a socket, or
@@ -112,6 +113,9 @@ pub struct Uring {
     blocked: Vec<SocketId>,
     drained: Vec<SocketId>,
     lingering: Vec<(SocketId, Instant)>,
+    nest: Option<Nest>,
+    /// What the ring signals when it has completions, once a foreign loop waits.
+    signal: Option<Notifier>,
     notifier: Notifier,
     clock: RealClock,
     now: Instant,
@@ -141,6 +145,8 @@ impl Uring {
             blocked: Vec::new(),
             drained: Vec::new(),
             lingering: Vec::new(),
+            nest: None,
+            signal: None,
             notifier: Notifier::new()?,
             clock,
             now: clock.now(),
@@ -373,6 +379,10 @@ impl Uring {
         }
     }
 
+    fn has_reports(&self) -> bool {
+        !(self.broken.is_empty() && self.blocked.is_empty() && self.drained.is_empty())
+    }
+
     fn watch_notifier(&mut self) {
         let descriptor = types::Fd(self.notifier.descriptor());
         let entry = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).multi(true).build();
@@ -427,6 +437,29 @@ impl Driver for Uring {
         Ok(id)
     }
 
+    fn descriptor(&mut self) -> io::Result<RawFd> {
+        let nest = match self.nest.take() {
+            Some(nest) => nest,
+            None => {
+                let signal = Notifier::new()?;
+                self.ring.submitter().register_eventfd(signal.descriptor())?;
+                let nest = Nest::new(signal.descriptor(), &self.notifier)?;
+                self.signal = Some(signal);
+                nest
+            }
+        };
+        Ok(self.nest.insert(nest).descriptor())
+    }
+
+    fn arm(&mut self, until: Option<Instant>) -> io::Result<()> {
+        self.ring.submit()?;
+        let at_once = self.ring.has_completions() || !self.starved.is_empty() || self.has_reports();
+        let until = if at_once { Some(Instant::default()) } else { until };
+        let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
+        let until = until.into_iter().chain(linger).min();
+        self.nest.as_ref().map_or(Ok(()), |nest| nest.wake_at(until, self.clock.now()))
+    }
+
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
         let round = self.round;
         let connection = self.connections.get(socket)?;
@@ -444,6 +477,9 @@ impl Driver for Uring {
         if self.ring.enable()? {
             self.watch_notifier();
         }
+        if let Some(signal) = &self.signal {
+            signal.acknowledge();
+        }
         for id in std::mem::take(&mut self.starved) {
             self.arm(id);
         }
@@ -453,8 +489,7 @@ impl Driver for Uring {
             self.enter(Some(Instant::default()))?;
             self.settle(queue);
         }
-        let at_once =
-            !(self.entries.is_empty() && self.broken.is_empty() && self.blocked.is_empty() && self.drained.is_empty());
+        let at_once = !self.entries.is_empty() || self.has_reports();
         let until = if at_once { Some(Instant::default()) } else { until };
         let linger = self.lingering.first().map(|&(_, since)| since + limit::LINGER);
         self.enter(until.into_iter().chain(linger).min())?;

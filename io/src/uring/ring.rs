@@ -80,6 +80,20 @@ impl Ring {
         }
     }
 
+    /// Submits what is queued.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            // The next turn submits again.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn has_completions(&mut self) -> bool {
+        !self.ring.completion().is_empty() || self.ring.submission().cq_overflow()
+    }
+
     /// Submits what is queued and waits for a completion, at most `patience`; without end where there is none.
     pub(super) fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
         let done = match patience {

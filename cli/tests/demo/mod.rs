@@ -1,0 +1,204 @@
+//! A running `highwire demo`: started as a user starts it, watched through what it writes to standard error, ended with the
+//! test that started it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that is expected to happen: far more than it takes, so that a slow machine fails no test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the tests run, as built for them.
+pub(crate) const HIGHWIRE: &str = env!("CARGO_BIN_EXE_highwire");
+
+/// The process, what it has said so far, and where it listens.
+pub(crate) struct Demo {
+    child: Child,
+    log: Arc<Log>,
+    /// Addresses in the order of `--listen`, without `http://`.
+    pub(crate) addresses: Vec<String>,
+}
+
+#[derive(Default)]
+struct Log {
+    said: Mutex<Said>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
+    /// The process has closed its standard error, which it does by ending.
+    ended: bool,
+}
+
+impl Demo {
+    /// Starts the demo on an engine and waits until it serves; none, and a line that says so, where the machine does not
+    /// have that engine.
+    pub(crate) fn start(engine: &str, arguments: &[&str]) -> Option<Demo> {
+        let mut command = Command::new(HIGHWIRE);
+        command.args(["demo", "--engine", engine]).args(arguments);
+        Demo::of(command, engine)
+    }
+
+    /// As [`start`](Self::start), with a command that becomes the demo.
+    pub(crate) fn of(mut command: Command, engine: &str) -> Option<Demo> {
+        let listeners = command.get_args().filter(|argument| *argument == "--listen").count();
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a process");
+        let errors = BufReader::new(child.stderr.take().expect("a pipe"));
+        let log = Arc::new(Log::default());
+        let its = log.clone();
+        std::thread::spawn(move || its.read(errors));
+        let mut demo = Demo { child, log, addresses: Vec::new() };
+        demo.wait_for("listening on ", listeners);
+        let log = demo.log();
+        let addresses = log.lines().filter_map(|line| {
+            let address = line.split_once("listening on ")?.1;
+            Some(address.trim_start_matches("http://").trim_end_matches('/').to_string())
+        });
+        demo.addresses = addresses.collect();
+        if let Some(address) = demo.addresses.iter().find(|address| !address.starts_with("unix:")) {
+            get(address, "/hello").expect("an answer to the first request");
+        }
+        if engine == "uring" && !demo.descriptors().iter().any(|name| name.contains("io_uring")) {
+            demo.wait_for("io_uring is not to be had", 1);
+            not_run(&format!("the engine uring: {}", demo.log()));
+            return None;
+        }
+        Some(demo)
+    }
+
+    /// The process's number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What the first address's root is called.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addresses[0])
+    }
+
+    /// All that it has said.
+    pub(crate) fn log(&self) -> String {
+        self.log.said.lock().expect("no panic while it is held").lines.join("\n")
+    }
+
+    /// The targets of its open descriptors.
+    pub(crate) fn descriptors(&self) -> Vec<String> {
+        let Ok(folder) = std::fs::read_dir(format!("/proc/{}/fd", self.id())) else { return Vec::new() };
+        let targets = folder.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        targets.map(|target| target.display().to_string()).collect()
+    }
+
+    /// Waits until so many lines hold a text.
+    pub(crate) fn wait_for(&mut self, text: &str, times: usize) {
+        let found = |said: &Said| said.lines.iter().filter(|line| line.contains(text)).count() >= times;
+        if !self.log.wait(|said| found(said) || said.ended) || !self.log.holds(found) {
+            let status = self.child.try_wait();
+            panic!("{text:?} was not said {times} times; status {status:?}, standard error:\n{}", self.log());
+        }
+    }
+
+    /// Sends SIGTERM, and waits until it is no longer pending, so that the next one is not merged with it.
+    pub(crate) fn terminate(&self) {
+        // The shell has `kill` everywhere; the program of that name is not installed everywhere.
+        let sent = Command::new("sh").args(["-c", "kill -s TERM \"$0\"", &self.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "SIGTERM was not sent");
+        let path = format!("/proc/{}/status", self.id());
+        let pending = || {
+            let status = std::fs::read_to_string(&path).unwrap_or_default();
+            let set = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+            set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set != 0)
+        };
+        assert!(until(|| !pending()), "SIGTERM was not taken");
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        assert!(self.log.wait(|said| said.ended), "it did not end; standard error:\n{}", self.log());
+        self.child.wait().expect("a status")
+    }
+
+    /// Fails, with what is known about it, where the process has ended.
+    pub(crate) fn check_alive(&mut self) {
+        let status = self.child.try_wait().expect("a status");
+        assert!(status.is_none(), "it ended: {status:?}, standard error:\n{}", self.log());
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Log {
+    fn read(&self, errors: impl BufRead) {
+        for line in errors.split(b'\n') {
+            let Ok(line) = line else { break };
+            let line = String::from_utf8_lossy(&line).into_owned();
+            self.change(|said| said.lines.push(line));
+        }
+        self.change(|said| said.ended = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Said)) {
+        change(&mut self.said.lock().expect("no panic while it is held"));
+        self.changed.notify_all();
+    }
+
+    /// Whether something holds for what was said, within the usual patience.
+    fn wait(&self, holds: impl Fn(&Said) -> bool) -> bool {
+        let said = self.said.lock().expect("no panic while it is held");
+        let (said, _) =
+            self.changed.wait_timeout_while(said, PATIENCE, |said| !holds(said)).expect("no panic while it is held");
+        holds(&said)
+    }
+
+    fn holds(&self, holds: impl Fn(&Said) -> bool) -> bool {
+        holds(&self.said.lock().expect("no panic while it is held"))
+    }
+}
+
+/// Waits until a condition holds that nothing announces: whether it did within the usual patience.
+pub(crate) fn until(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    true
+}
+
+/// GETs a path over a connection of its own: the whole answer. An answer that is no 200 is an error.
+pub(crate) fn get(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    if answer.starts_with("HTTP/1.1 200 ") { Ok(answer) } else { Err(std::io::Error::other(answer)) }
+}
+
+/// Where a program is; none, and a line that says so, where this machine does not have it.
+pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let found = found.into_iter().find(|file| file.is_file());
+    if found.is_none() {
+        not_run(&format!("{} is not installed", names.join(" or ")));
+    }
+    found
+}
+
+/// Says what was not run, to standard error itself: what a passing test prints is not shown.
+pub(crate) fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "not run: {why}");
+}

@@ -1,0 +1,84 @@
+//! A worker inside a foreign loop, which waits on one descriptor without a timeout. Needs a real kernel: what is tested is
+//! that its descriptors wake each other.
+
+use highwire::server::{Driver, Worker};
+use highwire::{App, blocking};
+use io::{Readiness, Uring};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn app() -> App {
+    App::new()
+        .get("/now", || "now")
+        .get("/later", async || {
+            highwire::time::sleep(Duration::from_millis(20)).await;
+            "later"
+        })
+        .get("/elsewhere", blocking(|| "elsewhere"))
+        .get("/task", async || {
+            let (mut sender, receiver) = highwire::body::channel();
+            highwire::spawn(async move {
+                highwire::time::sleep(Duration::from_millis(5)).await;
+                if sender.send("task").await.is_ok() {
+                    sender.finish();
+                }
+            });
+            highwire::Response::stream(receiver)
+        })
+        .configure(|config| config.workers = 1)
+}
+
+fn ask(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the server answers and closes");
+    answer
+}
+
+fn serve_inside<D: Driver>(driver: D) {
+    let server = app().listen("127.0.0.1:0").expect("a free port");
+    let address = server.addresses()[0].clone();
+    let mut worker: Worker<D> = server.into_worker(driver).expect("a worker");
+    let mut outer = Poll::new().expect("an outer loop");
+    // Only the end of the test uses it: the worker's own descriptor has to do for all that comes before.
+    let done = Arc::new(Waker::new(outer.registry(), Token(1)).expect("a waker"));
+    let its = done.clone();
+    let client = std::thread::spawn(move || {
+        for _ in 0..3 {
+            for (path, end) in
+                [("/now", "now"), ("/later", "later"), ("/elsewhere", "elsewhere"), ("/task", "4\r\ntask\r\n0\r\n\r\n")]
+            {
+                assert!(ask(&address, path).ends_with(end), "{path}");
+            }
+        }
+        its.wake().expect("the test waits");
+    });
+    let descriptor = worker.descriptor().expect("a descriptor");
+    outer.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).expect("it nests");
+    let mut events = Events::with_capacity(4);
+    while !events.iter().any(|event| event.token() == Token(1)) {
+        worker.turn_ready().expect("a turn");
+        outer.poll(&mut events, None).expect("the outer loop waits");
+    }
+    client.join().expect("every answer came");
+    drop(done);
+}
+
+#[test]
+fn on_readiness() {
+    serve_inside(Readiness::new().expect("a driver"));
+}
+
+#[test]
+fn on_uring() {
+    match Uring::new() {
+        Ok(driver) => serve_inside(driver),
+        Err(error) => println!("not run: {error}"),
+    }
+}

@@ -1,0 +1,64 @@
+//! One descriptor for a foreign loop: readable whenever a turn would find something to do.
+//!
+//! It is an epoll instance that nests what can become ready: the driver's own descriptor (an eventfd of the ring, or the
+//! readiness driver's epoll), the notifier, and a timer. An outer epoll is not woken by the descriptor of a ring that
+//! defers its work, so the ring signals an eventfd instead.
+
+use crate::Instant;
+use crate::wake::Notifier;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// The nest.
+#[derive(Debug)]
+pub(crate) struct Nest {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+}
+
+fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: every caller passes what a system call has just made, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+impl Nest {
+    pub(crate) fn new(driver: RawFd, notifier: &Notifier) -> io::Result<Nest> {
+        // SAFETY: epoll_create1 takes no pointers.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: timerfd_create takes no pointers.
+        let timer =
+            owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) })?;
+        for descriptor in [driver, notifier.descriptor(), timer.as_raw_fd()] {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: descriptor as u64 };
+            // SAFETY: the pointer describes one event.
+            let added = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor, &mut event) };
+            if added != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Nest { epoll, timer })
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    /// Makes the descriptor readable at a moment, or not by time at all.
+    pub(crate) fn wake_at(&self, until: Option<Instant>, now: Instant) -> io::Result<()> {
+        // A timer of zero is off; what is due already is due in a nanosecond.
+        let wait = until.map_or(0, |until| (until.since(now).as_nanos() as u64).max(1));
+        let value = libc::timespec {
+            tv_sec: (wait / 1_000_000_000) as libc::time_t,
+            tv_nsec: (wait % 1_000_000_000) as libc::c_long,
+        };
+        let setting = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        // SAFETY: the pointer describes the setting; the old one is not asked for.
+        match unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &setting, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
