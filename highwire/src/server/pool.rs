@@ -12,7 +12,8 @@ type Job = Box<dyn FnOnce() + Send>;
 struct State {
     jobs: VecDeque<Job>,
     threads: usize,
-    idle: usize,
+    /// Threads that are at a job; the others wait for one, or are just starting.
+    busy: usize,
     closed: bool,
 }
 
@@ -38,10 +39,12 @@ impl Pool {
     /// Queues a job on an argument; gives the argument back where the queue is full or no thread can be started.
     pub(crate) fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
         let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.idle <= state.jobs.len() && state.threads < self.inner.most_threads && self.start_thread() {
+        let free = state.threads - state.busy;
+        if free <= state.jobs.len() && state.threads < self.inner.most_threads && self.start_thread() {
             state.threads += 1;
         }
-        if state.threads == 0 || state.jobs.len() >= self.inner.most_jobs + state.idle {
+        let free = state.threads - state.busy;
+        if state.threads == 0 || state.jobs.len() >= self.inner.most_jobs + free {
             return Err(argument);
         }
         state.jobs.push_back(Box::new(move || job(argument)));
@@ -65,20 +68,20 @@ fn work(inner: &Inner) {
     let mut state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         if let Some(job) = state.jobs.pop_front() {
+            state.busy += 1;
             drop(state);
             // The pool outlives a job that panics; whoever waits for it finds out by what the job dropped.
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
                 tracing::error!("a job of the {} pool panicked", inner.name);
             }
             state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.busy -= 1;
             continue;
         }
         if state.closed {
             return;
         }
-        state.idle += 1;
         state = inner.more.wait(state).unwrap_or_else(PoisonError::into_inner);
-        state.idle -= 1;
     }
 }
 

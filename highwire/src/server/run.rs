@@ -1,7 +1,7 @@
 //! Starting, watching and stopping workers.
 
 use super::blocking;
-use super::config::{Balance, Engine};
+use super::config::{Balance, Config, Engine};
 use super::shared::{Setup, Shared};
 use super::shutdown::Report;
 use super::worker::{Outside, Worker};
@@ -52,22 +52,16 @@ impl Server {
         let config = self.shared.config();
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
-        if several && !options.reuse_port {
-            // Sharing the port among our workers must not mean sharing it with a stranger by accident: a bind that shares
-            // with nobody fails where somebody listens.
-            let alone = Listener::bind(&address, &options)?;
-            let fixed = match (&address, alone.address()) {
-                (Address::Tcp(asked), _) if asked.port() != 0 => None,
-                _ => Some(()),
-            };
-            if fixed.is_some() && !matches!(address, Address::Tcp(_)) {
-                self.listeners.push(alone);
-                return Ok(self);
-            }
-            drop(alone);
+        // Sharing the port among our workers must not mean sharing it with a stranger by accident: the first bind shares
+        // with nobody, and fails where somebody listens.
+        let mut listener = Listener::bind(&address, &options)?;
+        if several && !options.reuse_port && matches!(address, Address::Tcp(_)) {
+            let bound = listener.address().clone();
+            drop(listener);
             options.reuse_port = true;
+            listener = Listener::bind(&bound, &options)?;
         }
-        self.listeners.push(Listener::bind(&address, &options)?);
+        self.listeners.push(listener);
         Ok(self)
     }
 
@@ -179,12 +173,17 @@ impl Server {
     ) -> Result<()> {
         let handoff = self.shared.config().balance == Balance::Handoff;
         let mut shares: Vec<Vec<Listener>> = (0..count).map(|_| Vec::new()).collect();
-        if !handoff {
-            for listener in &self.listeners {
-                for (number, share) in shares.iter_mut().enumerate() {
-                    share.push(self.another(listener, number)?);
-                }
+        let mut for_acceptor = Vec::new();
+        for listener in self.listeners {
+            if handoff {
+                for_acceptor.push(listener);
+                continue;
             }
+            for share in &mut shares[1..] {
+                share.push(another(self.shared.config(), &listener)?);
+            }
+            // The last handle closes the socket, and removes a unix socket's file: nobody but a worker may keep one.
+            shares[0].push(listener);
         }
         let cpus = io::affinity::cpus();
         let pin = self.shared.config().pin;
@@ -222,26 +221,12 @@ impl Server {
             handle.outsides.push(outside);
         }
         if handoff {
-            let (shared, outsides, listeners) = (self.shared, handle.outsides.clone(), self.listeners);
+            let (shared, outsides, listeners) = (self.shared, handle.outsides.clone(), for_acceptor);
             handle.threads.push(spawn("highwire-accept".to_string(), move || {
                 blocking::hand_out(&shared, &listeners, &outsides)
             })?);
         }
         Ok(())
-    }
-
-    /// A listener for a worker: a queue of its own on the port where that is possible, else the same queue.
-    fn another(&self, listener: &Listener, number: usize) -> Result<Listener> {
-        let config = self.shared.config();
-        let several = self.workers() > 1 && config.balance == Balance::ReusePort;
-        match listener.address() {
-            address @ Address::Tcp(_) if several && number > 0 => {
-                let options = io::Options { reuse_port: true, ..config.socket.clone() };
-                // An inherited socket may not share its port; then its queue is shared.
-                Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)
-            }
-            _ => Ok(listener.duplicate()?),
-        }
     }
 
     fn start_threads(self, handle: &mut Handle) -> Result<()> {
@@ -250,6 +235,18 @@ impl Server {
             .threads
             .push(spawn("highwire-accept".to_string(), move || blocking::accept_for_threads(&shared, &listeners))?);
         Ok(())
+    }
+}
+
+/// A listener for another worker: a queue of its own on the port where that is possible, else the same queue.
+fn another(config: &Config, listener: &Listener) -> Result<Listener> {
+    match listener.address() {
+        address @ Address::Tcp(_) if config.balance == Balance::ReusePort => {
+            let options = io::Options { reuse_port: true, ..config.socket.clone() };
+            // An inherited socket may not share its port; then its queue is shared.
+            Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)
+        }
+        _ => Ok(listener.duplicate()?),
     }
 }
 

@@ -1,0 +1,206 @@
+//! Servers as programs start and stop them. Needs a real kernel: sockets, threads and ports are what is tested.
+
+use highwire::server::{Balance, Engine, Handle};
+use highwire::{App, Error, Local, Peer, State, blocking};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn ask(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the server answers and closes");
+    answer
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+fn start(app: App, engine: Engine) -> Handle {
+    let app = app.configure(|config| config.engine = engine);
+    app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts")
+}
+
+const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
+
+#[test]
+fn both_balances_serve_on_every_engine_with_several_workers() {
+    for engine in [Engine::Uring, Engine::Readiness] {
+        for balance in [Balance::ReusePort, Balance::Handoff] {
+            let app = App::new().get("/", || "here").configure(|config| {
+                config.workers = 3;
+                config.balance = balance;
+            });
+            let handle = start(app, engine);
+            for _ in 0..30 {
+                assert_eq!(body(&ask(&handle.addresses()[0], "/")), "here");
+            }
+            handle.stop();
+            let report = handle.wait().expect("it ends");
+            assert_eq!((report.accepted, report.cut), (30, 0), "{engine:?} {balance:?}");
+        }
+    }
+}
+
+#[test]
+fn several_servers_live_in_one_process() {
+    for engine in ENGINES {
+        let servers: Vec<_> =
+            ["a", "b"].into_iter().map(|name| (name, start(App::new().get("/", move || name), engine))).collect();
+        for (name, handle) in &servers {
+            assert_eq!(body(&ask(&handle.addresses()[0], "/")), *name);
+        }
+        for (_, handle) in servers {
+            handle.stop();
+            handle.wait().expect("it ends");
+        }
+    }
+}
+
+#[test]
+fn a_port_that_another_server_has_is_refused_by_name() {
+    for workers in [1, 2] {
+        let app = || App::new().get("/", || "").configure(|config| config.workers = workers);
+        let first = app().listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+        let address = first.addresses()[0].clone();
+        let Err(Error::System(error)) = app().listen(&address) else { panic!("{address} was shared by accident") };
+        assert_eq!(error.to_string(), format!("{address} is taken by another process"));
+        first.abort();
+        first.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
+    for engine in ENGINES {
+        let (tell, begun) = mpsc::channel();
+        let tell = std::sync::Mutex::new(tell);
+        let app = App::new().get("/", || "").get(
+            "/slow",
+            blocking(move || {
+                tell.lock().expect("no panic").send(()).expect("the test waits");
+                std::thread::sleep(Duration::from_millis(100));
+                "finished"
+            }),
+        );
+        let handle = start(app, engine);
+        let address = handle.addresses()[0].clone();
+        let mut idle = TcpStream::connect(&address).expect("the server listens");
+        idle.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let busy = std::thread::spawn(move || ask(&address, "/slow"));
+        begun.recv_timeout(PATIENCE).expect("the handler begins");
+        handle.stop();
+        assert_eq!(idle.read(&mut [0; 10]).expect("an orderly end"), 0, "{engine:?}");
+        let answer = busy.join().expect("no panic");
+        assert!(answer.contains("Connection: close") && answer.ends_with("finished"), "{engine:?}: {answer}");
+        assert_eq!(handle.wait().expect("it ends").cut, 0, "{engine:?}");
+    }
+}
+
+#[test]
+fn an_abort_cuts_and_says_so() {
+    for engine in ENGINES {
+        let app = App::new().get("/never", async || std::future::pending::<()>().await);
+        let handle = start(app, engine);
+        let mut stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
+        while handle.connections() == 0 {
+            std::thread::yield_now();
+        }
+        handle.abort();
+        let end = stream.read(&mut [0; 10]);
+        assert!(matches!(end, Ok(0) | Err(_)), "{engine:?}: {end:?}");
+        handle.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn state_is_shared_and_local_values_belong_to_a_worker() {
+    for engine in ENGINES {
+        let app = App::new()
+            .state(AtomicUsize::new(0))
+            .per_worker(|| std::cell::Cell::new(0usize))
+            .get("/state", |count: State<AtomicUsize>| count.fetch_add(1, Ordering::Relaxed).to_string())
+            .get("/local", |count: Local<std::cell::Cell<usize>>| {
+                count.set(count.get() + 1);
+                count.get().to_string()
+            })
+            .get("/peer", |peer: Peer| peer.to_string())
+            .get("/missing", |_: State<String>| "")
+            .configure(|config| config.workers = 1);
+        let handle = start(app, engine);
+        let address = &handle.addresses()[0];
+        assert_eq!((body(&ask(address, "/state")), body(&ask(address, "/state"))), ("0", "1"));
+        assert_eq!(body(&ask(address, "/local")), "1");
+        assert!(body(&ask(address, "/peer")).starts_with("127.0.0.1:"));
+        assert!(ask(address, "/missing").starts_with("HTTP/1.1 500 "));
+        handle.stop();
+        handle.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn unix_sockets_serve_and_leave_no_file() {
+    let folder = std::env::temp_dir().join(format!("highwire-test-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("socket");
+    for engine in ENGINES {
+        let app = App::new().get("/peer", |peer: Peer| peer.to_string()).configure(|config| config.engine = engine);
+        let server = app.listen(&format!("unix:{}", path.display())).expect("a free path");
+        let handle = server.start().expect("it starts");
+        let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(b"GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("the server reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the server answers");
+        assert_eq!(body(&answer), "unix", "{engine:?}");
+        handle.stop();
+        handle.wait().expect("it ends");
+        assert!(!path.exists(), "{engine:?}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder was ours");
+}
+
+#[test]
+fn a_full_blocking_pool_is_503_and_recovers() {
+    let (release, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let (tell, begun) = mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let app = App::new()
+        .get(
+            "/",
+            blocking(move || {
+                tell.lock().expect("no panic").send(()).expect("the test waits");
+                gate.lock().expect("no panic").recv().expect("the test releases");
+                "done"
+            }),
+        )
+        .configure(|config| {
+            config.caps.blocking_threads = 1;
+            config.caps.blocking_queue = 0;
+        });
+    let handle = start(app, Engine::Auto);
+    let address = handle.addresses()[0].clone();
+    let first = {
+        let address = address.clone();
+        std::thread::spawn(move || ask(&address, "/"))
+    };
+    begun.recv_timeout(PATIENCE).expect("the handler begins");
+    let refused = ask(&address, "/");
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("retry-after: 1"), "{refused}");
+    release.send(()).expect("the handler waits");
+    assert_eq!(body(&first.join().expect("no panic")), "done");
+    release.send(()).expect("the gate is open");
+    assert_eq!(body(&ask(&address, "/")), "done");
+    handle.stop();
+    handle.wait().expect("it ends");
+}

@@ -1,0 +1,224 @@
+//! Slow and greedy peers, in virtual time: every wait has an end, and it is the documented one.
+
+use highwire::{App, Body, Reply, Response, StatusCode, body};
+use io::sim::{Arrived, Client, Faults, Network, Simulated};
+use std::time::Duration;
+
+/// A server on the simulator, and one client.
+struct Play {
+    network: Network,
+    worker: highwire::server::Worker<Simulated>,
+    client: Client,
+    received: Vec<u8>,
+    ended: Option<Arrived>,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Play {
+    fn new(app: App) -> Play {
+        let network = Network::new(7, Faults::default());
+        let driver = Simulated::new(network.clone()).expect("a driver");
+        let worker = app.server().expect("an app").into_worker(driver).expect("a worker");
+        let client = network.connect();
+        Play { network, worker, client, received: Vec::new(), ended: None }
+    }
+
+    /// Lets everything happen that needs no time.
+    fn settle(&mut self, reading: bool) {
+        for _ in 0..50 {
+            self.worker.turn(Some(self.network.now())).expect("a turn");
+            while reading && self.ended.is_none() {
+                match self.client.receive(usize::MAX) {
+                    None => break,
+                    Some(Arrived::Bytes(bytes)) => self.received.extend(bytes),
+                    Some(end) => self.ended = Some(end),
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let sent = self.client.send(rest);
+            rest = &rest[sent..];
+            self.settle(true);
+            if sent == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass a second at a time until the connection ends: how many seconds it took.
+    fn seconds_to_the_end(&mut self, reading: bool, mut each: impl FnMut(&mut Play)) -> u64 {
+        for second in 0..1000 {
+            self.settle(reading);
+            if self.ended.is_some() || (!reading && self.worker.connections() == 0) {
+                return second;
+            }
+            each(self);
+            self.network.advance(SECOND);
+        }
+        panic!("the connection never ended; it got {:?}", String::from_utf8_lossy(&self.received));
+    }
+
+    fn status(&self) -> &str {
+        std::str::from_utf8(self.received.get(9..12).unwrap_or(b"")).expect("ASCII")
+    }
+}
+
+fn app() -> App {
+    App::new()
+        .get("/hello", || "hello")
+        .post("/whole", |body: bytes::Bytes| body)
+        .post("/parts", async |body: Body| {
+            body.collect(1 << 30).await.map(|bytes| bytes.len().to_string()).map_err(|_| StatusCode::BAD_REQUEST)
+        })
+        .get("/never", async || std::future::pending::<&str>().await)
+        .get("/forgotten", |reply: Reply| drop(reply))
+        .get("/kept", |reply: Reply| std::mem::forget(reply))
+        .get("/endless", || {
+            let (mut sender, receiver) = body::channel();
+            highwire::spawn(async move { while sender.send(vec![b'x'; 8192]).await.is_ok() {} });
+            Response::stream(receiver)
+        })
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed_without_a_word() {
+    let mut play = Play::new(app());
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert_eq!((seconds, play.received.len(), play.ended), (15, 0, Some(Arrived::End)));
+}
+
+#[test]
+fn a_head_that_drips_in_gets_408_however_often_a_byte_comes() {
+    let mut play = Play::new(app());
+    let seconds = play.seconds_to_the_end(true, |play| play.send(b"x"));
+    assert_eq!((seconds, play.status()), (15, "408"));
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time_and_not_before() {
+    let mut play = Play::new(app());
+    play.send(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert_eq!((seconds, play.status(), play.ended.clone()), (75, "200", Some(Arrived::End)));
+}
+
+#[test]
+fn a_body_that_stops_or_drips_gets_408() {
+    for path in ["/whole", "/parts"] {
+        for drip in [&b""[..], b"x"] {
+            let mut play = Play::new(app());
+            play.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\nabc").as_bytes());
+            let seconds = play.seconds_to_the_end(true, |play| play.send(drip));
+            assert_eq!((seconds, play.status()), (10, "408"), "{path} {drip:?}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_body_that_is_fast_enough_arrives() {
+    let mut play = Play::new(app());
+    play.send(b"POST /whole HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 60000\r\n\r\n");
+    let mut left = 60_000;
+    play.seconds_to_the_end(true, |play| {
+        let part = 600.min(left);
+        left -= part;
+        play.send(&vec![b'x'; part]);
+    });
+    assert_eq!(play.status(), "200");
+}
+
+#[test]
+fn a_handler_that_never_answers_is_503() {
+    for path in ["/never", "/kept"] {
+        let mut play = Play::new(app());
+        play.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        let seconds = play.seconds_to_the_end(true, |_| {});
+        assert_eq!((seconds, play.status()), (60, "503"), "{path}");
+    }
+}
+
+#[test]
+fn a_reply_that_is_dropped_is_500() {
+    let mut play = Play::new(app());
+    play.send(b"GET /forgotten HTTP/1.1\r\nHost: a\r\n\r\n");
+    play.settle(true);
+    assert_eq!(play.status(), "500");
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_cut_and_its_producer_stopped() {
+    let mut play = Play::new(app());
+    play.client.send(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+    let seconds = play.seconds_to_the_end(false, |_| {});
+    assert_eq!(seconds, 30);
+    play.settle(false);
+    assert_eq!(play.worker.tasks(), 0, "the task that wrote the body has ended");
+}
+
+#[test]
+fn a_peer_that_reads_slowly_is_served_to_the_end() {
+    let mut play = Play::new(app());
+    play.client.send(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..300 {
+        play.settle(false);
+        let Some(Arrived::Bytes(_)) = play.client.receive(500) else { panic!("it was cut") };
+        play.network.advance(SECOND);
+    }
+    assert_eq!(play.worker.connections(), 1);
+}
+
+#[test]
+fn pipelining_without_reading_stops_the_reading_and_memory_stays_bounded() {
+    let mut play = Play::new(app());
+    let requests = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
+    let mut most = 0;
+    for _ in 0..200 {
+        play.client.send(&requests);
+        play.settle(false);
+        most = most.max(play.worker.account());
+    }
+    assert!(most < 256 * 1024, "the account reached {most} bytes");
+}
+
+#[test]
+fn what_does_not_fit_the_budget_is_refused_and_given_back() {
+    let app = app().configure(|config| {
+        config.memory = Some(256 * 1024);
+        config.caps.body_bytes = 1 << 30;
+    });
+    let mut play = Play::new(app);
+    play.send(b"POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    play.settle(true);
+    assert_eq!(play.status(), "413", "a body that can never fit");
+    let mut play = Play::new(self::app().configure(|config| {
+        config.memory = Some(256 * 1024);
+        config.caps.body_bytes = 1 << 30;
+    }));
+    play.send(b"POST /whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let chunk = [b"4000\r\n".to_vec(), vec![b'x'; 0x4000], b"\r\n".to_vec()].concat();
+    for _ in 0..40 {
+        play.send(&chunk);
+    }
+    play.settle(true);
+    assert_eq!(play.status(), "503", "a body that does not fit now");
+    assert!(String::from_utf8_lossy(&play.received).contains("retry-after: 1"));
+    play.client.shutdown();
+    for _ in 0..10 {
+        play.network.advance(SECOND);
+        play.settle(true);
+    }
+    assert_eq!((play.worker.connections(), play.worker.account()), (0, 0));
+}
+
+#[test]
+fn a_peer_with_too_many_connections_is_told_so() {
+    let app = app().configure(|config| config.caps.connections_a_peer = 0);
+    let mut play = Play::new(app);
+    play.settle(true);
+    assert_eq!(play.status(), "503");
+}
