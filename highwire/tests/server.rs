@@ -82,11 +82,13 @@ fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
     for engine in ENGINES {
         let (tell, begun) = mpsc::channel();
         let tell = std::sync::Mutex::new(tell);
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = std::sync::Mutex::new(gate);
         let app = App::new().get("/", || "").get(
             "/slow",
             blocking(move || {
                 tell.lock().expect("no panic").send(()).expect("the test waits");
-                std::thread::sleep(Duration::from_millis(100));
+                gate.lock().expect("no panic").recv().expect("the test releases");
                 "finished"
             }),
         );
@@ -98,6 +100,7 @@ fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
         begun.recv_timeout(PATIENCE).expect("the handler begins");
         handle.stop();
         assert_eq!(idle.read(&mut [0; 10]).expect("an orderly end"), 0, "{engine:?}");
+        release.send(()).expect("the handler waits");
         let answer = busy.join().expect("no panic");
         assert!(answer.contains("Connection: close") && answer.ends_with("finished"), "{engine:?}: {answer}");
         assert_eq!(handle.wait().expect("it ends").cut, 0, "{engine:?}");

@@ -1,8 +1,8 @@
 //! The server: workers, connections, exchanges.
 //!
 //! A worker owns a driver, its listeners' share of connections, their timers and an executor, and shares nothing with
-//! the others but what [`Shared`] holds. Its loop is in [`worker`]; what a connection does with what it receives, in
-//! [`connection`]; which handler answers, in [`dispatch`].
+//! the others but what `Shared` holds. Its loop is in `worker`; what a connection does with what it receives, in
+//! `connection`; which handler answers, in `dispatch`.
 
 mod accept;
 mod blocking;
