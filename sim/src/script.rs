@@ -68,7 +68,10 @@ struct Player {
     starts: Instant,
     leaves_after: usize,
     ended: bool,
+    /// The network broke the link.
     broken: bool,
+    /// The server did.
+    reset: bool,
 }
 
 /// Plays a seed.
@@ -149,6 +152,7 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
         leaves_after: 0,
         ended: false,
         broken: false,
+        reset: false,
     };
     if manner == Manner::Silent {
         return player;
@@ -291,7 +295,8 @@ impl Player {
                 true
             }
             Some(end) => {
-                self.broken = end == Arrived::Reset || client.is_broken();
+                self.broken = client.has_fault();
+                self.reset = end == Arrived::Reset && !self.broken;
                 self.client = None;
                 self.ended = true;
                 true
@@ -327,6 +332,9 @@ impl Player {
             count += 1;
         }
         let owed = !self.broken && self.manner != Manner::Leaver;
+        if owed && self.reset {
+            return Err("lost: the server reset the connection".to_string());
+        }
         if owed && count < self.expected.len() {
             return Err(format!(
                 "lost: {count} of {} answers came; then {:?}",

@@ -27,6 +27,8 @@ struct Link {
     to_server: Direction,
     to_client: Direction,
     broken: bool,
+    /// It broke by a fault of the network, and not by what a side did.
+    fault: bool,
     /// The breaking has been told to the server.
     told: bool,
     server_gone: bool,
@@ -185,6 +187,7 @@ impl Network {
         let (stall, reset, split) = (state.faults.stall, state.faults.reset, state.faults.split);
         if state.random.one_in(reset) {
             state.links[link].broken = true;
+            state.links[link].fault = true;
         }
         if state.links[link].broken {
             if std::mem::replace(&mut state.links[link].told, true) {
@@ -284,9 +287,10 @@ impl Client {
         self.network.state.borrow_mut().links[self.link].broken = true;
     }
 
-    /// Whether the link broke.
-    pub fn is_broken(&self) -> bool {
-        self.network.state.borrow().links[self.link].broken
+    /// Whether the link broke by a fault of the network: then nobody owes the client anything. A link that broke because the
+    /// server closed it with bytes unread has lost an answer.
+    pub fn has_fault(&self) -> bool {
+        self.network.state.borrow().links[self.link].fault
     }
 }
 
