@@ -35,6 +35,8 @@ pub enum BodyUse {
 pub(crate) enum Ready {
     #[default]
     Nothing,
+    /// An extractor has it.
+    Taken,
     Whole(Bytes),
     Parts(Rc<RefCell<Incoming>>),
 }
@@ -121,33 +123,40 @@ impl<'r> Request<'r> {
         self.peer.into()
     }
 
-    /// The whole body, where the handler's [`BodyUse`] is `Whole`; empty otherwise, and after it was taken.
-    pub fn take_body(&mut self) -> Bytes {
-        match std::mem::take(&mut self.body) {
-            Ready::Whole(bytes) => bytes,
-            other => {
-                self.body = other;
-                Bytes::new()
-            }
+    /// The whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].
+    ///
+    /// # Errors
+    /// 500 where another extractor has taken it: the program's mistake.
+    pub fn take_body(&mut self) -> Result<Bytes, Response> {
+        match std::mem::replace(&mut self.body, Ready::Taken) {
+            Ready::Whole(bytes) => Ok(bytes),
+            Ready::Nothing => Ok(Bytes::new()),
+            Ready::Taken | Ready::Parts(_) => Err(taken_twice()),
         }
     }
 
-    pub(crate) fn take_parts(&mut self) -> Body {
-        let incoming = match std::mem::take(&mut self.body) {
+    pub(crate) fn take_parts(&mut self) -> Result<Body, Response> {
+        let incoming = match std::mem::replace(&mut self.body, Ready::Taken) {
             Ready::Parts(incoming) => incoming,
-            Ready::Nothing | Ready::Whole(_) => {
+            Ready::Nothing => {
                 let mut incoming = Incoming::default();
                 incoming.finish(Ok(()), Vec::new());
                 Rc::new(RefCell::new(incoming))
             }
+            Ready::Taken | Ready::Whole(_) => return Err(taken_twice()),
         };
-        Body { incoming }
+        Ok(Body { incoming })
     }
 
     /// A waker of the task that answers this request.
     pub(crate) fn waker(&mut self) -> Waker {
         self.hooks.waker.get_or_insert_with(self.task).clone()
     }
+}
+
+fn taken_twice() -> Response {
+    tracing::error!("two of a handler's extractors take the request's body");
+    Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 
 /// What a handler may take as an argument.
@@ -170,7 +179,7 @@ pub trait FromRequest: Sized {
 impl FromRequest for Bytes {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request(request: &mut Request<'_>) -> Result<Bytes, Response> {
-        Ok(request.take_body())
+        request.take_body()
     }
 }
 
@@ -178,7 +187,7 @@ impl FromRequest for Bytes {
 impl FromRequest for String {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request(request: &mut Request<'_>) -> Result<String, Response> {
-        String::from_utf8(request.take_body().into())
+        String::from_utf8(request.take_body()?.into())
             .map_err(|_| Response::error(StatusCode::BAD_REQUEST, "the body is not UTF-8\n"))
     }
 }
@@ -186,6 +195,6 @@ impl FromRequest for String {
 impl FromRequest for Body {
     const BODY: BodyUse = BodyUse::Parts;
     fn from_request(request: &mut Request<'_>) -> Result<Body, Response> {
-        Ok(request.take_parts())
+        request.take_parts()
     }
 }

@@ -47,7 +47,7 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
         if !is_json {
             return Err(Response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json\n"));
         }
-        serde_json::from_slice(&request.take_body()).map(Json).map_err(|error| {
+        serde_json::from_slice(&request.take_body()?).map(Json).map_err(|error| {
             let status = match error.classify() {
                 serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::BAD_REQUEST,

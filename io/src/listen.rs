@@ -79,6 +79,9 @@ pub struct Options {
     pub reuse_port: bool,
     /// Whether an IPv6 listener takes IPv6 connections only.
     pub only_v6: bool,
+    /// Bytes of a connection that the kernel holds unsent before it takes no more (TCP_NOTSENT_LOWAT). It bounds what a slow
+    /// reader costs in the kernel, and lets the loop see that a slow reader still reads.
+    pub unsent_bytes: Option<u32>,
     /// Hand a connection over only when its first bytes have come, or after this long (TCP_DEFER_ACCEPT).
     pub defer_accept: Option<Duration>,
 }
@@ -91,6 +94,7 @@ impl Default for Options {
             keep_alive: Some(Duration::from_secs(60)),
             reuse_port: false,
             only_v6: false,
+            unsent_bytes: Some(64 * 1024),
             defer_accept: None,
         }
     }
@@ -189,8 +193,14 @@ fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
         socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
     }
     #[cfg(target_os = "linux")]
-    if let Some(after) = options.defer_accept {
-        set_defer_accept(&socket, after)?;
+    {
+        if let Some(after) = options.defer_accept {
+            let seconds = libc::c_int::try_from(after.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+            set_tcp_option(&socket, libc::TCP_DEFER_ACCEPT, seconds)?;
+        }
+        if let Some(bytes) = options.unsent_bytes {
+            set_tcp_option(&socket, libc::TCP_NOTSENT_LOWAT, libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX))?;
+        }
     }
     socket.bind(&SockAddr::from(address))?;
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
@@ -200,17 +210,11 @@ fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
 }
 
 #[cfg(target_os = "linux")]
-fn set_defer_accept(socket: &socket2::Socket, after: Duration) -> io::Result<()> {
-    let seconds = libc::c_int::try_from(after.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+fn set_tcp_option(socket: &socket2::Socket, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the pointer and length describe the integer.
     let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            std::ptr::from_ref(&seconds).cast(),
-            size_of_val(&seconds) as libc::socklen_t,
-        )
+        let (value, length) = (std::ptr::from_ref(&value).cast(), size_of_val(&value) as libc::socklen_t);
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, length)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

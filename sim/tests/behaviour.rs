@@ -158,6 +158,7 @@ fn play_real(address: &str, case: &Case, piece: usize) -> Result<(Vec<u8>, bool)
         match stream.read(&mut buffer) {
             Ok(0) => return Ok((bytes, true)),
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Ok((bytes, false));
             }

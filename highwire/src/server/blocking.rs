@@ -6,11 +6,12 @@
 use super::accept::Admission;
 use super::connection::Connection;
 use super::context::{Context, TaskKind};
+use super::date::CommonLines;
 use super::deadline;
 use super::dispatch::Kit;
 use super::pool::Pool;
 use super::shared::Shared;
-use super::worker::Outside;
+use super::worker::{Outside, TOO_MANY};
 use crate::Result;
 use bytes::Bytes;
 use io::blocking::{self as calls, Got};
@@ -74,11 +75,11 @@ pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -
     let pool = Pool::new("connection", caps.connection_threads, caps.connection_queue);
     accept(shared, listeners, |socket| {
         if shared.admit(socket.peer) == Admission::TooManyOfPeer {
-            return refuse(&socket);
+            return refuse(shared, &socket);
         }
         let (peer, its) = (socket.peer, shared.clone());
         if let Err(socket) = pool.offer(socket, Box::new(move |socket| serve(its, socket))) {
-            refuse(&socket);
+            refuse(shared, &socket);
             shared.dismiss(peer);
         }
     });
@@ -91,11 +92,12 @@ pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -
     Ok(())
 }
 
-fn refuse(socket: &Socket) {
-    let answer =
-        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+fn refuse(shared: &Shared, socket: &Socket) {
+    let mut lines = CommonLines::new(shared.config().server_name.clone());
+    lines.refresh(clock::unix_seconds());
+    let answer = [TOO_MANY.as_bytes(), lines.server(), lines.date(), b"\r\n"].concat();
     // Whoever is refused may be gone already.
-    let _ = calls::send(socket, answer, Duration::ZERO);
+    let _ = calls::send(socket, &answer, Duration::ZERO);
 }
 
 /// What tells the server that a connection is over, however it ends.

@@ -28,7 +28,7 @@ pub enum Balance {
     Handoff,
 }
 
-/// How long peers may take. Zero turns a deadline off.
+/// How long peers may take. Zero turns a deadline off; for `linger` and `shutdown` it means at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// From a connection's first byte, or its start, to the end of a request's head: 408 after that.

@@ -63,6 +63,8 @@ pub(crate) struct Connection {
     pub(super) served: u32,
     /// Bytes charged to the worker's share for this connection.
     charged: u32,
+    /// Of them, a whole body that its handler has, and answers that the driver has and the peer has not taken.
+    pub(super) away: u32,
     /// Bytes of the present body that came since its rate was last judged.
     pub(super) arrived: u32,
     /// Bytes of the present body so far, where it has a bound.
@@ -90,6 +92,7 @@ impl Connection {
             exchange: None,
             served: 0,
             charged: 0,
+            away: 0,
             arrived: 0,
             body_bytes: 0,
             phase: Phase::Fresh,
@@ -264,8 +267,7 @@ impl Connection {
                         return window.len();
                     }
                     if out.waiting() > BATCH_BYTES {
-                        out.flush_and_hear(self.id);
-                        self.blocked = true;
+                        self.send_and_hear(kit, out);
                     }
                 }
                 Event::Data(data) => self.body_came(data, kit, head, out),
@@ -436,7 +438,8 @@ impl Connection {
 
     /// Charges the worker's share for what this connection holds now: whether there was enough.
     pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
-        let held = self.unread.capacity()
+        let held = self.away as usize
+            + self.unread.capacity()
             + self.exchange.as_ref().map_or(0, |exchange| {
                 let collect = exchange.collect.as_ref();
                 collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
@@ -473,6 +476,7 @@ impl Connection {
             }
             kit.recycle(exchange);
         }
+        self.away = 0;
         kit.share.give(std::mem::take(&mut self.charged) as usize);
     }
 
@@ -512,6 +516,10 @@ impl Connection {
             }
         }
         self.recycle_exchange(kit);
+        if self.away != 0 && !self.blocked && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer()) {
+            self.away = 0;
+            self.recharge(kit);
+        }
         let exchange = self.exchange.as_deref();
         let answering = exchange.is_some_and(|exchange| exchange.awaits_answer() || exchange.body.is_some());
         if !answering && (self.http.must_close() || self.is_finished_with_peer()) {

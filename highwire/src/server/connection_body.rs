@@ -175,6 +175,8 @@ impl Connection {
             self.pump(kit, out);
         } else if let Some(collect) = exchange.collect.take() {
             let Collect { route, head: own_head, window, body } = collect;
+            // The handler has it from now on; it is given back when the answer is out.
+            self.away = u32::try_from(body.capacity()).unwrap_or(u32::MAX);
             // The look-up left the path's parameters for the last head that was seen: this one's are found again.
             match kit.route(&own_head, &window) {
                 Routed::Route(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),

@@ -91,7 +91,8 @@ impl Connection {
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         self.release(kit);
-        if !self.ended {
+        let lingers = !kit.shared.setup.config.deadlines.linger.is_zero();
+        if !self.ended && lingers {
             // The last bytes and the end leave in one packet.
             out.flush_before(self.id, true);
             out.queue.push(Op::Shutdown { socket: self.id });

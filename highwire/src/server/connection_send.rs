@@ -1,6 +1,6 @@
 //! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
 
-use super::connection::Connection;
+use super::connection::{Connection, Phase};
 use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::Switched;
@@ -77,7 +77,7 @@ impl Connection {
         };
         let head = h1::Response { status: response.status.as_u16(), reason: response.reason.as_deref(), length };
         self.http.send_response(head, &mut out.queue.output, |writer| {
-            writer.trusted_lines(kit.lines.bytes());
+            write_common_lines(writer, kit, &response.fields);
             if let Some(content_type) = response.content_type {
                 writer.trusted_field(b"Content-Type", content_type.as_bytes());
             }
@@ -103,7 +103,7 @@ impl Connection {
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) => {
-                let sent = self.send_apart(bytes, out);
+                let sent = self.send_apart(bytes, kit, out);
                 let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
                 if let Err(error) = sent {
                     self.broken_answer(error, out);
@@ -118,13 +118,14 @@ impl Connection {
     }
 
     /// Sends bytes from where they are; the driver says when they are out.
-    fn send_apart(&mut self, bytes: Bytes, out: &mut Out<'_>) -> Result<(), proto::Error> {
+    fn send_apart(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
+        let length = bytes.len();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
             out.flush_before(self.id, true);
             out.queue.push(Op::SendBytes { socket: self.id, bytes });
             out.queue.output.extend_from_slice(&after);
-            self.blocked = true;
+            self.sent_away(length, kit, out);
         }
         Ok(())
     }
@@ -153,7 +154,9 @@ impl Connection {
                 }
                 Poll::Ready(Some(Ok(bytes))) => {
                     exchange.body = Some(streamed);
-                    self.send_part(bytes, out)
+                    // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
+                    self.phase = Phase::Fresh;
+                    self.send_part(bytes, kit, out)
                 }
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "a response's body failed; the connection is cut");
@@ -168,16 +171,32 @@ impl Connection {
         }
     }
 
-    fn send_part(&mut self, bytes: Bytes, out: &mut Out<'_>) -> Result<(), proto::Error> {
+    fn send_part(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
         if bytes.len() > INLINE_BYTES {
-            return self.send_apart(bytes, out);
+            return self.send_apart(bytes, kit, out);
         }
         self.http.send_data(&bytes, &mut out.queue.output)?;
         if out.waiting() >= AHEAD_BYTES {
-            out.flush_and_hear(self.id);
-            self.blocked = true;
+            self.send_and_hear(kit, out);
         }
         Ok(())
+    }
+
+    /// Hands what was written to the driver, and goes on when it is out.
+    pub(super) fn send_and_hear(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let length = out.flush_and_hear(self.id);
+        self.sent_away(length, kit, out);
+    }
+
+    /// Bytes are with the driver until it says that they are out. Where the budget has no room for them, whoever asked for
+    /// them and does not read them is cut.
+    fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
+        self.blocked = true;
+        self.away = self.away.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
+        if !self.recharge(kit) {
+            tracing::warn!("an answer does not fit the memory budget; the connection is cut");
+            self.abort(kit, out);
+        }
     }
 
     fn end_body(&mut self, mut streamed: Streamed, out: &mut Out<'_>) -> Result<(), proto::Error> {
@@ -211,7 +230,7 @@ impl Connection {
     /// Accepts another protocol and starts its task.
     fn switch(&mut self, response: &Response, switch: Switch, kit: &mut Kit, out: &mut Out<'_>) {
         let accepted = self.http.accept(response.status.as_u16(), &mut out.queue.output, |writer| {
-            writer.trusted_lines(kit.lines.bytes());
+            write_common_lines(writer, kit, &response.fields);
             write_fields(writer, &response.fields);
         });
         if let Err(error) = accepted {
@@ -314,6 +333,17 @@ impl Connection {
             bytes,
             microseconds = kit.now.since(line.since).as_micros() as u64,
         );
+    }
+}
+
+/// Writes `Server` and `Date`, but what the handler gives itself, as one that passes on another server's answer does.
+fn write_common_lines(writer: &mut FieldWriter<'_>, kit: &Kit, fields: &[(HeaderName, HeaderValue)]) {
+    let has = |wanted: HeaderName| fields.iter().any(|(name, _)| *name == wanted);
+    if !has(header::SERVER) {
+        writer.trusted_lines(kit.lines.server());
+    }
+    if !has(header::DATE) {
+        writer.trusted_lines(kit.lines.date());
     }
 }
 

@@ -8,6 +8,8 @@ pub(crate) struct CommonLines {
     server_name: Option<String>,
     seconds: u64,
     lines: Vec<u8>,
+    /// Where in `lines` the date begins.
+    date: usize,
     heads: [RenderedHead; HEADS],
 }
 
@@ -39,7 +41,8 @@ impl HeadKey {
 
 impl CommonLines {
     pub(crate) fn new(server_name: Option<String>) -> CommonLines {
-        let mut lines = CommonLines { server_name, seconds: u64::MAX, lines: Vec::new(), heads: Default::default() };
+        let mut lines =
+            CommonLines { server_name, seconds: u64::MAX, lines: Vec::new(), date: 0, heads: Default::default() };
         lines.refresh(0);
         lines
     }
@@ -57,6 +60,7 @@ impl CommonLines {
             self.lines.extend_from_slice(name.as_bytes());
             self.lines.extend_from_slice(b"\r\n");
         }
+        self.date = self.lines.len();
         self.lines.extend_from_slice(b"Date: ");
         let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_seconds));
         self.lines.extend_from_slice(date.as_bytes());
@@ -79,10 +83,14 @@ impl CommonLines {
         head.bytes.extend_from_slice(bytes);
     }
 
-    /// Whole lines, each with its line end.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.lines
+    /// The `Server` line with its line end; empty where there is none.
+    pub(crate) fn server(&self) -> &[u8] {
+        &self.lines[..self.date]
+    }
+
+    /// The `Date` line with its line end.
+    pub(crate) fn date(&self) -> &[u8] {
+        &self.lines[self.date..]
     }
 }
 
@@ -94,9 +102,11 @@ mod tests {
     fn lines() {
         let mut lines = CommonLines::new(Some("x".to_string()));
         lines.refresh(1_800_000_000);
-        assert_eq!(lines.bytes(), b"Server: x\r\nDate: Fri, 15 Jan 2027 08:00:00 GMT\r\n");
+        assert_eq!(lines.server(), b"Server: x\r\n");
+        assert_eq!(lines.date(), b"Date: Fri, 15 Jan 2027 08:00:00 GMT\r\n");
         let mut lines = CommonLines::new(None);
         lines.refresh(0);
-        assert_eq!(lines.bytes(), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
+        assert_eq!(lines.server(), b"");
+        assert_eq!(lines.date(), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
     }
 }

@@ -31,11 +31,14 @@ impl<'q> Out<'q> {
         }
     }
 
-    /// Hands what was written to the driver as bytes of their own, so that it says when they are out.
-    pub(super) fn flush_and_hear(&mut self, socket: SocketId) {
+    /// Hands what was written to the driver as bytes of their own, so that it says when they are out: how
+    /// many they are.
+    pub(super) fn flush_and_hear(&mut self, socket: SocketId) -> usize {
         let bytes = Bytes::copy_from_slice(&self.queue.output[self.start..]);
         self.queue.output.truncate(self.start);
+        let length = bytes.len();
         self.queue.push(Op::SendBytes { socket, bytes });
+        length
     }
 
     pub(super) fn waiting(&self) -> usize {

@@ -32,9 +32,9 @@ const TASK_ROUNDS: usize = 16;
 /// Turns in a row that an embedded worker takes before the host's loop gets its turn.
 const READY_TURNS: usize = 4;
 
-/// What a connection that was not taken is told.
-const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+/// What a connection that was not taken is told, before the common lines.
+pub(super) const TOO_MANY: &str =
+    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n";
 
 /// What other threads know of a worker.
 #[derive(Debug)]
@@ -83,7 +83,10 @@ struct Floor {
     listeners: Vec<ListenerId>,
     /// Accepting is paused until then.
     accept_again: Option<Instant>,
+    /// Other threads have woken tasks.
     woken: bool,
+    /// Other threads may have handed connections over.
+    handed: bool,
     outside: Arc<Outside>,
     tasks: Vec<u64>,
     expired: Vec<u32>,
@@ -115,7 +118,8 @@ impl<D: Driver> Worker<D> {
             head: Head::default(),
             listeners,
             accept_again: None,
-            woken: false,
+            woken: true,
+            handed: false,
             outside: Arc::new(outside),
             tasks: Vec::new(),
             expired: Vec::new(),
@@ -212,7 +216,7 @@ impl<D: Driver> Worker<D> {
 
     /// Takes over connections that an acceptor has handed here.
     fn adopt(&mut self) {
-        if !std::mem::take(&mut self.floor.woken) {
+        if !std::mem::take(&mut self.floor.handed) {
             return;
         }
         let handed = std::mem::take(&mut *self.floor.outside.handed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -248,7 +252,9 @@ impl Floor {
 
     /// Polls what was woken: whether more waits.
     fn run_tasks(&mut self, queue: &mut Queue) -> bool {
-        self.kit.context.inbox.take_remote(&mut self.tasks);
+        if std::mem::take(&mut self.woken) {
+            self.kit.context.inbox.take_remote(&mut self.tasks);
+        }
         for _ in 0..TASK_ROUNDS {
             self.kit.context.inbox.take_local(&mut self.tasks);
             if self.tasks.is_empty() {
@@ -316,7 +322,12 @@ impl Floor {
         }
         if self.kit.shared.admit(peer) == Admission::TooManyOfPeer {
             self.kit.share.give(CONNECTION_BYTES);
-            queue.push(Op::SendBytes { socket, bytes: bytes::Bytes::from_static(TOO_MANY) });
+            let start = queue.output.len() as u32;
+            queue.output.extend_from_slice(TOO_MANY.as_bytes());
+            queue.output.extend_from_slice(self.kit.lines.server());
+            queue.output.extend_from_slice(self.kit.lines.date());
+            queue.output.extend_from_slice(b"\r\n");
+            queue.push(Op::Send { socket, start, end: queue.output.len() as u32, more: false });
             queue.push(Op::Close { socket });
             return;
         }
@@ -376,10 +387,10 @@ impl Floor {
     /// Stops accepting and lets go of who is idle, once the server is told to stop; ends when nobody is left, or when the
     /// deadline has passed.
     fn see_shutdown(&mut self, queue: &mut Queue) {
-        let shared = self.kit.shared.clone();
-        if !shared.draining.load(Ordering::Acquire) {
+        if !self.kit.shared.draining.load(Ordering::Acquire) {
             return;
         }
+        let shared = self.kit.shared.clone();
         if self.drain_until.is_none() {
             self.kit.draining = true;
             self.accept_again = None;
@@ -448,7 +459,7 @@ impl Sink for Floor {
                 tracing::warn!(%error, "accepting is paused");
                 self.pause_accept(queue);
             }
-            Completion::Woken => self.woken = true,
+            Completion::Woken => (self.woken, self.handed) = (true, true),
             Completion::Connected { .. } => {}
         }
     }

@@ -66,8 +66,8 @@ impl Uring {
         connection.sending = true;
         let bytes = outgoing.next(limit::SEND_BYTES);
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
-        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
+        // Not MSG_WAITALL: a part that was taken shows that the peer is slow, not dead.
+        let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(libc::MSG_NOSIGNAL).build();
         self.submit(entry.user_data(data(kind::SEND, id)));
     }
 

@@ -77,10 +77,12 @@ impl Decoder {
                     _ => return Err(Error::InvalidChunkEnd),
                 },
                 Place::Trailers => {
-                    return Ok(match parse::parse_trailers(rest, limits, head)? {
+                    // Spans have 16 bits and count from the window's start, which this call may have moved away from.
+                    let most =
+                        limits.trailer_bytes.min(Limits::MAX_HEAD_BYTES - (at as u32).min(Limits::MAX_HEAD_BYTES));
+                    return Ok(match parse::parse_trailers(rest, most, limits, head)? {
                         None => (at, Found::NeedMore),
                         Some(length) => {
-                            // Spans count from the window's start, where the caller applies them.
                             for field in &mut head.fields {
                                 for span in [&mut field.name, &mut field.value] {
                                     span.start += at as u16;

@@ -25,12 +25,12 @@ pub fn parse_response(bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<
     scan::with(ResponseHead { bytes, limits, head })
 }
 
-/// Reads a trailer section: field lines and the empty line.
+/// Reads a trailer section of at most `most` bytes: field lines and the empty line.
 ///
 /// # Errors
 /// The first thing in the section that RFC 9112 or the limits do not allow.
-pub fn parse_trailers(bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
-    scan::with(TrailerSection { bytes, limits, head })
+pub fn parse_trailers(bytes: &[u8], most: u32, limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
+    scan::with(TrailerSection { bytes, most, limits, head })
 }
 
 struct RequestHead<'a> {
@@ -47,6 +47,7 @@ struct ResponseHead<'a> {
 
 struct TrailerSection<'a> {
     bytes: &'a [u8],
+    most: u32,
     limits: &'a Limits,
     head: &'a mut Head,
 }
@@ -243,8 +244,8 @@ impl Job for TrailerSection<'_> {
 
     #[inline(always)]
     fn run<S: Scanner>(self) -> Self::Output {
-        let TrailerSection { bytes, limits, head } = self;
-        let (bytes, full) = within(bytes, limits.trailer_bytes);
+        let TrailerSection { bytes, most, limits, head } = self;
+        let (bytes, full) = within(bytes, most);
         head.clear();
         match fields(&mut S::Cursor::new(bytes, 0), bytes, 0, limits, head)? {
             None if full => Err(Error::TrailersTooLarge),
