@@ -155,7 +155,7 @@ fn a_peer_that_does_not_read_is_cut_and_its_producer_stopped() {
     let mut play = Play::new(app());
     play.client.send(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
     let seconds = play.seconds_to_the_end(false, |_| {});
-    assert_eq!(seconds, 30);
+    assert_eq!(seconds, 60);
     play.settle(false);
     assert_eq!(play.worker.tasks(), 0, "the task that wrote the body has ended");
 }

@@ -1,6 +1,8 @@
 //! A running `highwire demo`: started as a user starts it, watched through what it writes to standard error, ended with the
 //! test that started it.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;

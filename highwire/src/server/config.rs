@@ -61,7 +61,8 @@ impl Default for Deadlines {
             body_rate: 500,
             // Browsers keep connections for about a minute.
             idle: Duration::from_secs(75),
-            write: Duration::from_secs(30),
+            // A kernel that reads 4 KB/s announces new room in steps of up to 128 KB where segments are large.
+            write: Duration::from_secs(60),
             handler: Duration::from_secs(60),
             linger: Duration::from_secs(2),
             shutdown: Duration::from_secs(30),

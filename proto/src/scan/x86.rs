@@ -213,7 +213,8 @@ impl Masks<'_> {
             if offset < 64 {
                 let stops = class(self) >> offset;
                 if stops != 0 {
-                    return (at + stops.trailing_zeros() as usize).min(self.bytes.len());
+                    // The place behind the slice stops, so this is never beyond it.
+                    return at + stops.trailing_zeros() as usize;
                 }
                 at = self.base + 64;
             }
