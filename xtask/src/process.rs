@@ -39,6 +39,9 @@ pub(crate) const WRK: Tool = Tool { name: "wrk", probe: Probe::Program, package:
 pub(crate) const AB: Tool = Tool { name: "ab", probe: Probe::Program, package: "apache2-utils" };
 pub(crate) const CURL: Tool = Tool { name: "curl", probe: Probe::Program, package: "curl" };
 pub(crate) const NGINX: Tool = Tool { name: "nginx", probe: Probe::Program, package: "nginx-light" };
+pub(crate) const STRACE: Tool = Tool { name: "strace", probe: Probe::Program, package: "strace" };
+pub(crate) const PRLIMIT: Tool = Tool { name: "prlimit", probe: Probe::Program, package: "util-linux" };
+pub(crate) const CHROMIUM: Tool = Tool { name: "chromium", probe: Probe::Program, package: "chromium" };
 pub(crate) const LIBURING: Tool =
     Tool { name: "liburing", probe: Probe::Header("liburing.h"), package: "liburing-dev" };
 pub(crate) const LIBEVENT: Tool =

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
-use crate::process::{self, AB, CURL, GCC, LIBEVENT, LIBURING, NGINX, Tool, WRK};
+use crate::process::{self, AB, CHROMIUM, CURL, GCC, LIBEVENT, LIBURING, PRLIMIT, STRACE, Tool, WRK};
 use crate::{Error, Result, bench, fuzz, tidy};
 
 pub(crate) const HELP: &str = "\
@@ -68,6 +68,7 @@ const FUZZ_SECONDS: u32 = 10;
 
 /// Cheap and telling first.
 const STEPS: &[Step] = &[
+    Step { name: "tools", long: false, needs: &[], action: Action::Do(|_| fetch_tools()) },
     Step { name: "format", long: false, needs: &[], action: Action::Run("cargo fmt --all --check", &[]) },
     Step {
         name: "tidy",
@@ -108,18 +109,6 @@ const STEPS: &[Step] = &[
         action: Action::Run("cargo run --release -p sim -- --seeds {seeds}", &[]),
     },
     Step {
-        name: "real clients",
-        long: false,
-        needs: &[
-            Need::File("cli/tests/clients.rs"),
-            Need::Tool(CURL),
-            Need::Tool(AB),
-            Need::Tool(WRK),
-            Need::Tool(NGINX),
-        ],
-        action: Action::Run("cargo test -p highwire-cli --release --test clients", &[]),
-    },
-    Step {
         name: "bench programs",
         long: false,
         needs: &[Need::Tool(GCC), Need::Tool(LIBURING), Need::Tool(LIBEVENT)],
@@ -157,6 +146,18 @@ const STEPS: &[Step] = &[
         action: Action::Run("cargo deny check licenses bans sources", &[]),
     },
 ];
+
+/// The real clients and helpers that tests look for. A test whose program is missing says that it was not run.
+const CLIENTS: &[Tool] = &[CURL, AB, WRK, STRACE, PRLIMIT, CHROMIUM];
+
+fn fetch_tools() -> Result<()> {
+    for tool in CLIENTS {
+        if let Err(missing) = tool.ensure() {
+            println!("not run: whatever needs {}: {missing}", tool.name);
+        }
+    }
+    Ok(())
+}
 
 /// Miri hides the current folder from property tests, which look there for past failures, unless told otherwise; and it is some
 /// hundred times slower than the machine, so they get few cases.
