@@ -1,0 +1,231 @@
+//! The command as a process: what it says about mistakes, signals, inherited sockets, several processes on one port.
+//!
+//! Needs a real kernel: processes, signals and descriptors are what this is about.
+#![cfg(unix)]
+
+mod demo;
+
+use demo::{Demo, HIGHWIRE, PATIENCE, get, not_run, program};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+const ENGINES: [&str; 3] = ["uring", "readiness", "threads"];
+
+/// The command fails, prints nothing to standard output, and says to standard error what is wrong, in one line and not as a
+/// panic.
+fn check_fails(mut command: Command, expected: &str) {
+    let output = command.output().expect("a process");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code().is_some_and(|code| code != 0), "{command:?}: {}", output.status);
+    assert!(errors.contains(expected), "{command:?}: {expected:?} is not in:\n{errors}");
+    assert!(!errors.contains("panicked"), "{command:?}:\n{errors}");
+    assert!(output.stdout.is_empty(), "{command:?}: {}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn highwire(arguments: &[&str]) -> Command {
+    let mut command = Command::new(HIGHWIRE);
+    command.args(arguments);
+    command
+}
+
+#[test]
+fn mistakes_are_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    for (arguments, expected) in [
+        (&["--listen", "127.0.0.1"][..], "the port is missing"),
+        (&["--listen", "127.0.0.1:65536"], "the port is not a number from 0 to 65535"),
+        (&["--listen", "::1:80"], "an IPv6 address stands in brackets"),
+        (&["--listen", "unix:"], "the path is empty"),
+        (&["--listen", "unix:/no/such/folder/socket"], "/no/such/folder/socket"),
+        (&["--listen", "fd:three"], "a descriptor is a number"),
+        (&["--listen", "fd:99"], "fd:99"),
+        (&["--listen", "192.0.2.1:0"], "192.0.2.1:0 is not an address of this machine"),
+        (&["--listen", "127.0.0.1:0", "--listen", "nonsense"], "\"nonsense\" is no address"),
+        (&["--listen", "127.0.0.1:0", "--workers", "5000"], "more than 1,024 workers"),
+        (&["--workers", "some"], "'some'"),
+        (&["--memory", "much"], "a number of bytes, such as 65536, 64M or 2G"),
+        (&["--engine", "steam"], "'steam'"),
+        (&["--no-such-option"], "'--no-such-option'"),
+    ] {
+        check_fails(highwire(&[&["demo"], arguments].concat()), expected);
+    }
+    check_fails(highwire(&["no-such-command"]), "'no-such-command'");
+    check_fails(highwire(&[]), "Usage: highwire");
+    let expected = format!("{taken} is taken by another process");
+    for engine in ENGINES {
+        for workers in ["1", "2"] {
+            let arguments = ["demo", "--listen", &taken, "--engine", engine, "--workers", workers];
+            check_fails(highwire(&arguments), &expected);
+        }
+    }
+}
+
+#[test]
+fn a_port_that_needs_a_privilege_is_refused_with_the_reason() {
+    let mut first = 1024;
+    if let Ok(text) = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start") {
+        first = text.trim().parse().expect("a number");
+    }
+    if first <= 1 {
+        return not_run("a port without permission: here every port may be had");
+    }
+    let arguments = ["demo", "--listen", "127.0.0.1:1"];
+    let expected = "127.0.0.1:1: no permission (ports below 1024 need a privilege)";
+    let me = Command::new("id").arg("-u").output().expect("the user's number");
+    if me.stdout != b"0\n" {
+        return check_fails(highwire(&arguments), expected);
+    }
+    // Root may, unless it gives that right up.
+    let Some(setpriv) = program(&["setpriv"]) else { return };
+    let mut command = Command::new(setpriv);
+    command.args(["--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service", HIGHWIRE]).args(arguments);
+    check_fails(command, expected);
+}
+
+#[test]
+fn a_port_is_not_shared_unless_that_is_asked_for() {
+    for engine in ENGINES {
+        let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0", "--workers", "2"]) else { continue };
+        let address = &demo.addresses[0];
+        for workers in ["1", "2"] {
+            let arguments = ["demo", "--listen", address, "--engine", engine, "--workers", workers];
+            check_fails(highwire(&arguments), &format!("{address} is taken by another process"));
+        }
+    }
+}
+
+/// How many connections a process that has ended says it took.
+fn accepted(log: &str) -> usize {
+    let line = log.lines().find(|line| line.contains(" connections accepted")).expect("a report");
+    let before = line.split(" connections accepted").next().expect("a part");
+    let digits = before.rsplit(|letter: char| !letter.is_ascii_digit()).next().expect("a number");
+    digits.parse().expect("a number")
+}
+
+#[test]
+fn processes_share_a_port_when_asked_to() {
+    for engine in ENGINES {
+        let one = ["--listen", "127.0.0.1:0", "--share-port", "--workers", "1"];
+        let Some(mut first) = Demo::start(engine, &one) else { continue };
+        let address = first.addresses[0].clone();
+        let other = ["--listen", &address, "--share-port", "--workers", "1"];
+        let Some(mut second) = Demo::start(engine, &other) else { continue };
+        // The kernel picks by the connection's ports: that all of these fall to one process has odds of 1 to 2^64.
+        for _ in 0..64 {
+            get(&address, "/hello").expect("an answer");
+        }
+        first.terminate();
+        assert!(first.wait().success(), "{engine}: {}", first.log());
+        for _ in 0..8 {
+            get(&address, "/hello").expect("an answer of the one that is left");
+        }
+        second.terminate();
+        assert!(second.wait().success(), "{engine}: {}", second.log());
+        // One request of each was the one that found it ready, and may have gone to either.
+        let (one, two) = (accepted(&first.log()), accepted(&second.log()));
+        assert!(one > 2 && two > 10, "{engine}: {one} and {two}");
+        assert_eq!(one + two, 2 + 64 + 8, "{engine}: connections that were lost");
+    }
+}
+
+/// A connection whose request for `/sleep` is under way: a plain answer came before it, out of the same packet.
+fn sleeping(address: &str, milliseconds: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+    let hello = format!("GET /hello HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let sleep = format!("GET /sleep?ms={milliseconds} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all((hello + &sleep).as_bytes()).expect("bytes that are taken");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"Hello, World!") {
+        let mut part = [0; 512];
+        let count = stream.read(&mut part).expect("the first answer");
+        assert_ne!(count, 0, "the end instead of an answer");
+        answer.extend_from_slice(&part[..count]);
+    }
+    stream
+}
+
+#[test]
+fn the_first_sigterm_lets_what_is_under_way_finish() {
+    for engine in ENGINES {
+        let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
+        let mut stream = sleeping(&demo.addresses[0], 500);
+        // Who waits for nothing is let go.
+        let mut idle = TcpStream::connect(&demo.addresses[0]).expect("a connection");
+        idle.set_read_timeout(Some(PATIENCE)).expect("an option");
+        demo.terminate();
+        let (mut answer, mut nothing) = (String::new(), Vec::new());
+        stream.read_to_string(&mut answer).expect("an answer, then the end");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{engine}: {answer}");
+        assert!(answer.ends_with("\r\n\r\nslept 500 ms"), "{engine}: {answer}");
+        assert!(answer.to_lowercase().contains("connection: close\r\n"), "{engine}: {answer}");
+        assert_eq!(idle.read_to_end(&mut nothing).ok(), Some(0), "{engine}: an idle connection ends in order");
+        drop(stream);
+        assert_eq!(demo.wait().code(), Some(0), "{engine}: {}", demo.log());
+        assert!(demo.log().contains("0 exchanges cut short"), "{engine}: {}", demo.log());
+        assert!(TcpStream::connect(&demo.addresses[0]).is_err(), "{engine}: somebody still listens");
+    }
+}
+
+#[test]
+fn the_second_sigterm_ends_at_once() {
+    for engine in ENGINES {
+        let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
+        // Longer than the patience of `wait`, so that the end is not the request's.
+        let mut stream = sleeping(&demo.addresses[0], 50_000);
+        demo.terminate();
+        demo.check_alive();
+        demo.terminate();
+        let status = demo.wait();
+        assert!(status.code().is_some(), "{engine}: it was killed: {status}, {}", demo.log());
+        assert!(demo.log().contains("1 exchanges cut short"), "{engine}: {}", demo.log());
+        let mut rest = Vec::new();
+        let read = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty() || read.is_err(), "{engine}: {}", String::from_utf8_lossy(&rest));
+    }
+}
+
+#[test]
+fn an_inherited_listener_is_served() {
+    for engine in ENGINES {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address").to_string();
+        // What a service manager does: the socket becomes descriptor 3, and the environment says so.
+        let script = "exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, HIGHWIRE, "demo", "--engine", engine, "--listen", "fd:3", "--workers", "2"]);
+        command.stdin(Stdio::from(OwnedFd::from(listener)));
+        let Some(mut demo) = Demo::of(command, engine) else { continue };
+        assert_eq!(demo.addresses, [address.as_str()], "{engine}");
+        for _ in 0..16 {
+            get(&address, "/hello").expect("an answer");
+        }
+        demo.terminate();
+        assert!(demo.wait().success(), "{engine}: {}", demo.log());
+    }
+}
+
+#[test]
+fn a_unix_socket_that_was_left_behind_is_taken_over_and_one_in_use_is_not() {
+    let path = std::env::temp_dir().join(format!("highwire-left-{}", std::process::id()));
+    let address = format!("unix:{}", path.display());
+    for engine in ENGINES {
+        let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0", "--listen", &address]) else { continue };
+        assert!(path.exists(), "{engine}: the socket's file is gone while it is listened on");
+        let again = ["demo", "--engine", engine, "--listen", &address];
+        check_fails(highwire(&again), &format!("{address} is taken by another process"));
+        assert!(path.exists(), "{engine}: who was refused took the file along");
+        demo.terminate();
+        assert!(demo.wait().success(), "{engine}: {}", demo.log());
+        assert!(!path.exists(), "{engine}: the file is left behind");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that nobody removes"));
+        let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0", "--listen", &address]) else { continue };
+        demo.terminate();
+        assert!(demo.wait().success(), "{engine}: {}", demo.log());
+    }
+    // Whatever stopped half-way.
+    let _ = std::fs::remove_file(&path);
+}

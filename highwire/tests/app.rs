@@ -1,0 +1,260 @@
+//! Routing, extractors and responses, as an application sees them: on the simulated driver, so without a socket.
+
+use highwire::{
+    App, Authority, Body, HeaderMap, HeaderName, HeaderValue, Interim, IntoResponse, Json, Method, Params, Path, Query,
+    RawQuery, Request, Response, Scheme, StatusCode, Version, body, header,
+};
+use io::sim::{Arrived, Faults, Network, Simulated};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a fresh server answers to the bytes of one connection, until it has nothing more to say.
+fn answer(app: App, request: &str) -> String {
+    let network = Network::new(1, Faults::default());
+    let driver = Simulated::new(network.clone()).expect("a driver");
+    let mut worker = app.server().expect("an app").into_worker(driver).expect("a worker");
+    let client = network.connect();
+    let mut rest = request.as_bytes();
+    let mut answer = Vec::new();
+    for _ in 0..400 {
+        rest = &rest[client.send(rest)..];
+        worker.turn(Some(network.now())).expect("a turn");
+        while let Some(Arrived::Bytes(bytes)) = client.receive(usize::MAX) {
+            answer.extend(bytes);
+        }
+        network.advance(Duration::from_millis(5));
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn get(app: App, path: &str) -> String {
+    answer(app, &format!("GET {path} HTTP/1.1\r\nHost: example.org:8080\r\n\r\n"))
+}
+
+/// The status and the body.
+fn check(app: fn() -> App, request: &str, status: u16, body: &str) {
+    let answer = if request.contains("\r\n") { answer(app(), request) } else { get(app(), request) };
+    let (head, its_body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
+    assert_eq!(its_body, body, "{request:?}: {answer}");
+}
+
+fn routes() -> App {
+    let api = App::new().get("/", || "api root").get("/users/{id}", |Path(id): Path<u32>| format!("api user {id}"));
+    let admin = App::new().get("/hello", || "admin");
+    App::new()
+        .get("/hello", || "everybody")
+        .nest("/api", api)
+        .host("admin.example.org", admin)
+        .any("/any", |method: Method| method.to_string())
+        .route(Method::from_bytes(b"PURGE").expect("a token"), "/cache", || "purged")
+        .get("/files/{*rest}", |Path(rest): Path<String>| rest)
+        .get("/params/{a}/{b}", |request: &Request<'_>| {
+            let params: Params<'_> = request.params();
+            format!("{}+{}", params.get("a").unwrap_or_default(), params.get("b").unwrap_or_default())
+        })
+        .not_found(|request: &Request<'_>| (StatusCode::NOT_FOUND, format!("no {}", request.path())))
+        .on_error(|status: StatusCode, text: &str| format!("{}: {text}", status.as_u16()))
+}
+
+#[test]
+fn nests_hosts_methods_and_handlers_for_errors() {
+    check(routes, "/hello", 200, "everybody");
+    check(routes, "GET /hello HTTP/1.1\r\nHost: Admin.Example.org:80\r\n\r\n", 200, "admin");
+    check(routes, "/api", 200, "api root");
+    check(routes, "/api/users/7", 200, "api user 7");
+    check(routes, "/api/users/x", 404, "the path does not fit: \"x\": invalid digit found in string\n");
+    check(routes, "BREW /any HTTP/1.1\r\nHost: a\r\n\r\n", 200, "BREW");
+    check(routes, "PURGE /cache HTTP/1.1\r\nHost: a\r\n\r\n", 200, "purged");
+    check(routes, "/files/a/b%20c", 200, "a/b c");
+    check(routes, "/files/a/../b", 200, "b");
+    check(routes, "/params/1/%2F", 200, "1+/");
+    check(routes, "/nowhere", 404, "no /nowhere");
+    check(routes, "PUT /hello HTTP/1.1\r\nHost: a\r\n\r\n", 405, "405: the method is not allowed here");
+    check(routes, "GET /hello HTTP/1.1\r\n\r\n", 400, "400: the Host field is missing");
+}
+
+#[test]
+fn a_bare_handler_needs_no_router() {
+    let app = || App::new().fallback(|request: &Request<'_>| format!("{} {}", request.method(), request.path()));
+    check(app, "/whatever", 200, "GET /whatever");
+    check(app, "BREW /x HTTP/1.1\r\nHost: a\r\n\r\n", 200, "BREW /x");
+}
+
+#[derive(Deserialize, Serialize)]
+struct Point {
+    x: i32,
+    y: i32,
+}
+
+fn extractors() -> App {
+    App::new()
+        .post("/json", |Json(Point { x, y }): Json<Point>| Json(Point { x: y, y: x }))
+        .get("/query", |Query(point): Query<Point>| format!("{}", point.x + point.y))
+        .get("/raw", |RawQuery(query): RawQuery| query)
+        .get("/two/{a}/{b}", |Path((a, b)): Path<(String, u8)>| format!("{a}{b}"))
+        .get("/map/{a}", |Path(map): Path<BTreeMap<String, String>>| format!("{map:?}"))
+        .get("/about", |Authority(authority): Authority, Scheme(scheme): Scheme, Version(version): Version| {
+            format!("{scheme} {authority} {version:?}")
+        })
+        .get("/agent", |headers: HeaderMap| headers.get(header::USER_AGENT).map(|agent| agent.as_bytes().to_vec()))
+        .post("/text", |text: String| text)
+        .post("/parts", async |mut body: Body| {
+            let mut count = 0;
+            while let Some(Ok(part)) = body.next().await {
+                count += part.len();
+            }
+            format!("{count} {:?}", body.trailers())
+        })
+        .post("/both", |_: String, _: Body| "never")
+        .get("/maybe", |query: Option<Query<Point>>| query.map_or("none", |_| "some"))
+}
+
+#[test]
+fn extractors_take_what_fits_and_refuse_the_rest() {
+    let post = |path: &str, kind: &str, body: &str| {
+        let length = body.len();
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    check(extractors, &post("/json", "application/json", "{\"x\":1,\"y\":2}"), 200, "{\"x\":2,\"y\":1}");
+    check(
+        extractors,
+        &post("/json", "application/geo+json; charset=utf-8", "{\"x\":1,\"y\":2}"),
+        200,
+        "{\"x\":2,\"y\":1}",
+    );
+    check(extractors, &post("/json", "text/plain", "{}"), 415, "the body is not application/json\n");
+    check(
+        extractors,
+        &post("/json", "application/json", "{\"x\":1"),
+        400,
+        "the JSON does not fit: EOF while parsing an object at line 1 column 6\n",
+    );
+    check(
+        extractors,
+        &post("/json", "application/json", "{\"x\":1}"),
+        422,
+        "the JSON does not fit: missing field `y` at line 1 column 7\n",
+    );
+    check(extractors, "/query?x=1&y=2", 200, "3");
+    check(extractors, "/query?x=1", 400, "the query does not fit: missing field `y`\n");
+    check(extractors, "/raw?a=%20b&c", 200, "a=%20b&c");
+    check(extractors, "/two/a%20/7", 200, "a 7");
+    check(extractors, "/map/v", 200, "{\"a\": \"v\"}");
+    check(extractors, "/about", 200, "http example.org:8080 HTTP/1.1");
+    check(extractors, "GET http://other/about HTTP/1.0\r\n\r\n", 200, "http other HTTP/1.0");
+    check(extractors, "/agent", 404, "not found\n");
+    check(extractors, &post("/text", "x/y", "\u{e9}"), 200, "\u{e9}");
+    check(
+        extractors,
+        "POST /parts HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\nHost: evil\r\n\r\n",
+        200,
+        "3 [(\"x-t\", \"1\")]",
+    );
+    check(extractors, &post("/both", "x/y", "z"), 500, "internal server error\n");
+    check(extractors, "/maybe", 200, "none");
+    check(extractors, "/maybe?x=1&y=1", 200, "some");
+}
+
+fn responses() -> App {
+    App::new()
+        .get("/status", || StatusCode::IM_A_TEAPOT)
+        .get("/tuple", || (StatusCode::CREATED, [(header::LOCATION, HeaderValue::from_static("/x"))], "made"))
+        .get("/error", || Err::<&str, _>((StatusCode::CONFLICT, "clash")))
+        .get("/framed", || {
+            (
+                [
+                    (header::CONTENT_LENGTH, HeaderValue::from_static("99")),
+                    (header::TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
+                ],
+                "three",
+            )
+        })
+        .get("/dated", || ([(header::DATE, HeaderValue::from_static("long ago"))], ""))
+        .get("/large", || vec![b'x'; 100_000])
+        .get("/interim", |interim: Interim| {
+            interim.send(StatusCode::EARLY_HINTS, [(header::LINK, HeaderValue::from_static("</x>"))]);
+            interim.send(StatusCode::OK, []);
+            "final"
+        })
+        .get("/wrong", || Response::new(StatusCode::EARLY_HINTS))
+        .get("/short", || Response::stream_of(10, parts(["abc"])))
+        .get("/trailers", || {
+            Response::stream(parts(["a", "b"]))
+                .with_trailers(|| vec![(HeaderName::from_static("x-sum"), HeaderValue::from_static("2"))])
+        })
+        .get("/forever", async || std::future::pending::<()>().await)
+        .get("/panics", || -> &'static str { std::panic::resume_unwind(Box::new("on purpose")) })
+        .get("/body-panics", || {
+            let (sender, receiver) = body::channel();
+            drop(sender);
+            Response::stream(receiver)
+        })
+}
+
+fn parts<const N: usize>(parts: [&'static str; N]) -> body::Receiver {
+    let (mut sender, receiver) = body::channel();
+    highwire::spawn(async move {
+        for part in parts {
+            if sender.send(part).await.is_err() {
+                return;
+            }
+        }
+        sender.finish();
+    });
+    receiver
+}
+
+#[test]
+fn responses_are_framed_by_the_engine_alone() {
+    check(responses, "/status", 418, "");
+    check(responses, "/tuple", 201, "made");
+    assert!(get(responses(), "/tuple").contains("location: /x\r\n"));
+    check(responses, "/error", 409, "clash");
+    let framed = get(responses(), "/framed");
+    assert!(
+        framed.contains("Content-Length: 5\r\n") && !framed.contains("99") && !framed.contains("chunked"),
+        "{framed}"
+    );
+    let dated = get(responses(), "/dated");
+    assert_eq!((dated.matches("ate: ").count(), dated.contains("long ago")), (1, true), "{dated}");
+    assert!(get(responses(), "/large").ends_with(&"x".repeat(100_000)));
+    let interim = get(responses(), "/interim");
+    assert!(interim.starts_with("HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 200 OK\r\n"), "{interim}");
+    check(responses, "/wrong", 500, "");
+    assert!(get(responses(), "/trailers").ends_with("1\r\na\r\n1\r\nb\r\n0\r\nx-sum: 2\r\n\r\n"));
+    let head = answer(responses(), "HEAD /trailers HTTP/1.1\r\nHost: a\r\n\r\nGET /status HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(head.contains("chunked\r\n\r\nHTTP/1.1 418 "), "{head}");
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_seen_to() {
+    for path in ["/short", "/body-panics"] {
+        let answer = get(responses(), path);
+        assert!(!answer.ends_with("0\r\n\r\n") && !answer.contains("HTTP/1.1 500"), "{path}: {answer}");
+    }
+    check(responses, "/panics", 500, "internal server error\n");
+}
+
+#[test]
+fn reasons_and_fields_cannot_split_a_response() {
+    assert!(Response::text("").with_reason("fine\r\nx: y").is_err());
+    assert!(HeaderValue::from_str("a\r\nb").is_err());
+    assert!(HeaderName::from_bytes(b"a b").is_err());
+    let _ = "text".into_response();
+}
+
+#[test]
+fn mistakes_in_building_are_told_when_it_is_finished() {
+    for (app, text) in [
+        (App::new().get("x", || ""), "does not begin with a slash"),
+        (App::new().get("/{", || ""), "a parameter is a whole segment"),
+        (App::new().get("/a", || "").get("/a", || ""), "registered twice"),
+        (App::new().configure(|config| config.workers = 100_000), "more than 1,024 workers"),
+        (App::new().configure(|config| config.server_name = Some("a\r\nb".into())), "name has a byte"),
+    ] {
+        let error = app.server().expect_err(text).to_string();
+        assert!(error.contains(text), "{error}");
+    }
+}
