@@ -133,11 +133,15 @@ fn processes_share_a_port_when_asked_to() {
 
 /// A connection whose request for `/sleep` is under way: a plain answer came before it, out of the same packet.
 fn sleeping(address: &str, milliseconds: u32) -> TcpStream {
+    greeted(address, &format!("GET /sleep?ms={milliseconds} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
+}
+
+/// A connection that has had one answer and sent more behind its request.
+fn greeted(address: &str, behind: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-    let hello = format!("GET /hello HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    let sleep = format!("GET /sleep?ms={milliseconds} HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    stream.write_all((hello + &sleep).as_bytes()).expect("bytes that are taken");
+    let requests = format!("GET /hello HTTP/1.1\r\nHost: {address}\r\n\r\n{behind}");
+    stream.write_all(requests.as_bytes()).expect("bytes that are taken");
     let mut answer = Vec::new();
     while !answer.ends_with(b"Hello, World!") {
         let mut part = [0; 512];
@@ -152,10 +156,9 @@ fn sleeping(address: &str, milliseconds: u32) -> TcpStream {
 fn the_first_sigterm_lets_what_is_under_way_finish() {
     for engine in ENGINES {
         let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
-        let mut stream = sleeping(&demo.addresses[0], 500);
         // Who waits for nothing is let go.
-        let mut idle = TcpStream::connect(&demo.addresses[0]).expect("a connection");
-        idle.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let mut idle = greeted(&demo.addresses[0], "");
+        let mut stream = sleeping(&demo.addresses[0], 500);
         demo.terminate();
         let (mut answer, mut nothing) = (String::new(), Vec::new());
         stream.read_to_string(&mut answer).expect("an answer, then the end");
@@ -163,7 +166,7 @@ fn the_first_sigterm_lets_what_is_under_way_finish() {
         assert!(answer.ends_with("\r\n\r\nslept 500 ms"), "{engine}: {answer}");
         assert!(answer.to_lowercase().contains("connection: close\r\n"), "{engine}: {answer}");
         assert_eq!(idle.read_to_end(&mut nothing).ok(), Some(0), "{engine}: an idle connection ends in order");
-        drop(stream);
+        drop((stream, idle));
         assert_eq!(demo.wait().code(), Some(0), "{engine}: {}", demo.log());
         assert!(demo.log().contains("0 exchanges cut short"), "{engine}: {}", demo.log());
         assert!(TcpStream::connect(&demo.addresses[0]).is_err(), "{engine}: somebody still listens");

@@ -10,8 +10,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is expected to happen: far more than it takes, so that a slow machine fails no test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take that is expected to happen: far more than it takes, so that a slow machine fails no test, and
+/// less than the 15 seconds of a head's deadline, so that what only a deadline ends is noticed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
 
 /// What the tests run, as built for them.
 pub(crate) const HIGHWIRE: &str = env!("CARGO_BIN_EXE_highwire");

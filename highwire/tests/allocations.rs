@@ -1,0 +1,155 @@
+//! The steady state of a keep-alive GET allocates nothing: counted, for plain functions and for async ones.
+//!
+//! The one place outside of `io` and `proto` that needs `unsafe`: an allocator that counts is an `unsafe impl`.
+
+mod memory;
+
+use highwire::{App, Response};
+use memory::{turn, worker};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::task::Poll;
+
+/// The system's allocator, and how often each thread asks it for memory.
+struct Counting;
+
+thread_local! {
+    /// Without a destructor and made by the compiler: to use it allocates nothing, at any time of a thread's life.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+}
+
+// SAFETY: every call is handed on as it came to the system's allocator, which keeps the contract; counting allocates
+// nothing and does not unwind.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: our caller's promise about the layout is the one asked for here.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: our caller's promise about the layout is the one asked for here.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the pointer came from `System`, as all that `alloc` gives, and the rest is our caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `System`, as all that `alloc` gives, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Until all that grows has grown: output buffers, tables, the pools of exchanges and futures.
+const WARM_UP: usize = 100;
+
+const REQUESTS: usize = 1000;
+
+/// Turns that an answer may take: one to receive, and one more for each time that its handler is woken.
+const TURNS: usize = 4;
+
+fn hello() -> Response {
+    Response::bytes("text/plain", bytes::Bytes::from_static(b"Hello, World!"))
+}
+
+/// Is pending once, and wakes itself.
+async fn pending_once() {
+    let mut polled = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut polled, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+fn app() -> App {
+    App::new()
+        .get("/plain", hello)
+        .get("/ready", async || hello())
+        .get("/pending", async || {
+            pending_once().await;
+            hello()
+        })
+        .get("/users/{id}", hello)
+        .get("/files/{*path}", hello)
+}
+
+/// Sends requests one after the other on one connection, and counts what answering them allocated.
+fn check(request: &str) {
+    let mut worker = worker(app());
+    let mut before = 0;
+    for number in 0..WARM_UP + REQUESTS {
+        if number == WARM_UP {
+            before = ALLOCATIONS.get();
+        }
+        let driver = worker.driver();
+        driver.outgoing.clear();
+        driver.incoming.extend_from_slice(request.as_bytes());
+        for _ in 0..TURNS {
+            turn(&mut worker);
+        }
+        let answer = &worker.driver().outgoing;
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n") && answer.ends_with(b"\r\n\r\nHello, World!"), "{request}");
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations for {REQUESTS} times\n{request}");
+}
+
+#[test]
+fn a_plain_function() {
+    check("GET /plain HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+#[test]
+fn an_async_function_that_is_ready_at_once() {
+    check("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+#[test]
+fn an_async_function_that_is_pending_once() {
+    check("GET /pending HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+#[test]
+fn a_route_with_parameters_that_nobody_takes() {
+    check("GET /users/42?verbose=yes HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    check("GET /files/a/b/c.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+/// As many fields, as long and as odd as browsers send them.
+#[test]
+fn a_browsers_request() {
+    let fields = "Host: localhost\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
+        sec-ch-ua: \"Chromium\";v=\"130\", \"Not?A_Brand\";v=\"99\"\r\nsec-ch-ua-mobile: ?0\r\nsec-ch-ua-platform: \"Linux\"\r\n\
+        Upgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Safari/537.36\r\n\
+        Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n\
+        Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n\
+        Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-GB,en;q=0.9,de;q=0.8\r\n\
+        Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\nIf-None-Match: \"33a64df551425fcc\"\r\n\r\n";
+    for path in ["/plain", "/ready", "/pending"] {
+        check(&format!("GET {path} HTTP/1.1\r\n{fields}"));
+    }
+}
+
+/// The count counts: without that, all of the above would pass for nothing.
+#[test]
+fn an_allocation_is_counted() {
+    let before = ALLOCATIONS.get();
+    let bytes = std::hint::black_box(vec![0_u8; 100]);
+    assert_eq!(ALLOCATIONS.get() - before, 1);
+    drop(bytes);
+}

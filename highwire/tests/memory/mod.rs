@@ -1,0 +1,122 @@
+//! A driver without a kernel: one connection, whose bytes the test hands over and takes.
+
+use highwire::server::{Driver, Worker};
+use io::wake::Notifier;
+use io::{Address, Completion, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
+
+const SOCKET: SocketId = SocketId { index: 0, generation: 0 };
+
+/// What each turn takes: time passes, so that what it makes due (dates, deadlines) is part of what is tested.
+const TURN_NANOSECONDS: u64 = 10_000_000;
+
+/// The driver. It owns buffers that stay, so that it allocates nothing once they have grown.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// What the connection receives in the next turn, whole; nothing where it is empty or reception is paused.
+    pub(crate) incoming: Vec<u8>,
+    /// What it has sent.
+    pub(crate) outgoing: Vec<u8>,
+    /// The server has told the driver to stop receiving.
+    pub(crate) paused: bool,
+    now: Instant,
+    accepted: bool,
+    /// Whoever sent bytes of its own has not heard yet that they are out.
+    drained: bool,
+    notifier: Notifier,
+}
+
+impl Memory {
+    pub(crate) fn new() -> Memory {
+        Memory {
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            paused: false,
+            now: Instant { nanoseconds: 1_000_000_000 },
+            accepted: false,
+            drained: false,
+            notifier: Notifier::new().expect("a notifier"),
+        }
+    }
+}
+
+/// An app's worker with its connection accepted.
+pub(crate) fn worker(app: highwire::App) -> Worker<Memory> {
+    let mut worker = app.server().and_then(|server| server.into_worker(Memory::new())).expect("a worker");
+    turn(&mut worker);
+    worker
+}
+
+pub(crate) fn turn(worker: &mut Worker<Memory>) {
+    worker.turn(None).expect("a driver that never fails");
+}
+
+impl Driver for Memory {
+    fn listen(&mut self, _: Listener) -> std::io::Result<ListenerId> {
+        Ok(ListenerId(0))
+    }
+    fn adopt(&mut self, _: Socket) -> std::io::Result<SocketId> {
+        Ok(SOCKET)
+    }
+    fn connect(&mut self, _: &Address) -> std::io::Result<SocketId> {
+        Ok(SOCKET)
+    }
+    fn descriptor(&mut self) -> std::io::Result<std::os::fd::RawFd> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+    fn arm(&mut self, _: Option<Instant>) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn release(&mut self, _: SocketId) -> Option<Socket> {
+        None
+    }
+    fn turn<S: Sink>(&mut self, _: Option<Instant>, queue: &mut Queue, sink: &mut S) -> std::io::Result<()> {
+        self.start(queue);
+        self.now.nanoseconds += TURN_NANOSECONDS;
+        sink.begin(self.now);
+        if !std::mem::replace(&mut self.accepted, true) {
+            sink.complete(Completion::Accepted { listener: ListenerId(0), socket: SOCKET, peer: Peer::Local }, queue);
+        } else if std::mem::take(&mut self.drained) {
+            sink.complete(Completion::Drained { socket: SOCKET }, queue);
+        } else if !self.incoming.is_empty() && !self.paused {
+            sink.complete(Completion::Received { socket: SOCKET, bytes: &self.incoming }, queue);
+            self.incoming.clear();
+        }
+        self.start(queue);
+        Ok(())
+    }
+    fn now(&self) -> Instant {
+        self.now
+    }
+    fn unix_seconds(&self) -> u64 {
+        1_800_000_000 + self.now.nanoseconds / 1_000_000_000
+    }
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+    fn random(&mut self) -> u64 {
+        0
+    }
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+}
+
+impl Memory {
+    fn start(&mut self, queue: &mut Queue) {
+        for op in queue.ops.drain(..) {
+            match op {
+                Op::Send { start, end, .. } => {
+                    self.outgoing.extend_from_slice(&queue.output[start as usize..end as usize]);
+                }
+                Op::SendBytes { bytes, .. } => {
+                    self.outgoing.extend_from_slice(&bytes);
+                    self.drained = true;
+                }
+                Op::PauseRecv { .. } => self.paused = true,
+                Op::ResumeRecv { .. } => self.paused = false,
+                _ => {}
+            }
+        }
+        queue.output.clear();
+    }
+}

@@ -1,0 +1,139 @@
+//! Libraries that need tokio, inside handlers: a database query through sqlx, a request through reqwest to the server itself.
+//!
+//! Needs a real kernel: tokio has sockets, threads and timers of its own.
+#![cfg(feature = "tokio")]
+
+use highwire::server::Engine;
+use highwire::{App, Authority, Local};
+use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// How long anything may take that is expected to happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connections at once: more than workers, so that handlers of one worker wait at the same time.
+const CONNECTIONS: usize = 8;
+
+/// Requests of each kind on each connection.
+const ROUNDS: usize = 5;
+
+/// A database in memory. It is gone with its connection, so there is one, and it stays.
+fn database() -> SqlitePool {
+    let options = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+    options.connect_lazy("sqlite::memory:").expect("an address that sqlx reads")
+}
+
+fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client")
+}
+
+/// Writes some rows and sums them up, in a transaction that is rolled back.
+async fn sum(Local(database): Local<SqlitePool>) -> String {
+    let mut transaction = database.begin().await.expect("a transaction");
+    sqlx::query("create table numbers (number integer)").execute(&mut *transaction).await.expect("a table");
+    for number in 1..=10_i64 {
+        let insert = sqlx::query("insert into numbers values (?)").bind(number);
+        insert.execute(&mut *transaction).await.expect("a row");
+    }
+    let sum: i64 =
+        sqlx::query_scalar("select sum(number) from numbers").fetch_one(&mut *transaction).await.expect("a sum");
+    transaction.rollback().await.expect("an end");
+    sum.to_string()
+}
+
+async fn fetch(Local(client): Local<reqwest::Client>, Authority(authority): Authority) -> String {
+    let answer = client.get(format!("http://{authority}/hello")).send().await.expect("an answer");
+    format!("{} {}", answer.status().as_u16(), answer.text().await.expect("its body"))
+}
+
+/// A request that leads to another, which leads to the database.
+async fn fetch_sum(Local(client): Local<reqwest::Client>, Authority(authority): Authority) -> String {
+    let answer = client.get(format!("http://{authority}/sum")).send().await.expect("an answer");
+    answer.text().await.expect("its body")
+}
+
+async fn spawned() -> String {
+    let task = tokio::spawn(async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        "spawned"
+    });
+    task.await.expect("a task that ends").to_string()
+}
+
+fn app() -> App {
+    // Made on the worker's thread: the pool and the client find the runtime that is entered there.
+    App::new()
+        .per_worker(database)
+        .per_worker(client)
+        .get("/hello", || "Hello, World!")
+        .get("/sum", sum)
+        .get("/fetch", fetch)
+        .get("/fetch-sum", fetch_sum)
+        .get("/spawned", spawned)
+}
+
+/// GETs a path on a connection that stays: the body.
+fn get(stream: &mut BufReader<TcpStream>, path: &str) -> String {
+    let host = stream.get_ref().peer_addr().expect("a connected socket");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    stream.get_mut().write_all(request.as_bytes()).expect("bytes that are taken");
+    let mut length = 0;
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("a status line");
+    assert_eq!(line, "HTTP/1.1 200 OK\r\n", "{path}");
+    while line != "\r\n" {
+        line.clear();
+        stream.read_line(&mut line).expect("a field");
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a number");
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("the body");
+    String::from_utf8(body).expect("text")
+}
+
+fn check(engine: Engine, workers: usize) {
+    let app = app().configure(|config| {
+        config.engine = engine;
+        config.workers = workers;
+    });
+    let handle = app.listen("127.0.0.1:0").and_then(|server| server.start()).expect("a server that starts");
+    let address = handle.addresses()[0].clone();
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let stream = TcpStream::connect(&address).expect("a connection");
+                stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+                let mut stream = BufReader::new(stream);
+                for _ in 0..ROUNDS {
+                    assert_eq!(get(&mut stream, "/sum"), "55");
+                    assert_eq!(get(&mut stream, "/fetch"), "200 Hello, World!");
+                    assert_eq!(get(&mut stream, "/fetch-sum"), "55");
+                    assert_eq!(get(&mut stream, "/spawned"), "spawned");
+                }
+            });
+        }
+    });
+    handle.stop();
+    handle.wait().expect("a server that ends");
+}
+
+/// One worker: it asks itself, and must not wait for itself.
+#[test]
+fn on_readiness() {
+    check(Engine::Readiness, 1);
+    check(Engine::Readiness, 2);
+}
+
+#[test]
+fn on_uring() {
+    if let Err(error) = io::Uring::new() {
+        let _ = writeln!(std::io::stderr(), "not run: the engine uring: {error}");
+        return;
+    }
+    check(Engine::Uring, 1);
+    check(Engine::Uring, 2);
+}
