@@ -41,11 +41,14 @@ impl fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
+/// What it costs to hold a part, however small: its place in the queue, and its allocation.
+pub(crate) const PART_BYTES: usize = 64;
+
 /// What a connection and a handler share of a body that arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     parts: VecDeque<Bytes>,
-    /// Bytes in `parts`.
+    /// Bytes in `parts`, with what holding them costs.
     pub(crate) held: usize,
     end: Option<Result<(), BodyError>>,
     trailers: Vec<(HeaderName, HeaderValue)>,
@@ -56,6 +59,8 @@ pub(crate) struct Incoming {
     pub(crate) paused: bool,
     /// The handler has dropped its end: nobody reads what comes.
     pub(crate) abandoned: bool,
+    /// The connection has seen that.
+    pub(crate) let_go: bool,
 }
 
 impl Incoming {
@@ -65,7 +70,7 @@ impl Incoming {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.held += bytes.len();
+        self.held += bytes.len() + PART_BYTES;
         self.parts.push_back(Bytes::copy_from_slice(bytes));
         self.wake();
     }
@@ -125,7 +130,7 @@ impl Body {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut incoming = self.incoming.borrow_mut();
         if let Some(part) = incoming.parts.pop_front() {
-            incoming.held -= part.len();
+            incoming.held -= part.len() + PART_BYTES;
             if incoming.paused
                 && let Some(connection) = &incoming.connection
             {

@@ -254,6 +254,8 @@ macro_rules! handlers {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
                     Err(response) => {
+                        // The refusal is the answer, whoever was to give one otherwise.
+                        request.hooks.reply = None;
                         *answer = Some(response);
                         return Outcome::Ready;
                     }
@@ -316,6 +318,8 @@ macro_rules! handlers {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
                     Err(response) => {
+                        // The refusal is the answer, whoever was to give one otherwise.
+                        request.hooks.reply = None;
                         *answer = Some(response);
                         return Outcome::Ready;
                     }
@@ -395,6 +399,8 @@ macro_rules! ninth {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
                     Err(response) => {
+                        // The refusal is the answer, whoever was to give one otherwise.
+                        request.hooks.reply = None;
                         *answer = Some(response);
                         return Outcome::Ready;
                     }

@@ -1,6 +1,6 @@
 //! Time for handlers and tasks: the worker's clock, which the simulator makes virtual.
 
-use crate::server::context;
+use crate::server::context::{self, TimerKey};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -19,8 +19,8 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[must_use]
 pub struct Sleep {
     until: io::Instant,
-    /// Who is woken already, so that polling again adds no timer.
-    registered: Option<Waker>,
+    /// The timer, and whom it wakes, so that polling again adds no other.
+    registered: Option<(TimerKey, Waker)>,
 }
 
 impl Future for Sleep {
@@ -29,11 +29,27 @@ impl Future for Sleep {
         if context::now() >= self.until {
             return Poll::Ready(());
         }
-        if !self.registered.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            context::wake_at(self.until, cx.waker());
-            self.registered = Some(cx.waker().clone());
+        if !self.registered.as_ref().is_some_and(|(_, waker)| waker.will_wake(cx.waker())) {
+            self.cancel();
+            let timer = context::wake_at(self.until, cx.waker());
+            self.registered = Some((timer, cx.waker().clone()));
         }
         Poll::Pending
+    }
+}
+
+impl Sleep {
+    fn cancel(&mut self) {
+        if let Some((timer, _)) = self.registered.take() {
+            context::forget(timer);
+        }
+    }
+}
+
+/// A sleep that nobody waits for any more costs nothing.
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Other protocols on the same connection: `Upgrade` and CONNECT hand a handler the raw byte stream.
 
 use crate::Response;
+use crate::body::PART_BYTES;
 use crate::request::{FromRequest, Request};
 use crate::response::Content;
 use bytes::Bytes;
@@ -48,7 +49,7 @@ impl Raw {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.held += bytes.len();
+        self.held += bytes.len() + PART_BYTES;
         self.received.push_back(Bytes::copy_from_slice(bytes));
         self.reader.take().into_iter().for_each(Waker::wake);
     }
@@ -88,7 +89,7 @@ impl RawStream {
         poll_fn(|cx| {
             let mut raw = self.raw.borrow_mut();
             if let Some(bytes) = raw.received.pop_front() {
-                raw.held -= bytes.len();
+                raw.held -= bytes.len() + PART_BYTES;
                 if raw.paused {
                     raw.connection.iter().for_each(Waker::wake_by_ref);
                 }
@@ -122,7 +123,7 @@ impl RawStream {
                 return Poll::Pending;
             }
             let bytes = bytes.take().unwrap_or_default();
-            raw.outgoing_held += bytes.len();
+            raw.outgoing_held += bytes.len() + PART_BYTES;
             raw.flushed = false;
             raw.outgoing.push_back(bytes);
             raw.connection.iter().for_each(Waker::wake_by_ref);

@@ -19,7 +19,7 @@
 //! asking while a socket is blocked makes memory grow: it must not.
 //!
 //! **Receiving** starts by itself when a connection is accepted, adopted or connected, and goes on until paused.
-//! `Ended` and `Failed` come at most once a socket; nothing is received after them.
+//! `Ended` and `Failed` come at most once a socket each, `Failed` also after `Ended`; nothing is received after them.
 //!
 //! **Closing.** `Close` and `Abort` take the id away at once: no completion names it afterwards, whatever was in
 //! flight. The descriptor itself is closed when the bytes are out. The loop's deadline for a peer that never reads

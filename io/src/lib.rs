@@ -17,6 +17,7 @@ pub mod op;
 pub mod random;
 pub mod signal;
 pub mod sim;
+pub mod testing;
 pub mod wake;
 
 mod embed;

@@ -79,6 +79,8 @@ pub type TaskNumber = u64;
 /// Task numbers have this many bits; the rest of a waker is the inbox's number.
 pub const TASK_BITS: u32 = 52;
 
+const TASK_MASK: u64 = (1 << TASK_BITS) - 1;
+
 const INBOXES: usize = 1 << (64 - TASK_BITS);
 
 #[derive(Debug)]
@@ -146,12 +148,24 @@ impl TaskInbox {
 
     /// Whether a task woken on this thread waits.
     pub fn has_local(&self) -> bool {
-        LOCAL.with_borrow(|local| !local.is_empty())
+        LOCAL.with_borrow(|local| local.iter().any(|&packed| self.owns(packed)))
+    }
+
+    /// Several loops may share a thread, and with it the list of its wakes.
+    fn owns(&self, packed: u64) -> bool {
+        (packed >> TASK_BITS) as usize == self.number
     }
 
     /// Moves the tasks that were woken on this thread to `tasks`.
     pub fn take_local(&self, tasks: &mut Vec<TaskNumber>) {
-        LOCAL.with_borrow_mut(|local| tasks.append(local));
+        LOCAL.with_borrow_mut(|local| {
+            local.retain(|&packed| {
+                if self.owns(packed) {
+                    tasks.push(packed & TASK_MASK);
+                }
+                !self.owns(packed)
+            });
+        });
     }
 
     /// Moves the tasks that other threads woke to `tasks`.
@@ -168,8 +182,9 @@ impl Drop for TaskInbox {
         inbox.taken.store(false, Ordering::Release);
         if HERE.get() == self.number {
             HERE.set(self.previous);
-            LOCAL.with_borrow_mut(Vec::clear);
         }
+        // The thread's own end takes the list with it.
+        let _ = LOCAL.try_with(|local| local.borrow_mut().retain(|&packed| !self.owns(packed)));
     }
 }
 
@@ -182,9 +197,9 @@ fn raw(packed: u64) -> RawWaker {
 const _: () = assert!(usize::BITS == 64, "a waker packs its two numbers into 64 bits");
 
 fn wake(packed: u64) {
-    let (number, task) = ((packed >> TASK_BITS) as usize, packed & ((1 << TASK_BITS) - 1));
+    let (number, task) = ((packed >> TASK_BITS) as usize, packed & TASK_MASK);
     if HERE.get() == number
-        && LOCAL.try_with(|local| local.try_borrow_mut().map(|mut local| local.push(task)).is_ok()).unwrap_or(false)
+        && LOCAL.try_with(|local| local.try_borrow_mut().map(|mut local| local.push(packed)).is_ok()).unwrap_or(false)
     {
         return;
     }

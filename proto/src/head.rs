@@ -189,6 +189,14 @@ impl Head {
             .map(move |field| field.value.of(window))
     }
 
+    /// A copy to keep: with what the message says, and without what only the lent head remembers from one to the next.
+    pub fn to_kept(&self) -> Head {
+        let mut kept = self.clone();
+        kept.last_host = Vec::new();
+        kept.fields.shrink_to_fit();
+        kept
+    }
+
     /// The first field that the protocol knows as `known`.
     pub fn known(&self, known: Known) -> Option<Field> {
         if self.seen & known.bit() == 0 {

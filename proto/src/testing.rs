@@ -1,7 +1,21 @@
-//! For tests: the any-split rule as a function.
+//! For tests: the any-split rule as a function, and the bodies of the fuzz targets, which ordinary tests run too.
+//!
+//! An input of [`request`], [`response`] and [`chunked`] begins with [`HEADER_BYTES`] bytes: the first chooses limits and
+//! how our own side behaves, the other three how what follows is cut. A body panics where the protocol code is wrong.
+//! An [`Oracle`] is another parser. It is handed in, so that this crate depends on none.
+
+mod chunked;
+mod exchange;
+mod scanners;
+mod target;
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
+
+pub use chunked::chunked;
+pub use exchange::{HEADER_BYTES, request, response};
+pub use target::target;
 
 /// Every way in which tests cut an input: whole, in two at each byte, and byte by byte.
 pub fn splits(input: &[u8]) -> Vec<Vec<&[u8]>> {
@@ -9,4 +23,151 @@ pub fn splits(input: &[u8]) -> Vec<Vec<&[u8]>> {
     ways.extend((1..input.len()).map(|at| vec![&input[..at], &input[at..]]));
     ways.push(input.chunks(1).collect());
     ways
+}
+
+/// Bytes that show as text where a comparison fails.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Text(Vec<u8>);
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// A field's name and value.
+type FieldText = (Text, Text);
+
+/// How another parser reads a head at the front of some bytes: how long it is, and its parts. Of a request these are
+/// method, target and minor version, of a response minor version, status and reason; then name and value of each field.
+/// `None` where it finds no whole head, or a wrong one.
+pub type Oracle = fn(&[u8]) -> Option<(usize, Vec<Vec<u8>>)>;
+
+#[cfg(test)]
+#[path = "../../fuzz/src/lib.rs"]
+#[expect(unreachable_pub, reason = "a library of its own where it belongs")]
+mod oracle;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec::Vec;
+
+    /// Options and cuts of every kind: byte by byte, in pairs, and in large and uneven pieces.
+    fn each_header(mut run: impl FnMut([u8; HEADER_BYTES])) {
+        for options in 0..128 {
+            for cut in [[0, 0, 0], [1, 1, 1], [6, 30, 0], [255, 3, 12]] {
+                run([options, cut[0], cut[1], cut[2]]);
+            }
+        }
+    }
+
+    fn check(body: impl Fn(&[u8]), text: &[u8]) {
+        each_header(|header| body(&[&header[..], text].concat()));
+    }
+
+    #[test]
+    fn requests() {
+        for text in [
+            &b""[..],
+            b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET / HTTP/1.7\r\nHost: a\r\n\r\nGET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+            b"\r\nPOST /a?b HTTP/1.1\r\nHost: a:80\r\nContent-Length: 3\r\n\r\nabcHEAD /%41 HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nab",
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\nX",
+            b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: b\r\n\r\nwhatever",
+            b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\nwhatever",
+            b"GET http://a/ HTTP/2.0\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\n\n",
+        ] {
+            check(|input| request(input, oracle::request), text);
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_passed_is_told_whatever_stands_behind() {
+        let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for text in [
+            format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(100)),
+            format!("GET /{}\"", "a".repeat(100)),
+            format!("GET / HTTP/1.1\r\n{} : b\r\n", "a".repeat(60)),
+            format!("{chunked}1;{}@\r\n", "a".repeat(20)),
+        ] {
+            check(|input| request(input, oracle::request), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn responses() {
+        for text in [
+            &b""[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 204\r\n\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 304 \r\n\r\nX",
+            b"HTTP/1.1 200 \xc3\xa9\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx: y\r\n\r\n",
+            b"HTTP/1.0 200 OK\r\n\r\nuntil the end",
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: b\r\nConnection: upgrade\r\n\r\nwhatever",
+            b"HTTP/2 200\r\n\r\n",
+        ] {
+            check(|input| response(input, oracle::response), text);
+        }
+    }
+
+    #[test]
+    fn chunked_bodies() {
+        for text in [
+            &b""[..],
+            b"0\r\n\r\n",
+            b"3\r\nabc\r\n00a\r\n0123456789\r\n0\r\n\r\nGET",
+            b"3;a;b=c ; d = \"e\\\"f\"\r\nabc\r\n0\r\nx: y\r\nz:\r\n\r\n",
+            b"3 \r\nabc\r\n",
+            b"3;\r\nabc\r\n",
+            b"3;a=\"\r\nabc\r\n",
+            b"3\r\nabcd\r\n",
+            b"fffffffffffffffff\r\n",
+            b"ffffffffffffffff\r\nabc",
+            b"0\r\na: b\r\nc: d\r\ne: f\r\ng: h\r\ni: j\r\n\r\n",
+            b"0\r\na : b\r\n\r\n",
+        ] {
+            check(chunked, text);
+        }
+    }
+
+    #[test]
+    fn targets() {
+        for text in [
+            "",
+            "/",
+            "*",
+            "a:1",
+            "a:",
+            ":1",
+            "/a%2fb?c%00d",
+            "/%00",
+            "/%",
+            "http://a",
+            "HTTPS://[::1]:80/x?",
+            "http:///",
+            "http://u@a/",
+            "/a b",
+            "[v1.a]:2",
+            "[1:2:3:4:5:6:7::]:3",
+            "[::1.2.3.4]:3",
+            "[1::2::3]:3",
+            "/{",
+            "/?{",
+            "a:65536",
+        ] {
+            for method in 0..10 {
+                target(&[&[method][..], text.as_bytes()].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn ways_to_cut_keep_every_byte() {
+        for way in splits(b"abc") {
+            assert_eq!(way.concat(), b"abc".to_vec() as Vec<u8>);
+        }
+    }
 }

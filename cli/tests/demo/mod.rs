@@ -19,6 +19,7 @@ pub(crate) const HIGHWIRE: &str = env!("CARGO_BIN_EXE_highwire");
 
 /// The process, what it has said so far, and where it listens.
 pub(crate) struct Demo {
+    engine: String,
     child: Child,
     log: Arc<Log>,
     /// Addresses in the order of `--listen`, without `http://`.
@@ -55,7 +56,7 @@ impl Demo {
         let log = Arc::new(Log::default());
         let its = log.clone();
         std::thread::spawn(move || its.read(errors));
-        let mut demo = Demo { child, log, addresses: Vec::new() };
+        let mut demo = Demo { engine: engine.to_string(), child, log, addresses: Vec::new() };
         demo.wait_for("listening on ", listeners);
         let log = demo.log();
         let addresses = log.lines().filter_map(|line| {
@@ -89,6 +90,13 @@ impl Demo {
         self.log.said.lock().expect("no panic while it is held").lines.join("\n")
     }
 
+    /// The end of what it has said, for messages.
+    pub(crate) fn said(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("the last of {} lines:\n{}", lines.len(), lines[lines.len().saturating_sub(20)..].join("\n"))
+    }
+
     /// The targets of its open descriptors.
     pub(crate) fn descriptors(&self) -> Vec<String> {
         let Ok(folder) = std::fs::read_dir(format!("/proc/{}/fd", self.id())) else { return Vec::new() };
@@ -101,7 +109,7 @@ impl Demo {
         let found = |said: &Said| said.lines.iter().filter(|line| line.contains(text)).count() >= times;
         if !self.log.wait(|said| found(said) || said.ended) || !self.log.holds(found) {
             let status = self.child.try_wait();
-            panic!("{text:?} was not said {times} times; status {status:?}, standard error:\n{}", self.log());
+            panic!("{}: {text:?} was not said {times} times; status {status:?}, {}", self.engine, self.said());
         }
     }
 
@@ -121,14 +129,14 @@ impl Demo {
 
     /// Waits until the process has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        assert!(self.log.wait(|said| said.ended), "it did not end; standard error:\n{}", self.log());
+        assert!(self.log.wait(|said| said.ended), "{}: it did not end; {}", self.engine, self.said());
         self.child.wait().expect("a status")
     }
 
     /// Fails, with what is known about it, where the process has ended.
     pub(crate) fn check_alive(&mut self) {
         let status = self.child.try_wait().expect("a status");
-        assert!(status.is_none(), "it ended: {status:?}, standard error:\n{}", self.log());
+        assert!(status.is_none(), "{}: it ended: {status:?}, {}", self.engine, self.said());
     }
 }
 

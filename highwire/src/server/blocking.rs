@@ -224,7 +224,7 @@ impl Thread {
             self.connection.cut(&mut self.kit, &mut self.queue);
         } else if shared.draining.load(Ordering::Acquire) && !self.kit.draining {
             self.kit.draining = true;
-            self.connection.drain(&mut self.kit, &mut self.queue);
+            self.connection.drain(&mut self.kit);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::request::{Hooks, Ready};
 use crate::response::Response;
 use io::{Op, Peer, Queue, SocketId};
 use proto::h1;
-use proto::{Event, Head, Length, Role};
+use proto::{Event, Head, Length, Method, Role};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,10 @@ pub(crate) struct Connection {
     pub(super) ended: bool,
     /// The protocol has been told so.
     end_seen: bool,
+    /// Nothing more is asked or answered: what the driver still has goes out, then the connection ends.
+    pub(super) closing: bool,
+    /// No more of the present body is read: it is too large, and its answer is still to come.
+    pub(super) body_refused: bool,
 }
 
 impl Connection {
@@ -100,6 +104,8 @@ impl Connection {
             paused: false,
             ended: false,
             end_seen: false,
+            closing: false,
+            body_refused: false,
         }
     }
 
@@ -121,7 +127,7 @@ impl Connection {
 
     /// Bytes came.
     pub(crate) fn received(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+        if self.is_ending() {
             return;
         }
         let mut out = Out::new(queue);
@@ -136,15 +142,24 @@ impl Connection {
             self.keep(bytes, kit, &mut out);
             self.proceed(kit, head, &mut out);
         }
+        self.resume_if_wanted(out.queue);
         self.settle(kit, head, &mut out);
+    }
+
+    /// Whether nothing is read any more.
+    pub(super) fn is_ending(&self) -> bool {
+        self.closing || matches!(self.phase, Phase::Linger | Phase::Gone)
     }
 
     /// The peer ended its direction.
     pub(crate) fn peer_ended(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
         let mut out = Out::new(queue);
         self.ended = true;
-        if self.phase == Phase::Linger {
-            return self.close(&mut out);
+        if self.phase == Phase::Linger && !self.blocked {
+            return self.close(kit, &mut out);
+        }
+        if self.is_ending() {
+            return;
         }
         if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
             switched.raw.borrow_mut().end(false);
@@ -154,21 +169,31 @@ impl Connection {
 
     /// The driver's bytes are with the kernel.
     pub(crate) fn drained(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        if matches!(self.phase, Phase::Linger | Phase::Gone) {
-            return;
-        }
         let mut out = Out::new(queue);
         self.blocked = false;
+        if self.closing {
+            self.away = 0;
+            self.recharge(kit);
+            return self.finish(kit, &mut out);
+        }
+        if self.is_ending() {
+            return;
+        }
         self.drive(kit, head, &mut out);
         self.settle(kit, head, &mut out);
     }
 
     /// The driver holds bytes that the peer does not take.
     pub(crate) fn blocked(&mut self, kit: &mut Kit, queue: &mut Queue) {
-        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+        if self.phase == Phase::Gone {
             return;
         }
         self.blocked = true;
+        if self.phase == Phase::Linger {
+            // The last answer was not out yet: the peer has the time that it has for any other.
+            self.closing = true;
+            return self.wait_for(Phase::Write, kit);
+        }
         // Whoever does not read answers may not send requests.
         self.pause(queue);
         self.wait_for(Phase::Write, kit);
@@ -183,7 +208,7 @@ impl Connection {
 
     /// A task of this connection was woken.
     pub(crate) fn woken(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+        if self.is_ending() {
             return;
         }
         let mut out = Out::new(queue);
@@ -209,8 +234,12 @@ impl Connection {
         }
         let mut unread = std::mem::take(&mut self.unread);
         let used = self.advance(&unread, kit, head, out);
-        if self.is_switched() {
+        if self.is_ending() {
+            // It was given back with everything else.
             return;
+        }
+        if self.is_switched() {
+            return self.received_raw(&unread[used.min(unread.len())..], kit, out);
         }
         unread.drain(..used.min(unread.len()));
         if unread.is_empty() {
@@ -229,7 +258,7 @@ impl Connection {
 
     /// Whether requests may be read on: the peer takes its answers, and the present exchange is not in the way.
     fn may_read(&self) -> bool {
-        !self.blocked && !matches!(self.phase, Phase::Linger | Phase::Gone)
+        !self.blocked && !self.body_refused && !self.is_ending()
     }
 
     /// Reads events from the window until it holds no more, or something has to be waited for: how many bytes were used.
@@ -299,6 +328,13 @@ impl Connection {
     ) -> usize {
         self.served += 1;
         self.body_bytes = 0;
+        self.body_refused = false;
+        // Each exchange has its own time, whatever the one before left of its.
+        self.phase = Phase::Fresh;
+        if head.method == Method::Connect {
+            // What follows is no request, unless a tunnel is made of it.
+            self.http.close_after();
+        }
         let config = &kit.shared.setup.config;
         let last = config.caps.requests_a_connection;
         if kit.draining || (last != 0 && self.served >= last) {
@@ -356,6 +392,9 @@ impl Connection {
             self.send_interims(out);
         }
         self.respond(response, kit, out);
+        if let Some(exchange) = &mut self.exchange {
+            exchange.interim = None;
+        }
     }
 
     /// Sees whether the answer has come, from the handler's future or from elsewhere.
@@ -402,7 +441,7 @@ impl Connection {
 
     /// Keeps bytes that cannot be worked on now.
     fn keep(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
-        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+        if self.is_ending() {
             return;
         }
         if self.unread.capacity() == 0 {
@@ -425,12 +464,19 @@ impl Connection {
 
     /// Receives again where nothing stands against it.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
+        if !self.paused {
+            return;
+        }
         let raw_is_full = self.exchange.as_ref().is_some_and(|exchange| match &exchange.switched {
             Some(switched) => switched.raw.borrow().paused,
             None => false,
         });
-        let full = self.blocked || self.unread.len() >= UNREAD_BYTES || raw_is_full || self.incoming_is_full();
-        if self.paused && !full && self.phase != Phase::Gone {
+        let full = self.blocked
+            || self.body_refused
+            || self.unread.len() >= UNREAD_BYTES
+            || raw_is_full
+            || self.incoming_is_full();
+        if !full && self.phase != Phase::Gone {
             self.paused = false;
             queue.push(Op::ResumeRecv { socket: self.id });
         }
@@ -486,7 +532,7 @@ impl Connection {
         if self.exchange.is_none() && self.unread.is_empty() && !self.blocked && !self.ended && !self.http.must_close()
         {
             // The usual case: everything is answered, and another request may come.
-            if self.http.client() == h1::state::State::Idle && !matches!(self.phase, Phase::Linger | Phase::Gone) {
+            if self.http.client() == h1::state::State::Idle && !self.is_ending() {
                 out.flush(self.id);
                 self.phase = Phase::Idle;
                 kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.idle);
@@ -499,18 +545,23 @@ impl Connection {
 
     fn settle_slowly(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         use h1::state::State;
-        if matches!(self.phase, Phase::Linger | Phase::Gone) {
+        if self.is_ending() {
             return;
         }
         if self.ended && !self.end_seen && !self.blocked {
-            let reads_on = matches!(self.http.client(), State::Idle | State::SendsBody);
+            // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
+            let reads_on = match self.http.client() {
+                State::Idle => true,
+                State::SendsBody => !self.incoming_is_full() && !self.body_refused,
+                _ => false,
+            };
             if reads_on || self.unread.is_empty() {
                 self.end_seen = true;
                 let unread = std::mem::take(&mut self.unread);
                 if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
                     self.refuse(error, kit, head, &unread, out);
                 }
-                if self.phase == Phase::Gone || self.phase == Phase::Linger {
+                if self.is_ending() {
                     return;
                 }
             }

@@ -63,7 +63,7 @@ impl Connection {
                     self.call(route, (head, seen), Ready::Whole(body), kit, out);
                     return used;
                 }
-                let collect = Collect { route, head: head.clone(), window: seen.to_vec(), body: Vec::new() };
+                let collect = Collect { route, head: head.to_kept(), window: seen.to_vec(), body: Vec::new() };
                 self.exchange(kit).collect = Some(collect);
                 if !self.recharge(kit) {
                     self.no_memory(kit, out);
@@ -121,7 +121,6 @@ impl Connection {
     pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         self.body_bytes += data.len() as u64;
         self.arrived = self.arrived.saturating_add(data.len() as u32);
-        let coming = self.body_bytes.saturating_add(self.http.announced());
         let exchange = self.exchange.as_mut();
         let (body_use, has_room) = match exchange {
             Some(exchange) if exchange.collect.is_some() => {
@@ -131,14 +130,18 @@ impl Connection {
             }
             Some(exchange) if exchange.incoming.is_some() => {
                 let mut incoming = exchange.incoming.as_ref().expect("just seen").borrow_mut();
-                if !incoming.abandoned {
+                if incoming.abandoned {
+                    // What the handler took before it let go is no longer counted.
+                    self.body_bytes = if incoming.let_go { self.body_bytes } else { data.len() as u64 };
+                    incoming.let_go = true;
+                } else {
                     incoming.push(data);
                 }
                 (if incoming.abandoned { BodyUse::None } else { BodyUse::Parts }, true)
             }
             _ => (BodyUse::None, false),
         };
-        if coming > self.body_limit(body_use, kit) {
+        if self.body_bytes.saturating_add(self.http.announced()) > self.body_limit(body_use, kit) {
             self.body_too_large(body_use, kit, out);
         } else if has_room && !self.recharge(kit) {
             self.no_memory(kit, out);

@@ -15,6 +15,9 @@ use io::{Op, Queue};
 use proto::{Head, h1};
 use std::sync::atomic::Ordering;
 
+/// How many ticks a graceful shutdown waits for the next request of a connection that is idle.
+const DRAIN_TICKS: u32 = 2;
+
 impl Connection {
     /// What the peer sent is not HTTP, or is refused: it is told once, and the connection ends.
     pub(super) fn refuse(&mut self, error: proto::Error, kit: &mut Kit, head: &Head, window: &[u8], out: &mut Out<'_>) {
@@ -49,7 +52,7 @@ impl Connection {
         if begun {
             return self.abort(kit, out);
         }
-        if self.http.must_close() {
+        if self.http.must_close() || self.http.server() == h1::state::State::Done {
             // The answer is complete already; only what came behind it was wrong.
             out.flush(self.id);
             return self.finish(kit, out);
@@ -74,11 +77,15 @@ impl Connection {
 
     /// A body passed its bound.
     pub(super) fn body_too_large(&mut self, body_use: BodyUse, kit: &mut Kit, out: &mut Out<'_>) {
-        let answered = self.http.server() != h1::state::State::AwaitsResponse;
-        if body_use == BodyUse::None && answered {
-            // Only the rest of a body that nobody wants: the answer has been sent.
+        if body_use == BodyUse::None {
+            // Only the rest of a body that nobody wants: the answer stays what it is, sent or still to come.
             self.http.close_after();
-            out.flush(self.id);
+            if self.http.server() == h1::state::State::AwaitsResponse
+                || self.http.server() == h1::state::State::SendsBody
+            {
+                self.body_refused = true;
+                return self.pause(out.queue);
+            }
             return self.finish(kit, out);
         }
         self.end_with(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", kit, out);
@@ -91,24 +98,36 @@ impl Connection {
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         self.release(kit);
+        if self.blocked {
+            // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
+            if !std::mem::replace(&mut self.closing, true) {
+                out.flush_before(self.id, true);
+                out.queue.push(Op::Shutdown { socket: self.id });
+            }
+            self.phase = Phase::Fresh;
+            return self.wait_for(Phase::Write, kit);
+        }
         let lingers = !kit.shared.setup.config.deadlines.linger.is_zero();
         if !self.ended && lingers {
             // The last bytes and the end leave in one packet.
             out.flush_before(self.id, true);
-            out.queue.push(Op::Shutdown { socket: self.id });
+            if !std::mem::take(&mut self.closing) {
+                out.queue.push(Op::Shutdown { socket: self.id });
+            }
             if std::mem::take(&mut self.paused) {
                 out.queue.push(Op::ResumeRecv { socket: self.id });
             }
             self.phase = Phase::Fresh;
             self.wait_for(Phase::Linger, kit);
         } else {
-            self.close(out);
+            self.close(kit, out);
         }
     }
 
     /// Closes now; what was sent still goes out.
-    pub(super) fn close(&mut self, out: &mut Out<'_>) {
+    pub(super) fn close(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         out.flush(self.id);
+        self.release(kit);
         if self.phase != Phase::Gone {
             self.phase = Phase::Gone;
             out.queue.push(Op::Close { socket: self.id });
@@ -136,10 +155,8 @@ impl Connection {
         let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
         match phase {
             Phase::Gone => self.phase = Phase::Gone,
-            Phase::Fresh | Phase::Idle | Phase::Linger => {
-                self.release(kit);
-                self.close(&mut out);
-            }
+            Phase::Linger => self.close(kit, &mut out),
+            Phase::Fresh | Phase::Idle => self.finish(kit, &mut out),
             Phase::Head => {
                 self.unread = Vec::new();
                 self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's head came too slowly", kit, &mut out);
@@ -156,7 +173,7 @@ impl Connection {
             Phase::Switched => self.phase = Phase::Switched,
         }
         out.flush(self.id);
-        if !matches!(self.phase, Phase::Gone | Phase::Linger | Phase::Switched | Phase::Body) {
+        if !self.closing && !matches!(self.phase, Phase::Gone | Phase::Linger | Phase::Switched | Phase::Body) {
             if self.http.must_close() {
                 self.finish(kit, &mut out);
             } else {
@@ -175,10 +192,13 @@ impl Connection {
     }
 
     /// A graceful shutdown begins: whoever waits for nothing is let go, the others after their answer.
-    pub(crate) fn drain(&mut self, kit: &mut Kit, queue: &mut Queue) {
+    pub(crate) fn drain(&mut self, kit: &mut Kit) {
         self.http.close_after();
         match self.phase {
-            Phase::Fresh | Phase::Idle if self.unread.is_empty() => self.finish(kit, &mut Out::new(queue)),
+            // Its next request may be on its way, or with the kernel already: it has a moment to show.
+            Phase::Fresh | Phase::Idle if self.unread.is_empty() => {
+                kit.deadlines.set(self.id.index, kit.tick, DRAIN_TICKS);
+            }
             Phase::Switched => {
                 if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
                     switched.raw.borrow_mut().end(false);

@@ -24,6 +24,9 @@ const INLINE_BYTES: usize = 16 * 1024;
 /// Bytes of a body in parts that are handed to the driver before it has to say that they are out.
 const AHEAD_BYTES: usize = 64 * 1024;
 
+/// Parts of a body that are taken in a row before other connections have their turn.
+const PARTS_A_TURN: usize = 256;
+
 /// Fields that the engine writes itself: they frame the message.
 fn is_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING || *name == header::CONNECTION
@@ -48,10 +51,14 @@ impl Connection {
             let key = HeadKey { status, content_type: response.content_type, length: body.len() };
             if plain && let Some(head) = kit.lines.head(&key) {
                 if let Err(error) = self.http.send_rendered(head, body, &mut out.queue.output) {
-                    self.broken_answer(error, out);
+                    self.broken_answer(error, kit, out);
                 }
                 return;
             }
+            if !plain {
+                refuse_tunnel(&self.http, response);
+            }
+            let Content::Bytes(body) = &response.content else { return };
             let begin = out.queue.output.len();
             let sent = self.send_head(response, kit, out);
             if plain && sent.is_ok() && !matches!(status, 204 | 304) {
@@ -60,7 +67,7 @@ impl Connection {
             let sent = sent.and_then(|()| self.http.send_data(body, &mut out.queue.output));
             let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
             if let Err(error) = sent {
-                self.broken_answer(error, out);
+                self.broken_answer(error, kit, out);
             }
             return;
         }
@@ -79,7 +86,7 @@ impl Connection {
         self.http.send_response(head, &mut out.queue.output, |writer| {
             write_common_lines(writer, kit, &response.fields);
             if let Some(content_type) = response.content_type {
-                writer.trusted_field(b"Content-Type", content_type.as_bytes());
+                writer.field(b"Content-Type", content_type.as_bytes());
             }
             write_fields(writer, &response.fields);
         })
@@ -94,19 +101,26 @@ impl Connection {
             }
             return;
         }
+        refuse_tunnel(&self.http, response);
         if response.status.is_informational() {
             tracing::error!(status = %response.status, "a handler's final answer has an interim status");
             response.status = StatusCode::INTERNAL_SERVER_ERROR;
         }
         if let Err(error) = self.send_head(response, kit, out) {
-            return self.broken_answer(error, out);
+            return self.broken_answer(error, kit, out);
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) => {
                 let sent = self.send_apart(bytes, kit, out);
                 let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
                 if let Err(error) = sent {
-                    self.broken_answer(error, out);
+                    self.broken_answer(error, kit, out);
+                }
+            }
+            Content::Stream(_) if self.http.withholds_body() => {
+                // Nobody gets any of it, so nothing of it is made.
+                if let Err(error) = self.http.send_end(&mut out.queue.output, |_| {}) {
+                    self.broken_answer(error, kit, out);
                 }
             }
             Content::Stream(streamed) => {
@@ -133,7 +147,14 @@ impl Connection {
     /// Sends on with a body in parts, as far as the peer takes it.
     pub(super) fn pump(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let task = self.task();
+        let mut parts = 0;
         while !self.blocked {
+            parts += 1;
+            if parts > PARTS_A_TURN {
+                // A body of many small parts that are always ready may not keep the others waiting.
+                kit.context.inbox.waker(task.number()).wake();
+                return;
+            }
             let Some(exchange) = &mut self.exchange else { return };
             let Some(mut streamed) = exchange.body.take() else { return };
             let sends_body = self.http.server() == h1::state::State::SendsBody;
@@ -205,14 +226,14 @@ impl Connection {
     }
 
     /// The answer cannot be sent as it is: nothing of it has left. The peer gets a plain 500 where one is still possible.
-    fn broken_answer(&mut self, error: proto::Error, out: &mut Out<'_>) {
+    fn broken_answer(&mut self, error: proto::Error, kit: &mut Kit, out: &mut Out<'_>) {
         tracing::error!(%error, "a handler's answer cannot be sent");
         self.http.close_after();
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
         let sent = self.http.send_response(head, &mut out.queue.output, |_| {});
         if sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {})).is_err() {
             out.flush(self.id);
-            self.close(out);
+            self.close(kit, out);
         }
     }
 
@@ -234,7 +255,7 @@ impl Connection {
             write_fields(writer, &response.fields);
         });
         if let Err(error) = accepted {
-            return self.broken_answer(error, out);
+            return self.broken_answer(error, kit, out);
         }
         let raw = Rc::new(RefCell::new(Raw::new(kit.context.inbox.waker(self.task().number()))));
         let start = AssertUnwindSafe(|| (switch.start)(RawStream { raw: raw.clone() }));
@@ -246,7 +267,7 @@ impl Connection {
             Err(_) => {
                 tracing::error!("an upgraded protocol's task panicked");
                 out.flush(self.id);
-                self.close(out);
+                self.close(kit, out);
             }
         }
     }
@@ -333,6 +354,13 @@ impl Connection {
             bytes,
             microseconds = kit.now.since(line.since).as_micros() as u64,
         );
+    }
+}
+
+/// A 2xx to CONNECT would say that a tunnel stands (RFC 9110 section 9.3.6); whoever answers it without making one gets 501.
+fn refuse_tunnel(http: &h1::Connection, response: &mut Response) {
+    if http.awaits_tunnel() && response.status.is_success() {
+        *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
     }
 }
 

@@ -3,8 +3,7 @@
 use io::Instant;
 use io::wake::{TaskInbox, TaskNumber};
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,32 +15,12 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) struct Context {
     pub(crate) inbox: TaskInbox,
     pub(crate) now: Cell<Instant>,
-    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
 }
 
-struct Timer {
-    at: Instant,
-    number: u64,
-    waker: Waker,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Timer) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-impl Eq for Timer {}
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Timer {
-    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
+/// A timer: when, and which of those that are due then.
+pub(crate) type TimerKey = (Instant, u64);
 
 #[derive(Default)]
 struct Tasks {
@@ -107,7 +86,7 @@ impl Context {
 
     /// When the next timer is due.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.timers.borrow().peek().map(|Reverse(timer)| timer.at)
+        self.timers.borrow().first_key_value().map(|(&(at, _), _)| at)
     }
 
     /// Wakes what is due.
@@ -115,22 +94,23 @@ impl Context {
         loop {
             let due = {
                 let mut timers = self.timers.borrow_mut();
-                match timers.peek() {
-                    Some(Reverse(timer)) if timer.at <= self.now.get() => timers.pop(),
+                match timers.first_key_value() {
+                    Some((&(at, _), _)) if at <= self.now.get() => timers.pop_first(),
                     _ => None,
                 }
             };
             match due {
-                Some(Reverse(timer)) => timer.waker.wake(),
+                Some((_, waker)) => waker.wake(),
                 None => return,
             }
         }
     }
 
-    fn add_timer(&self, at: Instant, waker: Waker) {
+    fn add_timer(&self, at: Instant, waker: Waker) -> TimerKey {
         let mut tasks = self.tasks.borrow_mut();
         tasks.timers += 1;
-        self.timers.borrow_mut().push(Reverse(Timer { at, number: tasks.timers, waker }));
+        self.timers.borrow_mut().insert((at, tasks.timers), waker);
+        (at, tasks.timers)
     }
 
     fn spawn(&self, task: Task) {
@@ -217,8 +197,15 @@ pub(crate) fn now() -> Instant {
     with(|context| context.now.get())
 }
 
-pub(crate) fn wake_at(at: Instant, waker: &Waker) {
-    with(|context| context.add_timer(at, waker.clone()));
+pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {
+    with(|context| context.add_timer(at, waker.clone()))
+}
+
+/// Forgets a timer, where its worker is still there.
+pub(crate) fn forget(timer: TimerKey) {
+    if let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone()) {
+        context.timers.borrow_mut().remove(&timer);
+    }
 }
 
 /// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.

@@ -1,5 +1,6 @@
 //! The fields that every response has, rendered once a second: `Server` and `Date`.
 
+use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The rendered lines.
@@ -62,8 +63,9 @@ impl CommonLines {
         }
         self.date = self.lines.len();
         self.lines.extend_from_slice(b"Date: ");
-        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_seconds));
-        self.lines.extend_from_slice(date.as_bytes());
+        let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_seconds));
+        // Written in place: what is rendered every second should not need memory every second.
+        write!(self.lines, "{date}").expect("a vector takes all that is written");
         self.lines.extend_from_slice(b"\r\n");
     }
 

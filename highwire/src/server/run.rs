@@ -126,11 +126,8 @@ impl Server {
         let started = match self.shared.config().engine {
             Engine::Threads => self.start_threads(&mut handle),
             Engine::Readiness => self.start_workers(&mut handle, count, Readiness::new),
-            Engine::Auto | Engine::Uring => match Uring::new() {
-                Ok(probe) => {
-                    drop(probe);
-                    self.start_workers(&mut handle, count, Uring::new)
-                }
+            Engine::Auto | Engine::Uring => match probe_uring() {
+                Ok(()) => self.start_workers(&mut handle, count, Uring::new),
                 Err(error) => {
                     tracing::warn!(%error, "io_uring is not to be had; running on readiness");
                     self.start_workers(&mut handle, count, Readiness::new)
@@ -236,6 +233,13 @@ impl Server {
             .push(spawn("highwire-accept".to_string(), move || blocking::accept_for_threads(&shared, &listeners))?);
         Ok(())
     }
+}
+
+/// Whether io_uring is to be had. On a thread of its own: the kernel interrupts whoever made a ring when it takes the ring
+/// down, and the caller's next blocking call would fail with EINTR.
+fn probe_uring() -> std::io::Result<()> {
+    let probe = std::thread::Builder::new().name("highwire-probe".to_string()).spawn(|| Uring::new().map(drop))?;
+    probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
 }
 
 /// A listener for another worker: a queue of its own on the port where that is possible, else the same queue.

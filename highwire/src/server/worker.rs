@@ -32,6 +32,13 @@ const TASK_ROUNDS: usize = 16;
 /// Turns in a row that an embedded worker takes before the host's loop gets its turn.
 const READY_TURNS: usize = 4;
 
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// What to add to a driver's clock to have the time since 1970.
+fn unix_offset<D: Driver>(driver: &D) -> u64 {
+    (driver.unix_seconds() * NANOSECONDS).saturating_sub(driver.now().nanoseconds)
+}
+
 /// What a connection that was not taken is told, before the common lines.
 pub(super) const TOO_MANY: &str =
     "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n";
@@ -91,7 +98,11 @@ struct Floor {
     tasks: Vec<u64>,
     expired: Vec<u32>,
     last_tick: u32,
+    /// Nanoseconds from the driver's clock to the seconds since 1970.
+    unix_offset: u64,
     drain_until: Option<Instant>,
+    /// Connections came in this turn.
+    came: bool,
     stopped: bool,
 }
 
@@ -124,7 +135,9 @@ impl<D: Driver> Worker<D> {
             tasks: Vec::new(),
             expired: Vec::new(),
             last_tick: 0,
+            unix_offset: unix_offset(&driver),
             drain_until: None,
+            came: false,
             stopped: false,
         };
         Ok(Worker { driver, queue: Queue::new(), floor })
@@ -203,10 +216,7 @@ impl<D: Driver> Worker<D> {
             if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
         self.driver.turn(until, &mut self.queue, &mut self.floor)?;
         self.floor.begin(self.driver.now());
-        if self.floor.last_tick != self.floor.kit.tick {
-            self.floor.last_tick = self.floor.kit.tick;
-            self.floor.kit.lines.refresh(self.driver.unix_seconds());
-        }
+        self.floor.unix_offset = unix_offset(&self.driver);
         self.adopt();
         self.floor.expire(&mut self.queue);
         self.floor.kit.context.fire_timers();
@@ -302,7 +312,11 @@ impl Floor {
 
     #[cold]
     fn forget(&mut self, id: SocketId) {
-        let Some(connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
+        let Some(mut connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
+        // A future that panics when it is dropped costs what it holds, and no more.
+        if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.kit))).is_err() {
+            tracing::error!("a handler panicked when its connection ended");
+        }
         self.kit.deadlines.clear(id.index);
         self.kit.shared.dismiss(connection.peer());
         self.kit.share.give(CONNECTION_BYTES);
@@ -340,7 +354,7 @@ impl Floor {
         self.count += 1;
         self.outside.connections.store(self.count as u32, Ordering::Relaxed);
         if self.kit.draining {
-            self.with(socket, queue, |connection, kit, _, queue| connection.drain(kit, queue));
+            self.with(socket, queue, |connection, kit, _, _| connection.drain(kit));
         }
         if !self.kit.shared.has_room() {
             self.pause_accept(queue);
@@ -394,15 +408,17 @@ impl Floor {
         if self.drain_until.is_none() {
             self.kit.draining = true;
             self.accept_again = None;
-            for listener in std::mem::take(&mut self.listeners) {
-                queue.push(Op::CloseListener { listener });
-            }
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections[index].as_ref().map(Connection::id) {
-                    self.with(id, queue, |connection, kit, _, queue| connection.drain(kit, queue));
+                    self.with(id, queue, |connection, kit, _, _| connection.drain(kit));
                 }
             }
             self.drain_until = Some(self.kit.now + shared.config().deadlines.shutdown);
+        } else if !std::mem::take(&mut self.came) {
+            // Whoever the kernel has already shaken hands with is served; then nobody else comes.
+            for listener in std::mem::take(&mut self.listeners) {
+                queue.push(Op::CloseListener { listener });
+            }
         }
         let late = self.drain_until.is_some_and(|until| until <= self.kit.now);
         if late || shared.aborting.load(Ordering::Acquire) {
@@ -417,7 +433,7 @@ impl Floor {
             }
         }
         // One turn more, so that the driver gets the last operations.
-        self.stopped = self.count == 0 && queue.ops.is_empty();
+        self.stopped = self.count == 0 && self.listeners.is_empty() && queue.ops.is_empty();
         if self.count == 0 {
             self.drain_until = Some(self.kit.now);
         }
@@ -427,6 +443,11 @@ impl Floor {
 impl Sink for Floor {
     fn begin(&mut self, now: Instant) {
         self.kit.begin(now);
+        if self.last_tick != self.kit.tick {
+            // Before anything is answered: the worker may have slept for long.
+            self.last_tick = self.kit.tick;
+            self.kit.lines.refresh((now.nanoseconds + self.unix_offset) / NANOSECONDS);
+        }
     }
 
     #[inline]
@@ -437,6 +458,7 @@ impl Sink for Floor {
             }
             Completion::Accepted { listener, socket, peer } => {
                 self.know(listener);
+                self.came = true;
                 self.connection_came(socket, peer, queue);
             }
             Completion::Ended { socket } => {

@@ -42,6 +42,10 @@ struct Connection {
     connecting: bool,
     /// No more is received: the peer ended its direction, or the connection broke.
     ended: bool,
+    /// The loop knows that it broke.
+    failed: bool,
+    /// It is in `ready`.
+    queued: bool,
     /// Bytes that wait for the peer; boxed, since nearly no connection ever has any.
     outgoing: Option<Box<Outgoing>>,
 }
@@ -112,7 +116,16 @@ impl Readiness {
 
     fn insert(&mut self, descriptor: OwnedFd, peer: Peer, connecting: bool) -> io::Result<SocketId> {
         let raw = descriptor.as_raw_fd();
-        let connection = Connection { descriptor, peer, paused: false, connecting, ended: false, outgoing: None };
+        let connection = Connection {
+            descriptor,
+            peer,
+            paused: false,
+            connecting,
+            ended: false,
+            failed: false,
+            queued: false,
+            outgoing: None,
+        };
         let socket = self.connections.insert(connection);
         let both = Interest::READABLE | Interest::WRITABLE;
         match self.poll.registry().register(&mut SourceFd(&raw), token(socket), both) {
@@ -159,7 +172,9 @@ impl Readiness {
                         && connection.paused
                     {
                         connection.paused = false;
-                        self.ready.push_back(token(socket));
+                        if !std::mem::replace(&mut connection.queued, true) {
+                            self.ready.push_back(token(socket));
+                        }
                     }
                 }
                 Op::PauseAccept { listener } => self.pause_accept(listener, true),
@@ -213,7 +228,9 @@ impl Readiness {
             match flush(&connection.descriptor, connection.outgoing.as_mut().expect("just filled")) {
                 Ok(_) if connection.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_empty()) => {
                     connection.outgoing = None;
-                    self.drained.push_back(id);
+                    if self.drained.back() != Some(&id) {
+                        self.drained.push_back(id);
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => self.broken.push_back((id, error)),
@@ -227,6 +244,10 @@ impl Readiness {
             if let Some(socket) = self.blocked.pop_front() {
                 self.tell(socket, Completion::Blocked { socket }, queue, sink);
             } else if let Some(socket) = self.drained.pop_front() {
+                // Something may have been asked for since that the peer does not take.
+                if self.connections.get(socket).is_some_and(|connection| connection.outgoing.is_some()) {
+                    continue;
+                }
                 self.tell(socket, Completion::Drained { socket }, queue, sink);
             } else if let Some((socket, error)) = self.broken.pop_front() {
                 self.tell(socket, Completion::Failed { socket, error }, queue, sink);
@@ -239,10 +260,10 @@ impl Readiness {
     fn tell<S: Sink>(&mut self, socket: SocketId, completion: Completion<'_>, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         if let Completion::Failed { .. } = completion {
-            if std::mem::replace(&mut connection.ended, true) && connection.outgoing.is_none() {
+            (connection.ended, connection.outgoing) = (true, None);
+            if std::mem::replace(&mut connection.failed, true) {
                 return;
             }
-            connection.outgoing = None;
         }
         sink.complete(completion, queue);
         self.start(queue);
@@ -274,7 +295,10 @@ impl Readiness {
             self.start(queue);
             return;
         }
-        self.ready.push_back(Token(LISTENER | listener.0 as usize));
+        let token = Token(LISTENER | listener.0 as usize);
+        if !self.ready.contains(&token) {
+            self.ready.push_back(token);
+        }
     }
 
     /// Receives what there is. `look_again`: the peer may have ended its direction behind the data.
@@ -302,7 +326,11 @@ impl Readiness {
                 Err(error) => return self.broken.push_back((socket, error)),
             }
         }
-        self.ready.push_back(token(socket));
+        if let Some(connection) = self.connections.get(socket)
+            && !std::mem::replace(&mut connection.queued, true)
+        {
+            self.ready.push_back(token(socket));
+        }
     }
 
     fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
@@ -420,8 +448,10 @@ impl Driver for Readiness {
 
     fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
         self.start(queue);
-        self.report(queue, sink);
-        let patience = self.patience(until);
+        // What operations led to is reported after the wait, with everything else: what the sink does about it may change how
+        // long the next wait may be.
+        let at_once = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
+        let patience = if at_once { Some(Duration::ZERO) } else { self.patience(until) };
         let mut events = self.events.take().unwrap_or_else(|| Events::with_capacity(limit::EVENTS_A_TURN));
         match self.poll.poll(&mut events, patience) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -430,6 +460,7 @@ impl Driver for Readiness {
         self.now = self.clock.now();
         let ready = self.ready.len();
         sink.begin(self.now);
+        self.report(queue, sink);
         for event in &events {
             match event.token() {
                 NOTIFIER => {
@@ -459,7 +490,12 @@ impl Driver for Readiness {
                     self.accept(ListenerId((token & !LISTENER) as u32), queue, sink);
                 }
                 // Whether the peer has ended its direction is not known here: look until there is nothing.
-                Some(token) => self.receive(id(token), true, queue, sink),
+                Some(token) => {
+                    if let Some(connection) = self.connections.get(id(token)) {
+                        connection.queued = false;
+                    }
+                    self.receive(id(token), true, queue, sink);
+                }
                 None => break,
             }
             self.report(queue, sink);

@@ -27,6 +27,7 @@ struct Connection {
     link: usize,
     paused: bool,
     ended: bool,
+    failed: bool,
     outgoing: Option<Outgoing>,
     closed: bool,
 }
@@ -172,10 +173,11 @@ impl Simulated {
             }
             match report {
                 Report::Blocked => sink.complete(Completion::Blocked { socket }, queue),
+                Report::Drained if connection.outgoing.is_some() => {}
                 Report::Drained => sink.complete(Completion::Drained { socket }, queue),
-                Report::Broken if connection.ended => {}
+                Report::Broken if connection.failed => {}
                 Report::Broken => {
-                    connection.ended = true;
+                    (connection.ended, connection.failed) = (true, true);
                     let error = io::ErrorKind::BrokenPipe.into();
                     sink.complete(Completion::Failed { socket, error }, queue);
                 }
@@ -194,7 +196,8 @@ impl Simulated {
                     sink.complete(Completion::AcceptFailed { listener: ListenerId(0), error }, queue);
                 }
                 Some(Ok((link, peer))) => {
-                    let connection = Connection { link, paused: false, ended: false, outgoing: None, closed: false };
+                    let connection =
+                        Connection { link, paused: false, ended: false, failed: false, outgoing: None, closed: false };
                     let socket = self.connections.insert(connection);
                     sink.complete(Completion::Accepted { listener: ListenerId(0), socket, peer }, queue);
                 }
@@ -258,6 +261,9 @@ impl Simulated {
             }
             Some(Arrived::Reset) => {
                 connection.ended = true;
+                if std::mem::replace(&mut connection.failed, true) {
+                    return true;
+                }
                 let error = io::ErrorKind::ConnectionReset.into();
                 sink.complete(Completion::Failed { socket, error }, queue);
                 true

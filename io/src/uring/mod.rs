@@ -84,6 +84,10 @@ struct Connection {
     sending: bool,
     /// The loop has closed it; it goes when its bytes are out.
     closed: bool,
+    /// The loop has aborted it; its bytes go nowhere.
+    aborted: bool,
+    /// The loop knows that it broke.
+    failed: bool,
     outgoing: Option<Box<Outgoing>>,
 }
 
@@ -197,6 +201,8 @@ impl Uring {
             ended: false,
             sending: false,
             closed: false,
+            aborted: false,
+            failed: false,
             outgoing: None,
         });
         self.arm(id);
@@ -300,7 +306,7 @@ impl Uring {
                         libc::ENOBUFS => self.starved.push(socket),
                         libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.arm(socket),
                         error => {
-                            connection.ended = true;
+                            (connection.ended, connection.failed) = (true, true);
                             let error = io::Error::from_raw_os_error(error);
                             sink.complete(Completion::Failed { socket, error }, queue);
                         }
@@ -350,6 +356,9 @@ impl Uring {
                     return self.finish(socket);
                 }
                 connection.ended = true;
+                if std::mem::replace(&mut connection.failed, true) {
+                    return;
+                }
                 let error = io::Error::from_raw_os_error(-error);
                 return sink.complete(Completion::Failed { socket, error }, queue);
             }
@@ -394,8 +403,9 @@ impl Uring {
         for (socket, error) in std::mem::take(&mut self.broken) {
             if let Some(connection) = self.connections.get(socket)
                 && !connection.closed
-                && !std::mem::replace(&mut connection.ended, true)
+                && !std::mem::replace(&mut connection.failed, true)
             {
+                connection.ended = true;
                 sink.complete(Completion::Failed { socket, error }, queue);
             }
         }
@@ -535,6 +545,8 @@ const LAST_WAITS: usize = 20;
 
 impl Drop for Uring {
     fn drop(&mut self) {
+        // Closes that wait for their submission keep descriptors open.
+        let _ = self.ring.submit();
         // Sends in flight point into bytes that this driver owns: they end before their bytes are freed.
         let mut sending: Vec<SocketId> = self.connections.ids().collect();
         sending.retain(|&id| self.connections.get(id).is_some_and(|connection| connection.sending));

@@ -6,6 +6,9 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+/// How often entries are offered that the kernel did not take for want of memory, before the ring is given up.
+const SUBMISSIONS: usize = 10_000;
+
 pub(super) struct Ring {
     ring: IoUring,
     enabled: bool,
@@ -109,6 +112,16 @@ impl Ring {
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM) => {}
                 _ => return Err(error),
             },
+        }
+        // The caller frees what its entries point to when this returns: the kernel must have taken all of them.
+        for _ in 0..SUBMISSIONS {
+            if self.ring.submission().is_empty() {
+                break;
+            }
+            let _ = self.ring.submit();
+        }
+        if !self.ring.submission().is_empty() {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the kernel does not take the ring's submissions"));
         }
         // Completions that did not fit the queue are with the kernel: fetch them, since the caller relies on having
         // seen those of everything that it submitted.

@@ -100,7 +100,7 @@ impl Uring {
 
     pub(super) fn abort(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
-        connection.closed = true;
+        (connection.closed, connection.aborted) = (true, true);
         let descriptor = connection.descriptor.as_raw_fd();
         socket::reset_on_close(descriptor);
         if connection.sending {
@@ -143,6 +143,10 @@ impl Uring {
         self.round = self.round.wrapping_add(1).max(1);
         while let Some(id) = self.deferred.pop() {
             self.send_waiting(id);
+            // Whatever is left of this round the peer has not taken: the loop is told, whichever operation it came by.
+            if self.connections.get(id).is_some_and(|connection| connection.outgoing.is_some() && !connection.closed) {
+                self.blocked.push(id);
+            }
         }
     }
 
@@ -162,14 +166,15 @@ impl Uring {
                 return;
             }
         };
+        if connection.aborted {
+            return self.deferred.push(id);
+        }
         let rest = Bytes::copy_from_slice(&output[(start + sent).min(end) as usize..end as usize]);
-        let quiet = connection.closed;
+        let closed = connection.closed;
         connection.outgoing.get_or_insert_default().push_front(rest);
         self.deferred.push(id);
-        if quiet {
+        if closed {
             self.lingering.push((id, self.now));
-        } else {
-            self.blocked.push(id);
         }
     }
 

@@ -48,6 +48,9 @@ pub struct Connection {
 /// at what came. Above, only when a control byte came, so that a head that drips in costs linear time.
 const EAGER_BYTES: usize = 1024;
 
+/// How much of a long head comes between two parses, at most: 128 parses for the longest head.
+const LOOK_BYTES: usize = 256;
+
 impl Connection {
     /// A fresh connection in the given role.
     pub const fn new(role: Role) -> Connection {
@@ -93,9 +96,22 @@ impl Connection {
     /// Whether our own message is complete and the connection is good for nothing more.
     pub fn must_close(&self) -> bool {
         match self.role {
-            Role::Server => matches!(self.server, State::MustClose | State::Closed),
+            Role::Server => {
+                matches!(self.server, State::MustClose | State::Closed)
+                    || (self.server == State::Done && matches!(self.client, State::MustClose | State::Closed))
+            }
             Role::Client => matches!(self.client, State::MustClose | State::Closed) && self.server != State::SendsBody,
         }
+    }
+
+    /// Whether the body of the answer under way is withheld: the answer is to HEAD, or of a status that has none.
+    pub fn withholds_body(&self) -> bool {
+        self.server == State::SendsBody && self.outgoing == Outgoing::Withheld
+    }
+
+    /// Whether the request is CONNECT and the tunnel is still to be decided on.
+    pub fn awaits_tunnel(&self) -> bool {
+        self.method == Method::Connect && self.client == State::MaySwitch
     }
 
     /// Bytes that the peer has announced and not yet sent, where it has: of the body, or of the current chunk.
@@ -331,7 +347,11 @@ fn worth_parsing(window: &[u8], seen: usize, limits: &Limits) -> bool {
             S::value_end(self.0, 0) < self.0.len()
         }
     }
+    // Where a limit is passed an error is due though no line ended; between the limits a look now and then will do.
+    let crosses = |limit: usize| seen < limit && window.len() >= limit;
     window.len() < EAGER_BYTES
-        || window.len() >= limits.head_bytes.min(limits.target_bytes) as usize
+        || crosses(limits.target_bytes as usize + parse::LINE_OVERHEAD + 1)
+        || crosses(limits.head_bytes as usize)
+        || seen / LOOK_BYTES != window.len() / LOOK_BYTES
         || scan::with(HasControl(&window[seen.min(window.len())..]))
 }

@@ -89,7 +89,7 @@ const HTTP_11: u64 = u64::from_le_bytes(*b"HTTP/1.1");
 const HTTP_10: u64 = u64::from_le_bytes(*b"HTTP/1.0");
 
 /// What a request line may hold beside its target: a method, two spaces and the version.
-const LINE_OVERHEAD: usize = 64;
+pub(super) const LINE_OVERHEAD: usize = 64;
 
 #[inline(always)]
 fn request_line<S: Scanner>(

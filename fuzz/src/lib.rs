@@ -1,0 +1,33 @@
+//! httparse as a second opinion on heads, in the form that `proto::testing` compares: the head's length and its parts.
+
+use std::vec::Vec;
+
+/// More than any limit that the targets use.
+const FIELDS: usize = 128;
+
+/// A request's head: method, target, minor version, then name and value of each field.
+pub fn request(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    let Ok(httparse::Status::Complete(length)) = request.parse(bytes) else { return None };
+    let mut parts = Vec::from([request.method?.into(), request.path?.into(), Vec::from([b'0' + request.version?])]);
+    add(request.headers, &mut parts);
+    Some((length, parts))
+}
+
+/// A response's head: minor version, status, reason, then name and value of each field.
+pub fn response(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut response = httparse::Response::new(&mut fields);
+    let Ok(httparse::Status::Complete(length)) = response.parse(bytes) else { return None };
+    let status = std::format!("{}", response.code?).into_bytes();
+    let mut parts = Vec::from([Vec::from([b'0' + response.version?]), status, response.reason?.into()]);
+    add(response.headers, &mut parts);
+    Some((length, parts))
+}
+
+fn add(fields: &[httparse::Header<'_>], parts: &mut Vec<Vec<u8>>) {
+    for field in fields {
+        parts.extend([field.name.into(), field.value.into()]);
+    }
+}

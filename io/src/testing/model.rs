@@ -1,0 +1,474 @@
+//! What a loop and its clients have done, and whether what the driver reports can follow from it.
+
+use super::Traits;
+use super::program::{Action, Step};
+use crate::random::Seeded;
+use crate::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
+use bytes::Bytes;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::OnceLock;
+
+/// A client.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    pub(super) port: Option<u16>,
+    /// Its connection, where the driver has told of it.
+    pub(super) connection: Option<usize>,
+    pub(super) sent: u64,
+    pub(super) read: u64,
+    /// It has sent, or tried to, when its connection was closed.
+    pub(super) late: bool,
+    pub(super) shut: bool,
+    pub(super) reset: bool,
+    pub(super) closed: bool,
+    /// It has seen the end of what comes, or a reset.
+    pub(super) over: bool,
+}
+
+impl Client {
+    /// Whether it still has its socket.
+    pub(super) fn is_here(&self) -> bool {
+        !self.reset && !self.closed
+    }
+}
+
+/// What became of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Open,
+    Closed,
+    /// Closed, and the time that it had to send its last bytes is over.
+    Expired,
+    Aborted,
+}
+
+/// A door that the loop closes: what passes afterwards must have been on its way before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    Open,
+    /// It closes within so many turns.
+    Closing(u8),
+    /// What the other side had sent, and whether it had ended, when it closed.
+    Closed {
+        sent: u64,
+        ended: bool,
+    },
+}
+
+/// A connection, as the loop knows it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: SocketId,
+    pub(super) client: usize,
+    pub(super) fate: Fate,
+    connecting: bool,
+    dialed: bool,
+    pub(super) asked: u64,
+    /// What was asked before the present turn.
+    asked_before: u64,
+    pub(super) received: u64,
+    /// Blocked was told, and Drained was not yet.
+    blocked: bool,
+    /// `SendBytes` that Drained may still be told of: those from before this turn, and those that it may not have started.
+    shared: [u32; 2],
+    /// Drained or Failed has to come.
+    pub(super) owed: bool,
+    pub(super) shut: bool,
+    pub(super) ended: bool,
+    pub(super) failed: bool,
+    door: Door,
+}
+
+/// The loop, its clients, and what happened.
+#[derive(Debug)]
+pub(super) struct Model {
+    traits: Traits,
+    pub(super) clients: Vec<Client>,
+    pub(super) connections: Vec<Connection>,
+    open: HashMap<SocketId, usize>,
+    used: HashSet<SocketId>,
+    /// Closed from within the sink: what comes in the same turn may still name them.
+    leaving: Vec<SocketId>,
+    /// Steps that wait for a completion.
+    pub(super) later: VecDeque<Step>,
+    accepting: Door,
+    pub(super) accept_failed: bool,
+    pub(super) woken: bool,
+    log: Vec<(&'static str, usize, u64)>,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    ToLoop,
+    ToClient,
+}
+
+/// Bytes of which all streams are made, each from a place of its own on and over again. A prime number, so that no buffer's
+/// size is a multiple of it: what is lost, doubled or mixed up shows.
+const PATTERN_BYTES: usize = 65_521;
+
+fn pattern() -> &'static [u8] {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    PATTERN.get_or_init(|| {
+        let mut random = Seeded::new(0);
+        (0..PATTERN_BYTES).map(|_| random.next() as u8).collect()
+    })
+}
+
+/// The bytes of a client's stream from a place on, in runs.
+fn runs(client: usize, way: Way, from: u64, count: usize) -> impl Iterator<Item = &'static [u8]> {
+    let mut place = (from as usize + client * 7919 + way as usize * 104_729) % PATTERN_BYTES;
+    let mut left = count;
+    std::iter::from_fn(move || {
+        let run = &pattern()[place..(place + left).min(PATTERN_BYTES)];
+        (place, left) = (0, left - run.len());
+        (!run.is_empty()).then_some(run)
+    })
+}
+
+pub(super) fn stream(client: usize, way: Way, from: u64, count: usize) -> Vec<u8> {
+    runs(client, way, from, count).collect::<Vec<_>>().concat()
+}
+
+/// # Panics
+/// Where the bytes are not those of the stream at that place.
+pub(super) fn check_stream(client: usize, way: Way, from: u64, bytes: &[u8]) {
+    let mut rest = bytes;
+    for run in runs(client, way, from, bytes.len()) {
+        let (part, behind) = rest.split_at(run.len());
+        let place = from + (bytes.len() - rest.len()) as u64;
+        assert!(part == run, "what client {client} has {way:?} from byte {place} on is not what was sent");
+        rest = behind;
+    }
+}
+
+impl Model {
+    pub(super) fn new(traits: Traits) -> Model {
+        Model {
+            traits,
+            clients: Vec::new(),
+            connections: Vec::new(),
+            open: HashMap::new(),
+            used: HashSet::new(),
+            leaving: Vec::new(),
+            later: VecDeque::new(),
+            accepting: Door::Open,
+            accept_failed: false,
+            woken: false,
+            log: Vec::new(),
+        }
+    }
+
+    pub(super) fn note(&mut self, what: &'static str, who: usize, count: u64) {
+        self.log.push((what, who, count));
+    }
+
+    /// What happened, for whoever looks into a failure.
+    pub(super) fn tell(&self) {
+        for (what, who, count) in &self.log {
+            eprintln!("{what} {who} {count}");
+        }
+        eprintln!("{:#?}\n{:#?}", self.clients, self.connections);
+    }
+
+    /// The driver was asked to connect to a client.
+    pub(super) fn dialed(&mut self, socket: SocketId, client: usize) {
+        self.add(socket, client, true);
+    }
+
+    fn add(&mut self, socket: SocketId, client: usize, dialed: bool) {
+        let number = self.connections.len();
+        assert!(self.used.insert(socket), "{socket:?} is used twice");
+        self.open.insert(socket, number);
+        assert_eq!(self.clients[client].connection.replace(number), None, "client {client} is accepted twice");
+        self.connections.push(Connection {
+            socket,
+            client,
+            fate: Fate::Open,
+            connecting: dialed,
+            dialed,
+            asked: 0,
+            asked_before: 0,
+            received: 0,
+            blocked: false,
+            shared: [0, 0],
+            owed: false,
+            shut: false,
+            ended: false,
+            failed: false,
+            door: Door::Open,
+        });
+    }
+
+    /// Which client came: the one at that port, or else the first of those that wait.
+    fn client_at(&self, peer: Peer) -> usize {
+        let waiting = |client: &Client| client.connection.is_none();
+        let found = match peer {
+            Peer::Internet(_, port) => {
+                self.clients.iter().position(|client| waiting(client) && client.port == Some(port))
+            }
+            // A TCP client that is gone already may have no address any more.
+            Peer::Local => {
+                self.clients.iter().position(|client| waiting(client) && (client.port.is_none() || !client.is_here()))
+            }
+        };
+        found.unwrap_or_else(|| panic!("{peer:?} is accepted, but no such client waits"))
+    }
+
+    /// Before a turn.
+    pub(super) fn turn_begins(&mut self) {
+        for connection in &mut self.connections {
+            connection.asked_before = connection.asked;
+            connection.shared = [connection.shared[0] + connection.shared[1], 0];
+        }
+    }
+
+    /// After a turn: what was paused before it is paused now, and what nobody said is waiting has left.
+    pub(super) fn turn_ended(&mut self) {
+        for connection in &mut self.connections {
+            let client = &self.clients[connection.client];
+            let waits = connection.waits() || connection.failed || !client.is_here();
+            let held = connection.asked_before.saturating_sub(client.read);
+            let kept = connection.fate == Fate::Open && !connection.dialed && !waits && held > self.traits.capacity;
+            assert!(!kept, "{held} bytes of client {} wait, and nobody said so", connection.client);
+            connection.door.tick(client.sent, client.shut || !client.is_here());
+        }
+        self.accepting.tick(self.clients.len() as u64, false);
+        for socket in self.leaving.drain(..) {
+            self.open.remove(&socket);
+        }
+    }
+
+    /// Does a step of the loop's. `within`: from the sink, so that it takes effect a turn later.
+    pub(super) fn perform(&mut self, step: Step, within: bool, queue: &mut Queue) {
+        let turns = if within { 2 } else { 1 };
+        let listener = ListenerId(0);
+        match step.action {
+            Action::PauseAccept => {
+                self.accepting.close(turns);
+                return queue.push(Op::PauseAccept { listener });
+            }
+            Action::ResumeAccept => {
+                self.accepting = Door::Open;
+                self.accept_failed = false;
+                return queue.push(Op::ResumeAccept { listener });
+            }
+            _ => {}
+        }
+        let Some(number) = step.who.checked_rem(self.connections.len()) else { return };
+        let count = step.bytes.min(self.traits.most as usize / 4);
+        self.note(if within { "(within)" } else { "" }, number, count as u64);
+        let connection = &mut self.connections[number];
+        let (socket, open) = (connection.socket, connection.fate == Fate::Open);
+        // What is said of a socket that is gone has to be ignored, so it is said now and then.
+        let may_send = !open || !(connection.failed || connection.shut || connection.connecting);
+        match step.action {
+            Action::Send if may_send => self.send(number, count, false, queue),
+            Action::SendBytes if may_send => self.send_bytes(number, count, queue),
+            Action::SendTogether if may_send => {
+                self.send(number, count, true, queue);
+                match count % 3 {
+                    0 => self.send(number, count / 2 + 1, false, queue),
+                    1 => self.send_bytes(number, count / 2 + 1, queue),
+                    _ => self.shutdown(number, queue),
+                }
+            }
+            Action::Shutdown if may_send => self.shutdown(number, queue),
+            Action::Pause => {
+                connection.door.close(turns);
+                self.note("pause", number, 0);
+                queue.push(Op::PauseRecv { socket });
+            }
+            Action::Resume => {
+                connection.door = Door::Open;
+                self.note("resume", number, 0);
+                queue.push(Op::ResumeRecv { socket });
+            }
+            Action::Close if !open || !connection.failed => self.end(number, Fate::Closed, within, queue),
+            Action::Abort => self.end(number, Fate::Aborted, within, queue),
+            _ => {}
+        }
+    }
+
+    fn send(&mut self, number: usize, count: usize, more: bool, queue: &mut Queue) {
+        let Some((socket, bytes)) = self.ask(number, count, "send") else { return };
+        let start = queue.output.len() as u32;
+        queue.output.extend_from_slice(&bytes);
+        queue.push(Op::Send { socket, start, end: queue.output.len() as u32, more });
+    }
+
+    pub(super) fn send_bytes(&mut self, number: usize, count: usize, queue: &mut Queue) {
+        let Some((socket, bytes)) = self.ask(number, count, "send shared") else { return };
+        let connection = &mut self.connections[number];
+        if connection.fate == Fate::Open {
+            connection.shared[1] += 1;
+            connection.owed = true;
+        }
+        queue.push(Op::SendBytes { socket, bytes: Bytes::from(bytes) });
+    }
+
+    /// The next bytes of the stream to a client, unless that has become too long.
+    fn ask(&mut self, number: usize, count: usize, what: &'static str) -> Option<(SocketId, Vec<u8>)> {
+        let connection = &mut self.connections[number];
+        if connection.asked + count as u64 > self.traits.most {
+            return None;
+        }
+        let bytes = stream(connection.client, Way::ToClient, connection.asked, count);
+        if connection.fate == Fate::Open {
+            connection.asked += count as u64;
+        }
+        let socket = connection.socket;
+        self.note(what, number, count as u64);
+        Some((socket, bytes))
+    }
+
+    pub(super) fn shutdown(&mut self, number: usize, queue: &mut Queue) {
+        let connection = &mut self.connections[number];
+        connection.shut |= connection.fate == Fate::Open;
+        queue.push(Op::Shutdown { socket: connection.socket });
+        self.note("shut down", number, 0);
+    }
+
+    /// Closes or aborts: from now on, or where it is done from within the sink from the next turn on, the id names nothing.
+    pub(super) fn end(&mut self, number: usize, fate: Fate, within: bool, queue: &mut Queue) {
+        let connection = &mut self.connections[number];
+        let socket = connection.socket;
+        queue.push(if fate == Fate::Closed { Op::Close { socket } } else { Op::Abort { socket } });
+        if connection.fate == Fate::Open {
+            connection.fate = fate;
+            if within {
+                self.leaving.push(socket);
+            } else {
+                self.open.remove(&socket);
+            }
+            self.note(if fate == Fate::Closed { "close" } else { "abort" }, number, 0);
+        }
+    }
+
+    fn accepted(&mut self, socket: SocketId, peer: Peer) {
+        let client = self.client_at(peer);
+        if let Door::Closed { sent, .. } = self.accepting {
+            assert!((client as u64) < sent, "client {client} came after accepting was paused, and is accepted");
+        }
+        self.add(socket, client, false);
+    }
+
+    fn happened(&mut self, number: usize, completion: &Completion<'_>) {
+        let traits = self.traits;
+        let connection = &mut self.connections[number];
+        let client = &self.clients[connection.client];
+        if connection.fate != Fate::Open {
+            return;
+        }
+        assert!(!connection.failed, "{completion:?} after Failed");
+        match completion {
+            Completion::Connected { .. } => {
+                assert!(std::mem::take(&mut connection.connecting), "connected twice");
+            }
+            Completion::Received { bytes, .. } => {
+                assert!(!bytes.is_empty(), "received nothing");
+                assert!(!connection.ended, "received after the end");
+                assert!(!connection.connecting, "received before it was connected");
+                check_stream(connection.client, Way::ToLoop, connection.received, bytes);
+                connection.received += bytes.len() as u64;
+                assert!(connection.received <= client.sent, "received more than was sent");
+                if let Door::Closed { sent, .. } = connection.door {
+                    assert!(connection.received <= sent, "received what was sent after the pause");
+                }
+            }
+            Completion::Ended { .. } => {
+                assert!(!std::mem::replace(&mut connection.ended, true), "ended twice");
+                let looks_like_one = !traits.resets_show && client.reset;
+                assert!(client.shut || client.closed || looks_like_one, "ended, but the client did not end it");
+                assert_eq!(connection.received, client.sent, "ended before everything was received");
+                assert!(!matches!(connection.door, Door::Closed { ended: false, .. }), "ended while paused");
+            }
+            Completion::Failed { .. } => {
+                connection.failed = true;
+                connection.owed = false;
+            }
+            Completion::Blocked { .. } => {
+                assert!(!std::mem::replace(&mut connection.blocked, true), "blocked twice");
+                connection.owed = true;
+            }
+            Completion::Progress { .. } => {
+                assert!(connection.waits(), "progress where nothing waits");
+            }
+            Completion::Drained { .. } => {
+                assert!(connection.waits(), "drained where nothing was told to wait");
+                let blocked = std::mem::take(&mut connection.blocked);
+                match connection.shared {
+                    [0, _] if blocked => {}
+                    [0, now] => connection.shared = [0, now - 1],
+                    [before, now] => connection.shared = [before - 1, now],
+                }
+                connection.owed = false;
+                let held = connection.asked_before.saturating_sub(client.read);
+                let gone = connection.dialed || !client.is_here() || held <= traits.capacity;
+                assert!(gone, "drained, but {held} bytes are not with the client");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Connection {
+    /// Whether bytes wait, as far as the loop was told or knows.
+    fn waits(&self) -> bool {
+        self.blocked || self.shared != [0, 0]
+    }
+}
+
+impl Door {
+    fn close(&mut self, turns: u8) {
+        if *self == Door::Open {
+            *self = Door::Closing(turns);
+        }
+    }
+
+    fn tick(&mut self, sent: u64, ended: bool) {
+        *self = match *self {
+            Door::Closing(0 | 1) => Door::Closed { sent, ended },
+            Door::Closing(turns) => Door::Closing(turns - 1),
+            other => other,
+        };
+    }
+}
+
+impl Sink for Model {
+    fn begin(&mut self, _: Instant) {}
+
+    fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue) {
+        let (socket, what, count) = match &completion {
+            Completion::Accepted { socket, peer, .. } => {
+                self.accepted(*socket, *peer);
+                (Some(*socket), "accepted", 0)
+            }
+            Completion::AcceptFailed { .. } => {
+                self.accept_failed = true;
+                (None, "accept failed", 0)
+            }
+            Completion::Woken => {
+                self.woken = true;
+                (None, "woken", 0)
+            }
+            Completion::Connected { socket } => (Some(*socket), "connected", 0),
+            Completion::Received { socket, bytes } => (Some(*socket), "received", bytes.len() as u64),
+            Completion::Ended { socket } => (Some(*socket), "ended", 0),
+            Completion::Failed { socket, .. } => (Some(*socket), "failed", 0),
+            Completion::Blocked { socket } => (Some(*socket), "blocked", 0),
+            Completion::Drained { socket } => (Some(*socket), "drained", 0),
+            Completion::Progress { socket } => (Some(*socket), "progress", 0),
+        };
+        if let Some(socket) = socket {
+            let number = self.open.get(&socket).copied();
+            let number = number.unwrap_or_else(|| panic!("{completion:?} of a socket that is closed"));
+            self.note(what, number, count);
+            self.happened(number, &completion);
+        }
+        if let Some(step) = self.later.pop_front() {
+            self.perform(step, true, queue);
+        }
+    }
+}

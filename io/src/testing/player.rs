@@ -1,0 +1,334 @@
+//! Plays a program, and then lets everything come to its end.
+
+use super::model::{Client, Connection, Fate, Model, Way, check_stream, stream};
+use super::program::{Action, Step};
+use super::{Peers, Traits};
+use crate::sim::Arrived;
+use crate::{Driver, Queue, limit};
+use std::time::Duration;
+
+/// Clients of a run: enough that some are in each other's way.
+const CLIENTS: usize = 8;
+
+/// Bytes that a client takes at once when it reads everything.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Turns after which a deadline that is over must have shown.
+const TURNS: usize = 8;
+
+pub(super) struct Player<P: Peers> {
+    peers: P,
+    traits: Traits,
+    queue: Queue,
+    model: Model,
+    notified: bool,
+}
+
+impl<P: Peers> Drop for Player<P> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.model.tell();
+        }
+    }
+}
+
+impl<P: Peers> Player<P> {
+    pub(super) fn new(peers: P) -> Player<P> {
+        let traits = peers.traits();
+        Player { peers, traits, queue: Queue::new(), model: Model::new(traits), notified: false }
+    }
+
+    pub(super) fn play(mut self, steps: &[Step]) {
+        for &step in steps {
+            self.step(step);
+            if step.turn {
+                self.turn();
+            }
+        }
+        while let Some(step) = self.model.later.pop_front() {
+            self.model.perform(step, false, &mut self.queue);
+        }
+        self.turn();
+        self.aborted_are_gone();
+        self.closed_expire();
+        self.everything_arrives();
+        self.everybody_finishes();
+    }
+
+    fn step(&mut self, step: Step) {
+        match step.action {
+            Action::Connect => self.connect(),
+            Action::Dial => self.dial(),
+            Action::Notify => {
+                self.peers.driver().notifier().notify();
+                self.notified = true;
+                self.model.woken = false;
+            }
+            Action::ClientSend
+            | Action::ClientRead
+            | Action::ClientShutdown
+            | Action::ClientReset
+            | Action::ClientClose => {
+                if let Some(number) = step.who.checked_rem(self.model.clients.len()) {
+                    self.client_step(step, number);
+                }
+            }
+            Action::Nothing => {}
+            _ if step.within => self.model.later.push_back(step),
+            _ => self.model.perform(step, false, &mut self.queue),
+        }
+    }
+
+    fn connect(&mut self) {
+        if self.model.clients.len() < CLIENTS {
+            let port = self.peers.connect();
+            self.model.note("connect", self.model.clients.len(), 0);
+            self.model.clients.push(Client { port, ..Client::default() });
+        }
+    }
+
+    fn dial(&mut self) {
+        if self.model.clients.len() < CLIENTS
+            && let Some(socket) = self.peers.dial()
+        {
+            let client = self.model.clients.len();
+            self.model.note("dial", client, 0);
+            self.model.clients.push(Client::default());
+            self.model.dialed(socket, client);
+        }
+    }
+
+    fn client_step(&mut self, step: Step, number: usize) {
+        let client = &mut self.model.clients[number];
+        if !client.is_here() {
+            return;
+        }
+        let mut count = 0;
+        let what = match step.action {
+            Action::ClientSend if client.shut => return,
+            Action::ClientSend => {
+                let most = step.bytes.min(self.traits.most as usize / 4);
+                let bytes = stream(number, Way::ToLoop, client.sent, most);
+                let open = |number: usize| self.model.connections[number].fate == Fate::Open;
+                client.late |= client.connection.is_some_and(|number| !open(number));
+                count = self.peers.send(number, &bytes) as u64;
+                client.sent += count;
+                "client sends"
+            }
+            Action::ClientShutdown => {
+                client.shut = true;
+                self.peers.shutdown(number);
+                "client shuts down"
+            }
+            Action::ClientReset => {
+                client.reset = true;
+                self.peers.reset(number);
+                "client resets"
+            }
+            Action::ClientClose => {
+                client.closed = true;
+                self.peers.close(number);
+                "client closes"
+            }
+            _ => {
+                self.read(number, step.bytes);
+                return;
+            }
+        };
+        self.model.note(what, number, count);
+    }
+
+    fn turn(&mut self) {
+        let until = self.peers.until();
+        self.model.turn_begins();
+        let turned = self.peers.driver().turn(Some(until), &mut self.queue, &mut self.model);
+        turned.expect("the driver is usable");
+        self.model.turn_ended();
+        self.model.note("turn", 0, 0);
+        for connection in &self.model.connections {
+            let client = connection.client;
+            let explained = !self.model.clients[client].is_here() || self.peers.is_broken(client);
+            assert!(!connection.failed || explained, "client {client} did nothing, but its connection failed");
+        }
+    }
+
+    /// A client reads once: whether something came.
+    fn read(&mut self, number: usize, most: usize) -> bool {
+        let client = &mut self.model.clients[number];
+        if !client.is_here() || client.over {
+            return false;
+        }
+        let Some(arrived) = self.peers.receive(number, most) else { return false };
+        let connection = client.connection.map(|connection| &self.model.connections[connection]);
+        match &arrived {
+            Arrived::Bytes(bytes) => {
+                check_stream(number, Way::ToClient, client.read, bytes);
+                client.read += bytes.len() as u64;
+                let asked = connection.map_or(0, |connection| connection.asked);
+                assert!(client.read <= asked, "client {number} read more than was asked to be sent");
+            }
+            Arrived::End => {
+                client.over = true;
+                let connection = connection.expect("a client that was not accepted sees an end");
+                assert!(
+                    connection.shut || connection.fate != Fate::Open,
+                    "client {number} sees an end that nobody made"
+                );
+                let may_be_cut = connection.fate == Fate::Aborted && !self.traits.resets_show;
+                let (read, asked) = (client.read, connection.asked);
+                assert!(may_be_cut || read == asked, "client {number} sees an end after {read} of {asked} bytes");
+            }
+            Arrived::Reset => {
+                client.over = true;
+                let broken = self.peers.is_broken(number);
+                let allowed = broken || connection.is_some_and(|connection| may_be_reset(client, connection));
+                assert!(allowed, "client {number} sees a reset that nobody made");
+            }
+        }
+        let (what, count) = match &arrived {
+            Arrived::Bytes(bytes) => ("client reads", bytes.len() as u64),
+            Arrived::End => ("client sees the end", 0),
+            Arrived::Reset => ("client sees a reset", 0),
+        };
+        self.model.note(what, number, count);
+        true
+    }
+
+    /// Turns, with clients that read whatever comes, until all is as it has to be.
+    fn wait(&mut self, what: &str, reading: bool, done: impl Fn(&mut Self) -> bool) {
+        self.peers.begin_to_wait();
+        loop {
+            if reading {
+                for number in 0..self.model.clients.len() {
+                    while self.read(number, READ_BYTES) {}
+                }
+            }
+            if done(self) {
+                return;
+            }
+            assert!(self.peers.is_patient(), "stuck: {what}");
+            if std::mem::take(&mut self.model.accept_failed) {
+                self.loop_step(Action::ResumeAccept, 0);
+            }
+            self.turn();
+        }
+    }
+
+    fn loop_step(&mut self, action: Action, who: usize) {
+        let step = Step { action, who, bytes: 1, within: false, turn: false };
+        self.model.perform(step, false, &mut self.queue);
+    }
+
+    /// An abort does not wait for a client to read.
+    fn aborted_are_gone(&mut self) {
+        self.wait("an aborted connection is there", false, |player| {
+            let Player { peers, model, .. } = player;
+            let mut aborted = model.connections.iter().filter(|connection| connection.fate == Fate::Aborted);
+            aborted.all(|connection| !model.clients[connection.client].is_here() || peers.is_gone(connection.client))
+        });
+    }
+
+    /// Where time is virtual: connections that are closed, and cannot send their last bytes, are given up in time.
+    fn closed_expire(&mut self) {
+        let closed = self.model.connections.iter_mut().filter(|connection| connection.fate == Fate::Closed);
+        let closed: Vec<&mut Connection> = closed.collect();
+        if closed.is_empty() || !self.peers.pass(limit::LINGER + Duration::from_secs(1)) {
+            return;
+        }
+        closed.into_iter().for_each(|connection| connection.fate = Fate::Expired);
+        for _ in 0..TURNS {
+            self.turn();
+        }
+        let open = self.model.connections.iter().filter(|connection| connection.fate == Fate::Open).count();
+        let held = self.peers.sockets().unwrap_or(open);
+        assert_eq!(
+            held, open,
+            "sockets that the driver holds, and those that are open, after closed ones had their time"
+        );
+    }
+
+    /// Everybody reads: all that was sent arrives, and nothing waits.
+    fn everything_arrives(&mut self) {
+        self.loop_step(Action::ResumeAccept, 0);
+        for number in 0..self.model.connections.len() {
+            self.loop_step(Action::Resume, number);
+        }
+        self.wait("what was sent has not arrived", true, |player| {
+            let Player { peers, model, notified, .. } = player;
+            let waiting = model.clients.iter().any(|client| client.is_here() && client.connection.is_none());
+            let open = |connection: &&Connection| connection.fate == Fate::Open;
+            let mut open = model.connections.iter().filter(open);
+            let woken = !*notified || model.woken;
+            !waiting
+                && woken
+                && open.all(|connection| {
+                    has_arrived(connection, &model.clients[connection.client], peers.is_broken(connection.client))
+                })
+        });
+    }
+
+    /// Everybody ends in one of four ways, and then everything is over.
+    fn everybody_finishes(&mut self) {
+        for number in 0..self.model.connections.len() {
+            let Connection { fate, client, failed, shut, .. } = self.model.connections[number];
+            match number % 4 {
+                _ if fate != Fate::Open => {}
+                _ if failed => self.model.end(number, Fate::Aborted, false, &mut self.queue),
+                0 if self.model.clients[client].is_here() => {
+                    self.model.clients[client].shut = true;
+                    self.peers.shutdown(client);
+                }
+                1 if !shut => self.model.shutdown(number, &mut self.queue),
+                2 => {
+                    if !shut {
+                        self.model.send_bytes(number, self.traits.most as usize / 8, &mut self.queue);
+                    }
+                    self.model.end(number, Fate::Closed, false, &mut self.queue);
+                }
+                _ => {}
+            }
+        }
+        self.wait("a connection does not end", true, |player| {
+            let Player { peers, model, .. } = player;
+            let mut open = model.connections.iter().filter(|connection| connection.fate == Fate::Open);
+            open.all(|connection| {
+                let client = &model.clients[connection.client];
+                let told = connection.ended || connection.failed || !client.shut;
+                let seen = client.over || !client.is_here() || !connection.shut;
+                (told && seen) || peers.is_broken(connection.client)
+            })
+        });
+        self.wait("a closed connection is there", true, |player| {
+            player.close_all();
+            let over = |client: &Client| client.over || !client.is_here() || client.connection.is_none();
+            player.model.clients.iter().all(over) && player.peers.sockets().is_none_or(|held| held == 0)
+        });
+    }
+
+    fn close_all(&mut self) {
+        for number in 0..self.model.connections.len() {
+            let Connection { fate, failed, .. } = self.model.connections[number];
+            if fate == Fate::Open {
+                let fate = if failed { Fate::Aborted } else { Fate::Closed };
+                self.model.end(number, fate, false, &mut self.queue);
+            }
+        }
+    }
+}
+
+/// Whether a reset may show: where the loop cut the connection, or closed it with something unread.
+fn may_be_reset(client: &Client, connection: &Connection) -> bool {
+    match connection.fate {
+        Fate::Aborted | Fate::Expired => true,
+        Fate::Closed => client.late || client.sent > connection.received,
+        Fate::Open => false,
+    }
+}
+
+/// Whether all that was sent on an open connection has arrived, both ways, and what has to be told was told.
+fn has_arrived(connection: &Connection, client: &Client, broken: bool) -> bool {
+    let told = !client.shut && client.is_here() || connection.ended || connection.failed;
+    let here = client.is_here() && !broken;
+    let arrived = connection.received == client.sent && client.read == connection.asked;
+    !connection.owed && told && (!here || arrived) && (!broken || connection.failed || connection.ended)
+}

@@ -1,0 +1,124 @@
+//! Programs over the simulator, with faults.
+
+use super::{Peers, Traits, run};
+use crate::sim::{Arrived, Client, Faults, Network, Simulated};
+use crate::{Instant, SocketId};
+use std::time::Duration;
+
+/// What one direction of a simulated link holds.
+const LINK_BYTES: u64 = 16 * 1024;
+
+/// Turns within which everything has come to its end, with every fault.
+const TURNS: u32 = 5_000;
+
+/// Bytes at the front that choose the faults and the seed.
+const HEADER_BYTES: usize = 3;
+
+struct Simulation {
+    network: Network,
+    driver: Simulated,
+    clients: Vec<Option<Client>>,
+    waited: u32,
+}
+
+/// A program on the simulated driver, with the faults and the seed that its first bytes choose.
+///
+/// # Panics
+/// Where the driver breaks its contract, or where the same seed does not give the same run twice.
+pub fn driver(input: &[u8]) {
+    let Some((&[often, seldom, seed], program)) = input.split_first_chunk::<HEADER_BYTES>() else { return };
+    let odds = |number: u8| [0, 2, 4, 16][usize::from(number & 3)];
+    let faults = Faults {
+        split: often & 1 != 0,
+        short_send: odds(often >> 1),
+        no_send: odds(often >> 3),
+        stall: odds(often >> 5),
+        reset: [0, 0, 0, 100][usize::from(seldom & 3)],
+        accept: odds(seldom >> 2),
+    };
+    let play = || {
+        let network = Network::new(u64::from(seed), faults.clone());
+        let driver = Simulated::new(network.clone()).expect("a descriptor is left");
+        run(program, Simulation { network: network.clone(), driver, clients: Vec::new(), waited: 0 });
+        network.trace()
+    };
+    let trace = play();
+    // Only now and then: it costs as much again.
+    if seed & 7 == 0 {
+        assert_eq!(trace, play(), "the same seed gives another run");
+    }
+}
+
+impl Peers for Simulation {
+    type Driver = Simulated;
+
+    fn driver(&mut self) -> &mut Simulated {
+        &mut self.driver
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { resets_show: true, capacity: LINK_BYTES, most: 2 * LINK_BYTES }
+    }
+
+    fn connect(&mut self) -> Option<u16> {
+        let port = 1024 + self.clients.len() as u16;
+        self.clients.push(Some(self.network.connect()));
+        Some(port)
+    }
+
+    fn dial(&mut self) -> Option<SocketId> {
+        None
+    }
+
+    fn send(&mut self, client: usize, bytes: &[u8]) -> usize {
+        self.clients[client].as_ref().map_or(0, |client| client.send(bytes))
+    }
+
+    fn receive(&mut self, client: usize, most: usize) -> Option<Arrived> {
+        self.clients[client].as_ref()?.receive(most)
+    }
+
+    fn shutdown(&mut self, client: usize) {
+        self.clients[client].iter().for_each(Client::shutdown);
+    }
+
+    fn reset(&mut self, client: usize) {
+        self.clients[client].iter().for_each(Client::reset);
+    }
+
+    fn close(&mut self, client: usize) {
+        self.clients[client] = None;
+    }
+
+    fn is_gone(&mut self, client: usize) -> bool {
+        // To receive nothing takes nothing away.
+        self.clients[client].as_ref().is_none_or(|client| client.receive(0) == Some(Arrived::Reset))
+    }
+
+    fn is_broken(&self, client: usize) -> bool {
+        self.clients[client].as_ref().is_none_or(Client::has_fault)
+    }
+
+    fn until(&mut self) -> Instant {
+        self.network.advance(Duration::from_millis(1));
+        self.network.now()
+    }
+
+    fn pass(&mut self, time: Duration) -> bool {
+        self.network.advance(time);
+        true
+    }
+
+    fn sockets(&self) -> Option<usize> {
+        Some(self.driver.sockets())
+    }
+
+    fn begin_to_wait(&mut self) {
+        self.waited = 0;
+    }
+
+    fn is_patient(&mut self) -> bool {
+        self.waited += 1;
+        self.waited < TURNS
+    }
+}

@@ -1,0 +1,287 @@
+//! The drivers of a real kernel keep the contract of `io::driver`. This needs the kernel: what is tested is what the drivers make
+//! of short sends, full buffers, resets and cancelled receives, and only the kernel makes those.
+//!
+//! Programs are played by `io::testing`, over TCP on the loopback interface and over unix sockets: first some that are named for
+//! a symptom that a driver had, then seeded ones.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so best by failing where it stands")]
+
+use io::random::Seeded;
+use io::sim::Arrived;
+use io::testing::{Peers, Traits, run};
+use io::{Address, Driver, Instant, Listener, Options, Readiness, SocketId};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Seeded programs, each over both transports.
+const PROGRAMS: u64 = 100;
+
+/// All of a test's programs end within this time: later ones are left out on a machine that is too slow.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What has to happen happens within this time: much longer than any timer of the kernel's that may be met on the way.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// Bytes of the sockets' buffers, where they can be chosen: small, so that they are often full.
+const BUFFER_BYTES: usize = 8 * 1024;
+
+/// The most that the kernel holds of one direction: twice both buffers of a TCP connection, or a unix socket's, and a
+/// segment of 64 KiB that it takes beyond each.
+const CAPACITY: u64 = 512 * 1024;
+
+/// How long a turn waits.
+const TURN: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Unix,
+}
+
+/// A listener on a free address: small buffers, which its connections inherit.
+fn listen(transport: Transport, path: &PathBuf) -> Socket {
+    let (domain, address) = match transport {
+        Transport::Tcp => (Domain::IPV4, SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))),
+        Transport::Unix => (Domain::UNIX, SockAddr::unix(path).unwrap()),
+    };
+    let listener = Socket::new(domain, Type::STREAM, None).unwrap();
+    listener.set_send_buffer_size(BUFFER_BYTES).unwrap();
+    listener.set_recv_buffer_size(BUFFER_BYTES).unwrap();
+    listener.bind(&address).unwrap();
+    listener.listen(64).unwrap();
+    listener
+}
+
+fn unix_path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("highwire-contract-{}-{name}", std::process::id()))
+}
+
+/// A driver with one listener, and clients that do not block.
+struct Real<D> {
+    driver: D,
+    transport: Transport,
+    address: SockAddr,
+    /// Where the driver connects to.
+    others: Socket,
+    clients: Vec<Option<Socket>>,
+    /// Clients whose send has failed.
+    refused: Vec<bool>,
+    paths: [PathBuf; 2],
+    waiting: std::time::Instant,
+}
+
+impl<D: Driver> Real<D> {
+    fn new(mut driver: D, transport: Transport, name: &str) -> Real<D> {
+        let paths = [unix_path(&format!("{name}-to")), unix_path(&format!("{name}-from"))];
+        let listener = listen(transport, &paths[0]);
+        let address = listener.local_addr().unwrap();
+        let inherited = Address::Inherited(listener.into_raw_fd());
+        driver.listen(Listener::bind(&inherited, &Options::default()).unwrap()).unwrap();
+        let others = listen(transport, &paths[1]);
+        let (clients, refused, waiting) = (Vec::new(), Vec::new(), std::time::Instant::now());
+        Real { driver, transport, address, others, clients, refused, paths, waiting }
+    }
+
+    fn add(&mut self, client: Socket) {
+        client.set_nonblocking(true).unwrap();
+        self.clients.push(Some(client));
+        self.refused.push(false);
+    }
+}
+
+impl<D> Drop for Real<D> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // A TCP run has none.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl<D: Driver> Peers for Real<D> {
+    type Driver = D;
+
+    fn driver(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { resets_show: self.transport == Transport::Tcp, capacity: CAPACITY, most: 3 * CAPACITY }
+    }
+
+    fn connect(&mut self) -> Option<u16> {
+        let client = Socket::new(self.address.domain(), Type::STREAM, None).unwrap();
+        client.set_recv_buffer_size(BUFFER_BYTES).unwrap();
+        client.set_send_buffer_size(BUFFER_BYTES).unwrap();
+        client.connect(&self.address).unwrap();
+        let port = client.local_addr().unwrap().as_socket().map(|address| address.port());
+        self.add(client);
+        port
+    }
+
+    fn dial(&mut self) -> Option<SocketId> {
+        let to = self.others.local_addr().unwrap();
+        let address = match to.as_socket() {
+            Some(address) => Address::Tcp(address),
+            None => Address::Unix(to.as_pathname().unwrap().into()),
+        };
+        let socket = self.driver.connect(&address).unwrap();
+        let (client, _) = self.others.accept().unwrap();
+        self.add(client);
+        Some(socket)
+    }
+
+    fn send(&mut self, client: usize, bytes: &[u8]) -> usize {
+        let Some(mut socket) = self.clients[client].as_ref() else { return 0 };
+        match socket.write(bytes) {
+            Ok(count) => count,
+            Err(error) => {
+                self.refused[client] |= error.kind() != ErrorKind::WouldBlock;
+                0
+            }
+        }
+    }
+
+    fn receive(&mut self, client: usize, most: usize) -> Option<Arrived> {
+        let mut socket = self.clients[client].as_ref()?;
+        let mut buffer = vec![0; most];
+        match socket.read(&mut buffer) {
+            // The kernel tells of a reset once, and a send was told of it.
+            Ok(0) if self.refused[client] && self.transport == Transport::Tcp => Some(Arrived::Reset),
+            Ok(0) => Some(Arrived::End),
+            Ok(count) => {
+                buffer.truncate(count);
+                Some(Arrived::Bytes(buffer))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(_) => Some(Arrived::Reset),
+        }
+    }
+
+    fn shutdown(&mut self, client: usize) {
+        // A connection that the loop has reset is gone already.
+        let _ = self.clients[client].as_ref().map(|client| client.shutdown(std::net::Shutdown::Write));
+    }
+
+    fn reset(&mut self, client: usize) {
+        if let Some(client) = self.clients[client].take() {
+            client.set_linger(Some(Duration::ZERO)).unwrap();
+        }
+    }
+
+    fn close(&mut self, client: usize) {
+        self.clients[client] = None;
+    }
+
+    fn is_gone(&mut self, client: usize) -> bool {
+        let Some(client) = &self.clients[client] else { return true };
+        let mut poll = libc::pollfd { fd: client.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: the pointer describes one pollfd.
+        let polled = unsafe { libc::poll(&mut poll, 1, 0) };
+        polled == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    fn is_broken(&self, client: usize) -> bool {
+        self.clients[client].is_none()
+    }
+
+    fn until(&mut self) -> Instant {
+        self.driver.now() + TURN
+    }
+
+    fn pass(&mut self, _: Duration) -> bool {
+        false
+    }
+
+    fn sockets(&self) -> Option<usize> {
+        None
+    }
+
+    fn begin_to_wait(&mut self) {
+        self.waiting = std::time::Instant::now();
+    }
+
+    fn is_patient(&mut self) -> bool {
+        self.waiting.elapsed() < STUCK
+    }
+}
+
+/// Programs named for what a driver did wrong. Three bytes a step: see `io::testing`.
+const CASES: &[(&str, &[u8])] = &[
+    // SendBytes of much, the client resets.
+    ("a reset looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 44, 0, 0]),
+    // The client resets, then Send of one byte.
+    ("a reset looks like an end to who sends", &[32, 0, 0, 63, 0, 0, 12, 0, 0, 46, 0, 0]),
+    // SendBytes of one byte and Send of much in one turn.
+    ("drained is told of what still waits", &[32, 0, 0, 63, 0, 0, 19, 0, 0, 46, 0, 255]),
+    // Send and Shutdown in one turn.
+    ("drained is told though nobody waits", &[32, 0, 0, 63, 0, 0, 14, 0, 0, 57, 0, 0]),
+    // Four Sends in one turn, the later ones of much.
+    ("blocked is not told", &[32, 0, 0, 63, 0, 0, 14, 0, 0, 14, 0, 255, 14, 0, 255, 46, 0, 255, 63, 0, 0]),
+    // The client ends its direction and resets, then Send and SendBytes in one turn.
+    (
+        "what is sent after an end neither drains nor fails",
+        &[32, 0, 0, 63, 0, 0, 43, 0, 0, 12, 0, 0, 14, 0, 0, 51, 0, 0],
+    ),
+    // SendBytes of much, Close, Send.
+    ("a closed socket sends more", &[32, 0, 0, 63, 0, 0, 19, 0, 255, 51, 0, 255, 26, 0, 0, 46, 0, 255]),
+    // Send of much and Abort in one turn.
+    ("an abort waits for the client to read", &[32, 0, 0, 63, 0, 0, 14, 0, 255, 14, 0, 255, 59, 0, 0]),
+    // SendBytes and Abort in one turn.
+    ("an abort looks like an end", &[32, 0, 0, 63, 0, 0, 19, 0, 64, 59, 0, 0]),
+    // SendBytes of much, a turn later Abort.
+    ("an abort looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 51, 0, 255, 59, 0, 0]),
+    // The driver connects to a client that sends 180,001 bytes and closes.
+    ("an end behind much data is not told", &[3, 0, 0, 4, 0, 222, 13, 0, 0]),
+];
+
+/// Says which program failed.
+struct Named<'a>(&'a str, Transport, &'a str);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{} over {:?}: {}", self.0, self.1, self.2);
+        }
+    }
+}
+
+fn check<D: Driver>(make: impl Fn() -> std::io::Result<D>) {
+    let begun = std::time::Instant::now();
+    let play = |case: &str, transport: Transport, program: &[u8]| match make() {
+        Ok(driver) => {
+            let name = driver.name();
+            let _named = Named(name, transport, case);
+            run(program, Real::new(driver, transport, name));
+        }
+        Err(error) => println!("not run: {error}"),
+    };
+    for (name, program) in CASES {
+        play(name, Transport::Tcp, program);
+        play(name, Transport::Unix, program);
+    }
+    for seed in 0..PROGRAMS {
+        let mut random = Seeded::new(seed);
+        let length = 6 + random.below(240);
+        let program: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        play(&format!("seed {seed}"), Transport::Tcp, &program);
+        play(&format!("seed {seed}"), Transport::Unix, &program);
+        if begun.elapsed() > PATIENCE {
+            return println!("{} programs in time", seed + 1);
+        }
+    }
+}
+
+#[test]
+fn readiness_keeps_the_contract() {
+    check(Readiness::new);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn uring_keeps_the_contract() {
+    check(io::Uring::new);
+}

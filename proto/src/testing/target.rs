@@ -1,0 +1,206 @@
+//! Targets and hosts against a checker that reads the grammar of RFC 9112 section 3.2 and RFC 3986 section 3.2.2 by
+//! splitting text, with the deviations that conformance/README.md decides on.
+
+use crate::scan::naive::Naive;
+use crate::scan::swar::Swar;
+use crate::scan::{self, Job, Scanner};
+use crate::{Error, Form, Method, Span, Target, is_host, target};
+use alloc::vec::Vec;
+
+const METHODS: [Method; 10] = [
+    Method::Get,
+    Method::Head,
+    Method::Post,
+    Method::Put,
+    Method::Delete,
+    Method::Connect,
+    Method::Options,
+    Method::Trace,
+    Method::Patch,
+    Method::Extension,
+];
+
+/// A method's number and the text of a target: it is accepted exactly if it obeys the grammar, its parts are where the
+/// grammar says, and all scanners agree. The same text as the value of a Host field.
+///
+/// # Panics
+/// Where one of these does not hold.
+pub fn target(input: &[u8]) {
+    let Some((&number, text)) = input.split_first() else { return };
+    assert_eq!(is_host(text), is_authority(text, Port::Optional), "as a host: {}", text.escape_ascii());
+    let method = METHODS[usize::from(number) % METHODS.len()];
+    let bytes = [text, b" "].concat();
+    let text = text.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let parsed = Parse(&bytes, method).run::<Naive>();
+    assert_eq!(parsed, Parse(&bytes, method).run::<Swar>(), "naive and swar");
+    assert_eq!(parsed, scan::with(Parse(&bytes, method)), "naive and chosen");
+    let part = |span: Span| {
+        assert!(span.start <= span.end && usize::from(span.end) <= text.len(), "{span:?} leaves the target");
+        span.of(text)
+    };
+    let parsed = parsed.ok().map(|(end, target)| {
+        assert_eq!(end, Some(text.len()), "a space ends it");
+        assert_eq!(part(target.whole), text, "all of it");
+        Parts {
+            form: target.form,
+            path: part(target.path),
+            query: target.query.map(part),
+            authority: part(target.authority),
+            https: target.https,
+            encoded: target.encoded,
+        }
+    });
+    assert_eq!(parsed, parts(method, text), "we (left) and the grammar (right): {}", text.escape_ascii());
+}
+
+struct Parse<'b>(&'b [u8], Method);
+
+impl Job for Parse<'_> {
+    type Output = Result<(Option<usize>, Target), Error>;
+
+    #[inline(always)]
+    fn run<S: Scanner>(self) -> Self::Output {
+        let mut found = Target::default();
+        target::parse::<S>(self.0, 0, self.1, &mut found).map(|end| (end, found))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Parts<'b> {
+    form: Form,
+    path: &'b [u8],
+    query: Option<&'b [u8]>,
+    authority: &'b [u8],
+    https: bool,
+    encoded: bool,
+}
+
+/// The four forms of section 3.2.
+fn parts(method: Method, text: &[u8]) -> Option<Parts<'_>> {
+    let (before, query) = match text.iter().position(|&byte| byte == b'?') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    // What browsers send raw is taken in a path, and some more in a query.
+    let in_path = |byte: u8| is_unreserved_or_delimiter(byte) || b":@/|[]^".contains(&byte);
+    let in_query = |byte: u8| in_path(byte) || b"?{}`\\".contains(&byte);
+    let written = |part| is_written(part, in_path) && !part.windows(3).any(|three| three == b"%00");
+    if !written(before) || !is_written(query.unwrap_or_default(), in_query) {
+        return None;
+    }
+    let nothing = Parts { form: Form::Origin, path: b"", query, authority: b"", https: false, encoded: false };
+    if method == Method::Connect {
+        let fits = is_authority(text, Port::Required);
+        return fits.then_some(Parts { form: Form::Authority, authority: text, ..nothing });
+    }
+    if text == b"*" {
+        return (method == Method::Options).then_some(Parts { form: Form::Asterisk, ..nothing });
+    }
+    if before.first() == Some(&b'/') {
+        return Some(Parts { path: before, encoded: before.contains(&b'%'), ..nothing });
+    }
+    let lower = before.to_ascii_lowercase();
+    let https = lower.starts_with(b"https://");
+    if !https && !lower.starts_with(b"http://") {
+        return None;
+    }
+    let rest = &before[if https { 8 } else { 7 }..];
+    let (authority, path) = rest.split_at(rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len()));
+    let fits = is_authority(authority, Port::Optional);
+    fits.then_some(Parts { form: Form::Absolute, path, authority, https, encoded: path.contains(&b'%'), ..nothing })
+}
+
+/// Whether the bytes are of a class, or percent signs with two hex digits.
+fn is_written(mut text: &[u8], class: impl Fn(u8) -> bool) -> bool {
+    while let Some((&byte, rest)) = text.split_first() {
+        text = match (byte, rest) {
+            (b'%', [high, low, rest @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
+            _ if class(byte) => rest,
+            _ => return false,
+        };
+    }
+    true
+}
+
+fn is_unreserved_or_delimiter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Port {
+    Optional,
+    Required,
+}
+
+/// `uri-host [ ":" port ]`, with a host that is not empty and a port of at most five digits that fits 16 bits.
+fn is_authority(text: &[u8], port: Port) -> bool {
+    let host_end = match text.first() {
+        Some(b'[') => text.iter().position(|&byte| byte == b']').map_or(text.len(), |at| at + 1),
+        _ => text.iter().position(|&byte| byte == b':').unwrap_or(text.len()),
+    };
+    let (host, rest) = text.split_at(host_end);
+    let number = match rest.split_first() {
+        None => None,
+        Some((b':', digits)) => Some(digits),
+        Some(_) => return false,
+    };
+    let fits = |digits: &[u8]| {
+        digits.len() <= 5
+            && digits.iter().all(u8::is_ascii_digit)
+            && digits.iter().fold(0, |value, digit| value * 10 + u32::from(digit - b'0')) <= 65_535
+    };
+    let has_port = number.is_some_and(|digits| !digits.is_empty());
+    is_uri_host(host) && number.is_none_or(fits) && (port == Port::Optional || has_port)
+}
+
+fn is_uri_host(host: &[u8]) -> bool {
+    let Some(inner) = host.strip_prefix(b"[") else {
+        return !host.is_empty() && is_written(host, is_unreserved_or_delimiter);
+    };
+    let Some(inner) = inner.strip_suffix(b"]") else { return false };
+    if let [b'v' | b'V', future @ ..] = inner {
+        let mut halves = future.splitn(2, |&byte| byte == b'.');
+        let (version, address) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
+        return !version.is_empty()
+            && version.iter().all(u8::is_ascii_hexdigit)
+            && !address.is_empty()
+            && address.iter().all(|&byte| is_unreserved_or_delimiter(byte) || byte == b':');
+    }
+    is_ipv6(inner)
+}
+
+/// Eight groups, or fewer around one `::`; the last two may be an IPv4 address.
+fn is_ipv6(text: &[u8]) -> bool {
+    let gap = text.windows(2).position(|two| two == b"::");
+    let Some(gap) = gap else { return groups(text, true) == Some(8) };
+    let (before, after) = (&text[..gap], &text[gap + 2..]);
+    let count = |part: &[u8], last| if part.is_empty() { Some(0) } else { groups(part, last) };
+    matches!((count(before, false), count(after, true)), (Some(before), Some(after)) if before + after <= 7)
+}
+
+/// How many 16-bit groups the text has, where it has nothing else. `last`: they are an address's last ones.
+fn groups(text: &[u8], last: bool) -> Option<usize> {
+    let words: Vec<&[u8]> = text.split(|&byte| byte == b':').collect();
+    let mut count = 0;
+    for (number, word) in words.iter().enumerate() {
+        if last && number + 1 == words.len() && word.contains(&b'.') {
+            return is_ipv4(word).then_some(count + 2);
+        }
+        if !(1..=4).contains(&word.len()) || !word.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        count += 1;
+    }
+    Some(count)
+}
+
+fn is_ipv4(text: &[u8]) -> bool {
+    let octet = |word: &[u8]| {
+        let plain = word == b"0" || (!word.is_empty() && word[0] != b'0');
+        plain
+            && word.len() <= 3
+            && word.iter().all(u8::is_ascii_digit)
+            && word.iter().fold(0, |value, digit| value * 10 + u32::from(digit - b'0')) <= 255
+    };
+    text.split(|&byte| byte == b'.').count() == 4 && text.split(|&byte| byte == b'.').all(octet)
+}
