@@ -181,7 +181,7 @@ impl Connection {
             }
         }
         let gone_or_ending = matches!(self.phase, Phase::Gone | Phase::Linger);
-        if gone_or_ending && !matches!(phase, Phase::Idle | Phase::Linger | Phase::Gone) {
+        if gone_or_ending && !matches!(phase, Phase::Fresh | Phase::Idle | Phase::Linger | Phase::Gone) {
             kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
         }
     }
