@@ -26,7 +26,7 @@ const CLIENTS: usize = 2500;
 /// Threads that play them, and how many clients each has open at a time: together well below the 1,024 descriptors that a
 /// process usually may have.
 const THREADS: usize = 4;
-const CLIENTS_A_THREAD: usize = 64;
+const CLIENTS_A_THREAD: usize = 50;
 
 /// Times that a client sends as much as it can, before it goes.
 const ROUNDS: usize = 12;
@@ -218,21 +218,15 @@ impl Client {
 /// somebody was answered after this one: else all would only stand in the kernel's queue.
 fn play(address: &SocketAddr, next: &AtomicUsize, played: &[AtomicUsize], gone: &AtomicBool) {
     while !gone.load(Ordering::Relaxed) {
-        let numbers: Vec<usize> = (0..CLIENTS_A_THREAD)
-            .map(|_| next.fetch_add(1, Ordering::Relaxed))
-            .filter(|&number| number < CLIENTS)
-            .collect();
-        if numbers.is_empty() {
+        let first = next.fetch_add(CLIENTS_A_THREAD, Ordering::Relaxed);
+        if first >= CLIENTS {
             return;
         }
-        let mut clients = Vec::new();
-        for number in numbers {
-            let kind = number % GREEDS.len();
-            if let Some(client) = Client::connect(address, &GREEDS[kind]) {
-                played[kind].fetch_add(1, Ordering::Relaxed);
-                clients.push(client);
-            }
-        }
+        // All of a kind: together they want most of one thing.
+        let kind = first / CLIENTS_A_THREAD % GREEDS.len();
+        let clients = (0..CLIENTS_A_THREAD).filter_map(|_| Client::connect(address, &GREEDS[kind]));
+        let mut clients: Vec<Client> = clients.collect();
+        played[kind].fetch_add(clients.len(), Ordering::Relaxed);
         for round in 0..ROUNDS {
             for client in &mut clients {
                 client.send();
@@ -295,7 +289,10 @@ fn survive(engine: &str, descriptors: usize) {
     command.args(["--memory", &format!("{BUDGET_MIB}M")]);
     let Some(mut demo) = Demo::of(command, engine) else { return };
     let address: SocketAddr = demo.addresses[0].parse().expect("an address");
-    insist(&mut demo, &address);
+    // So many that each worker answers one, and has all that it opens for itself.
+    for _ in 0..32 {
+        insist(&mut demo, &address);
+    }
     let count = |demo: &Demo| demo.descriptors().len();
     // The first answers' connections are on their way out: what stays is the listeners and what the engine has for itself.
     let mut baseline = count(&demo);

@@ -268,3 +268,15 @@ pub(crate) fn is_transient(error: &io::Error) -> bool {
             )
         )
 }
+
+/// Breaks a connection now: TCP is reset, anything else shut down.
+pub(crate) fn disconnect(descriptor: RawFd) {
+    // SAFETY: an all-zero sockaddr is valid, of no family, and the pointer describes it.
+    let done = unsafe {
+        let nowhere: libc::sockaddr = std::mem::zeroed();
+        libc::connect(descriptor, &nowhere, size_of_val(&nowhere) as libc::socklen_t)
+    };
+    if done != 0 {
+        shutdown(descriptor, libc::SHUT_RDWR);
+    }
+}

@@ -89,7 +89,9 @@ pub(crate) fn parse<S: Scanner>(
         return Ok(Some(at));
     }
     target.path = Span::default();
-    other_form(bytes, start, path_end, at, method, target).map(|()| Some(at))
+    other_form(bytes, start, path_end, at, method, target)?;
+    target.encoded = target.path.of(bytes).contains(&b'%');
+    Ok(Some(at))
 }
 
 #[cold]
@@ -104,7 +106,8 @@ fn other_form(
     let text = &bytes[start..end];
     if method == Method::Connect {
         let port = text.iter().rposition(|&byte| byte == b':').ok_or(Error::InvalidTarget)?;
-        if port == 0 || text[port + 1..].is_empty() || !is_host(text) {
+        let digits = &text[port + 1..];
+        if port == 0 || digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) || !is_host(text) {
             return Err(Error::InvalidTarget);
         }
         target.form = Form::Authority;

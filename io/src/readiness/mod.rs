@@ -212,7 +212,7 @@ impl Readiness {
             Ok(sent) if sent == bytes.len() => return,
             Ok(sent) => &bytes[sent..],
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => bytes,
-            Err(error) => return self.broken.push_back((id, error)),
+            Err(error) => return self.fail(id, error),
         };
         let mut outgoing = Box::new(Outgoing::default());
         outgoing.push(Bytes::copy_from_slice(rest));
@@ -233,8 +233,18 @@ impl Readiness {
                     }
                 }
                 Ok(_) => {}
-                Err(error) => self.broken.push_back((id, error)),
+                Err(error) => self.fail(id, error),
             }
+        }
+    }
+
+    /// The connection broke: nothing more is received or sent.
+    fn fail(&mut self, id: SocketId, error: io::Error) {
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.ended = true;
+        connection.outgoing = None;
+        if !std::mem::replace(&mut connection.failed, true) {
+            self.broken.push_back((id, error));
         }
     }
 
@@ -260,10 +270,11 @@ impl Readiness {
     fn tell<S: Sink>(&mut self, socket: SocketId, completion: Completion<'_>, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         if let Completion::Failed { .. } = completion {
-            (connection.ended, connection.outgoing) = (true, None);
-            if std::mem::replace(&mut connection.failed, true) {
-                return;
-            }
+            (connection.ended, connection.failed) = (true, true);
+        } else if connection.failed
+            || (matches!(completion, Completion::Drained { .. }) && connection.outgoing.is_some())
+        {
+            return;
         }
         sink.complete(completion, queue);
         self.start(queue);
@@ -323,7 +334,7 @@ impl Readiness {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.broken.push_back((socket, error)),
+                Err(error) => return self.fail(socket, error),
             }
         }
         if let Some(connection) = self.connections.get(socket)
@@ -354,7 +365,7 @@ impl Readiness {
             }
             Ok(true) => self.tell(socket, Completion::Progress { socket }, queue, sink),
             Ok(false) => {}
-            Err(error) => self.broken.push_back((socket, error)),
+            Err(error) => self.fail(socket, error),
         }
     }
 

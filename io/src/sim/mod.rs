@@ -30,6 +30,7 @@ struct Connection {
     failed: bool,
     outgoing: Option<Outgoing>,
     closed: bool,
+    closed_at: Instant,
 }
 
 /// The driver.
@@ -93,6 +94,7 @@ impl Simulated {
 
     fn start(&mut self, queue: &mut Queue) -> bool {
         let any = !queue.ops.is_empty();
+        let now = self.network.now();
         let Queue { ops, output } = queue;
         for op in ops.drain(..) {
             match op {
@@ -101,7 +103,7 @@ impl Simulated {
                 }
                 Op::SendBytes { socket, bytes } => self.send(socket, bytes, Report::Drained),
                 Op::Shutdown { socket } => {
-                    if let Some(connection) = self.connections.get(socket) {
+                    if let Some(connection) = open(&mut self.connections, socket) {
                         match &mut connection.outgoing {
                             Some(outgoing) => outgoing.shutdown = true,
                             None => self.network.server_shutdown(connection.link),
@@ -109,8 +111,9 @@ impl Simulated {
                     }
                 }
                 Op::Close { socket } => {
-                    if let Some(connection) = self.connections.get(socket) {
+                    if let Some(connection) = open(&mut self.connections, socket) {
                         connection.closed = true;
+                        connection.closed_at = now;
                         if connection.outgoing.is_none() {
                             self.network.server_close(connection.link);
                             self.connections.remove(socket);
@@ -118,7 +121,9 @@ impl Simulated {
                     }
                 }
                 Op::Abort { socket } => {
-                    if let Some(connection) = self.connections.remove(socket) {
+                    if open(&mut self.connections, socket).is_some()
+                        && let Some(connection) = self.connections.remove(socket)
+                    {
                         self.network.server_reset(connection.link);
                     }
                 }
@@ -137,14 +142,14 @@ impl Simulated {
     }
 
     fn pause(&mut self, socket: SocketId, paused: bool) {
-        if let Some(connection) = self.connections.get(socket) {
+        if let Some(connection) = open(&mut self.connections, socket) {
             connection.paused = paused;
         }
     }
 
     /// Sends what the link takes; `report` says which kind of operation it was.
     fn send(&mut self, socket: SocketId, bytes: Bytes, report: Report) {
-        let Some(connection) = self.connections.get(socket) else { return };
+        let Some(connection) = open(&mut self.connections, socket) else { return };
         if let Some(outgoing) = &mut connection.outgoing {
             return outgoing.push(bytes);
         }
@@ -196,8 +201,15 @@ impl Simulated {
                     sink.complete(Completion::AcceptFailed { listener: ListenerId(0), error }, queue);
                 }
                 Some(Ok((link, peer))) => {
-                    let connection =
-                        Connection { link, paused: false, ended: false, failed: false, outgoing: None, closed: false };
+                    let connection = Connection {
+                        link,
+                        paused: false,
+                        ended: false,
+                        outgoing: None,
+                        failed: false,
+                        closed: false,
+                        closed_at: self.now,
+                    };
                     let socket = self.connections.insert(connection);
                     sink.complete(Completion::Accepted { listener: ListenerId(0), socket, peer }, queue);
                 }
@@ -212,6 +224,11 @@ impl Simulated {
         let mut any = false;
         let Some(connection) = self.connections.get(socket) else { return false };
         let link = connection.link;
+        if connection.closed && self.now.since(connection.closed_at) >= crate::limit::LINGER {
+            self.network.server_reset(link);
+            self.connections.remove(socket);
+            return true;
+        }
         if let Some(outgoing) = &mut connection.outgoing {
             match self.network.server_send(link, outgoing.next(usize::MAX)) {
                 None => {
@@ -337,4 +354,9 @@ impl Driver for Simulated {
     fn name(&self) -> &'static str {
         "sim"
     }
+}
+
+/// A connection that the loop has not closed.
+fn open(connections: &mut Slots<Connection>, socket: SocketId) -> Option<&mut Connection> {
+    connections.get(socket).filter(|connection| !connection.closed)
 }

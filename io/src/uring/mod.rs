@@ -88,6 +88,10 @@ struct Connection {
     aborted: bool,
     /// The loop knows that it broke.
     failed: bool,
+    /// The loop is owed a `Drained`.
+    owed: bool,
+    /// The loop knows that bytes wait.
+    told: bool,
     outgoing: Option<Box<Outgoing>>,
 }
 
@@ -203,6 +207,8 @@ impl Uring {
             closed: false,
             aborted: false,
             failed: false,
+            owed: false,
+            told: false,
             outgoing: None,
         });
         self.arm(id);
@@ -219,7 +225,7 @@ impl Uring {
                 Op::Close { socket } => self.close(socket),
                 Op::Abort { socket } => self.abort(socket),
                 Op::PauseRecv { socket } => {
-                    if let Some(connection) = self.connections.get(socket) {
+                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
                         connection.paused = true;
                         if connection.armed {
                             self.cancel(data(kind::RECEIVE, socket));
@@ -227,7 +233,7 @@ impl Uring {
                     }
                 }
                 Op::ResumeRecv { socket } => {
-                    if let Some(connection) = self.connections.get(socket) {
+                    if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
                         connection.paused = false;
                         self.arm(socket);
                     }
@@ -296,6 +302,8 @@ impl Uring {
                         sink.complete(Completion::Received { socket, bytes }, queue);
                         if !more {
                             self.arm(socket);
+                        } else if !cqueue::sock_nonempty(entry.flags) {
+                            self.look_for_end(socket, queue, sink);
                         }
                     }
                     (0, _) => {
@@ -306,7 +314,13 @@ impl Uring {
                         libc::ENOBUFS => self.starved.push(socket),
                         libc::ECANCELED | libc::EINTR | libc::EAGAIN => self.arm(socket),
                         error => {
-                            (connection.ended, connection.failed) = (true, true);
+                            connection.ended = true;
+                            if std::mem::replace(&mut connection.failed, true) {
+                                if let Some(buffer) = buffer {
+                                    self.buffers.give_back(buffer);
+                                }
+                                return;
+                            }
                             let error = io::Error::from_raw_os_error(error);
                             sink.complete(Completion::Failed { socket, error }, queue);
                         }
@@ -316,6 +330,29 @@ impl Uring {
         }
         if let Some(buffer) = buffer {
             self.buffers.give_back(buffer);
+        }
+    }
+
+    /// Looks for the end of a unix socket's stream: the kernel does not tell it where it came behind more data than a multishot
+    /// receive takes in one go (seen on Linux 6.18).
+    fn look_for_end<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if connection.peer != Peer::Local || connection.closed || connection.ended || connection.paused {
+            return;
+        }
+        let domain = socket2::SockRef::from(&connection.descriptor).domain().ok();
+        if domain != Some(socket2::Domain::UNIX) {
+            return;
+        }
+        let mut byte = 0u8;
+        // SAFETY: the pointer describes one byte.
+        let count = unsafe {
+            let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+            libc::recv(connection.descriptor.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, flags)
+        };
+        if count == 0 {
+            connection.ended = true;
+            sink.complete(Completion::Ended { socket }, queue);
         }
     }
 
@@ -346,6 +383,10 @@ impl Uring {
     fn sent<S: Sink>(&mut self, socket: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         connection.sending = false;
+        if connection.aborted {
+            connection.outgoing = None;
+            return self.finish(socket);
+        }
         let Some(outgoing) = &mut connection.outgoing else { return };
         match result {
             count @ 0.. => outgoing.sent(count as usize),
@@ -363,7 +404,7 @@ impl Uring {
                 return sink.complete(Completion::Failed { socket, error }, queue);
             }
         }
-        let unfinished = !connection.closed && !outgoing.is_empty();
+        let unfinished = connection.told && !connection.closed && !connection.failed && !outgoing.is_empty();
         self.send_waiting(socket);
         if unfinished {
             sink.complete(Completion::Progress { socket }, queue);
@@ -410,16 +451,24 @@ impl Uring {
             }
         }
         while let Some(socket) = self.blocked.pop() {
-            if self
-                .connections
-                .get(socket)
-                .is_some_and(|connection| !connection.closed && connection.outgoing.is_some())
+            if let Some(connection) = self.connections.get(socket)
+                && !connection.closed
+                && !connection.failed
             {
+                connection.told = true;
                 sink.complete(Completion::Blocked { socket }, queue);
             }
         }
         while let Some(socket) = self.drained.pop() {
-            if self.connections.get(socket).is_some_and(|connection| !connection.closed) {
+            if let Some(connection) = self.connections.get(socket)
+                && !connection.closed
+                && !connection.failed
+            {
+                if connection.outgoing.is_some() {
+                    connection.owed = true;
+                    continue;
+                }
+                connection.told = false;
                 sink.complete(Completion::Drained { socket }, queue);
             }
         }

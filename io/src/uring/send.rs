@@ -11,7 +11,7 @@ impl Uring {
     #[inline]
     pub(super) fn send(&mut self, id: SocketId, output: &[u8], (start, end): (u32, u32), more: bool) {
         let (round, number) = (self.round, self.batch.len());
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
         let bytes = &output[start as usize..end as usize];
         if connection.outgoing.is_some() || connection.round == round {
             connection.outgoing.get_or_insert_default().push(Bytes::copy_from_slice(bytes));
@@ -30,7 +30,9 @@ impl Uring {
 
     pub(super) fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
         let round = self.round;
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
+        connection.owed = true;
+        connection.told = true;
         connection.outgoing.get_or_insert_default().push(bytes);
         if connection.round == round {
             self.deferred.push(id);
@@ -45,6 +47,9 @@ impl Uring {
         if connection.sending {
             return;
         }
+        if connection.aborted {
+            return self.finish(id);
+        }
         let Some(outgoing) = &connection.outgoing else {
             if connection.closed {
                 self.finish(id);
@@ -58,10 +63,15 @@ impl Uring {
             connection.outgoing = None;
             if connection.closed {
                 self.finish(id);
-            } else {
+            } else if std::mem::take(&mut connection.owed) {
                 self.drained.push(id);
             }
             return;
+        }
+        if !connection.owed && !connection.closed {
+            // Whatever is left of a round the peer has not taken: the loop is told, whichever operation it came by.
+            connection.owed = true;
+            self.blocked.push(id);
         }
         connection.sending = true;
         let bytes = outgoing.next(limit::SEND_BYTES);
@@ -73,7 +83,7 @@ impl Uring {
 
     pub(super) fn shutdown(&mut self, id: SocketId) {
         let round = self.round;
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
         if connection.outgoing.is_none() && connection.round != round {
             socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
             return;
@@ -86,7 +96,7 @@ impl Uring {
 
     pub(super) fn close(&mut self, id: SocketId) {
         let (round, now) = (self.round, self.now);
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
         connection.closed = true;
         if connection.round == round {
             self.deferred.push(id);
@@ -99,6 +109,12 @@ impl Uring {
     }
 
     pub(super) fn abort(&mut self, id: SocketId) {
+        if self.connections.get(id).is_some_and(|connection| !connection.closed) {
+            self.cut(id);
+        }
+    }
+
+    fn cut(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
         (connection.closed, connection.aborted) = (true, true);
         let descriptor = connection.descriptor.as_raw_fd();
@@ -106,7 +122,7 @@ impl Uring {
         if connection.sending {
             // The bytes in flight must outlive the send: it fails now, and its completion finishes the connection.
             connection.outgoing.as_mut().into_iter().for_each(|outgoing| outgoing.shutdown = false);
-            socket::shutdown(descriptor, libc::SHUT_RDWR);
+            socket::disconnect(descriptor);
             self.cancel(data(kind::SEND, id));
         } else {
             connection.outgoing = None;
@@ -143,10 +159,6 @@ impl Uring {
         self.round = self.round.wrapping_add(1).max(1);
         while let Some(id) = self.deferred.pop() {
             self.send_waiting(id);
-            // Whatever is left of this round the peer has not taken: the loop is told, whichever operation it came by.
-            if self.connections.get(id).is_some_and(|connection| connection.outgoing.is_some() && !connection.closed) {
-                self.blocked.push(id);
-            }
         }
     }
 
@@ -158,6 +170,7 @@ impl Uring {
             error if matches!(-error, libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => 0,
             error => {
                 connection.outgoing = None;
+                connection.ended = true;
                 if connection.closed {
                     self.deferred.push(id);
                 } else {
@@ -175,6 +188,9 @@ impl Uring {
         self.deferred.push(id);
         if closed {
             self.lingering.push((id, self.now));
+        } else {
+            connection.owed = true;
+            self.blocked.push(id);
         }
     }
 
@@ -190,7 +206,7 @@ impl Uring {
             waits && now.since(since) < limit::LINGER
         });
         for id in late {
-            self.abort(id);
+            self.cut(id);
         }
     }
 }

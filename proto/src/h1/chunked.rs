@@ -120,7 +120,7 @@ impl Decoder {
             _ => return Err(Error::InvalidChunkSize),
         }
         let budget = limits.chunk_extension_bytes.saturating_sub(self.extension_bytes) as usize;
-        let end = extensions(&bytes[at..])?;
+        let end = extensions(bytes.get(at..at + budget + 1).unwrap_or(&bytes[at..]))?;
         let used = end.unwrap_or(bytes.len() - at);
         if used > budget {
             return Err(Error::ChunkExtensionsTooLong);

@@ -74,8 +74,11 @@ impl Job for RequestHead<'_> {
         // From the front, though the request line has no use for it: where a line begins is known only when the one before
         // has been read, but this block can be loaded at once.
         let mut cursor = S::Cursor::new(bytes, start);
-        let Some(at) = request_line::<S>(bytes, start, limits, head)? else {
-            let too_long = bytes.len().saturating_sub(start) > limits.target_bytes as usize + LINE_OVERHEAD;
+        let (line, too_long) = match bytes.get(..start + limits.target_bytes as usize + LINE_OVERHEAD) {
+            Some(line) => (line, true),
+            None => (bytes, false),
+        };
+        let Some(at) = request_line::<S>(line, start, limits, head)? else {
             return if too_long || full { Err(Error::TargetTooLong) } else { Ok(None) };
         };
         match fields(&mut cursor, bytes, at, limits, head)? {
@@ -272,6 +275,9 @@ fn fields<'b>(
         };
         if delimiter != b':' || name_end == line {
             if name_end != line {
+                if name_end - line > limits.field_bytes as usize {
+                    return Err(Error::FieldTooLong);
+                }
                 return Err(if matches!(delimiter, b' ' | b'\t') {
                     Error::SpaceBeforeColon
                 } else {
