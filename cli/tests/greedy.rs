@@ -39,7 +39,8 @@ const GLANCE: Duration = Duration::from_millis(3);
 const LARGE_BYTES: usize = 4 * 1024 * 1024;
 const SMALL_BYTES: usize = 128 * 1024;
 
-/// How long the client that behaves tries to get one answer: longer than a whole run of greedy ones may take.
+/// How long the client that behaves waits for an answer, and how long it tries again where it is turned away.
+const PATIENCE: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_secs(30);
 
 /// One way to be greedy: what is sent first, and what is sent again and again after that.
@@ -248,7 +249,7 @@ fn play(address: &SocketAddr, next: &AtomicUsize, played: &[AtomicUsize], gone: 
 /// The answer to a request that behaves, if it comes.
 fn hello(address: &SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(address, Duration::from_secs(2))?;
-    stream.set_read_timeout(Some(RETRY))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -273,11 +274,14 @@ fn insist(demo: &mut Demo, address: &SocketAddr) -> usize {
 }
 
 /// Mebibytes behind a name in the process's status.
-fn status_mib(demo: &Demo, name: &str) -> usize {
+fn status_mib(demo: &mut Demo, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", demo.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
-    kib.unwrap_or_else(|| panic!("no {name} in {status:?}")) / 1024
+    match kib {
+        Some(kib) => kib / 1024,
+        None => panic!("it ended: {}, {}", demo.wait(), demo.said()),
+    }
 }
 
 fn survive(engine: &str, descriptors: usize) {
@@ -328,8 +332,9 @@ fn survive(engine: &str, descriptors: usize) {
         assert!(played.load(Ordering::Relaxed) > 0, "nobody could connect to be greedy with {}", greed.name);
     }
     let released = until(|| count(&demo) <= baseline);
+    demo.check_alive();
     assert!(released, "{engine}: {baseline} descriptors before, now {:?}\n{}", demo.descriptors(), demo.said());
-    let (peak, address_space) = (status_mib(&demo, "VmHWM"), status_mib(&demo, "VmPeak"));
+    let (peak, address_space) = (status_mib(&mut demo, "VmHWM"), status_mib(&mut demo, "VmPeak"));
     assert!(peak <= limit_mib, "{engine}: {peak} MiB resident of {limit_mib}");
     println!(
         "{engine}, {descriptors} descriptors: {answers} answers in the storm, {refused} refused, at most {peak} MiB resident, \

@@ -83,13 +83,20 @@ pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -
             shared.dismiss(peer);
         }
     });
-    let until = std::time::Instant::now() + shared.config().deadlines.shutdown;
-    while shared.connection_count() > 0 && std::time::Instant::now() < until && !shared.aborting.load(Ordering::Acquire)
-    {
+    let aborting = || shared.aborting.load(Ordering::Acquire);
+    wait_while(shared.config().deadlines.shutdown, || shared.connection_count() > 0 && !aborting());
+    shared.aborting.store(true, Ordering::Release);
+    // Each thread looks at this every `PATIENCE` at the latest; one that blocks in a handler is left behind.
+    wait_while(PATIENCE * 10, || shared.connection_count() > 0);
+    Ok(())
+}
+
+/// Waits as long as something holds, and no longer than `most`.
+fn wait_while(most: Duration, holds: impl Fn() -> bool) {
+    let until = std::time::Instant::now() + most;
+    while holds() && std::time::Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
-    shared.aborting.store(true, Ordering::Release);
-    Ok(())
 }
 
 fn refuse(shared: &Shared, socket: &Socket) {
@@ -221,7 +228,9 @@ impl Thread {
         }
         let shared = self.kit.shared.clone();
         if shared.aborting.load(Ordering::Acquire) {
-            self.connection.cut(&mut self.kit, &mut self.queue);
+            if self.connection.cut(&mut self.kit, &mut self.queue) {
+                shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+            }
         } else if shared.draining.load(Ordering::Acquire) && !self.kit.draining {
             self.kit.draining = true;
             self.connection.drain(&mut self.kit);

@@ -12,6 +12,7 @@ mod connection;
 mod connection_body;
 mod connection_close;
 mod connection_send;
+mod connection_settle;
 pub(crate) mod context;
 mod date;
 mod deadline;

@@ -1,0 +1,115 @@
+//! After whatever happened to a connection: what it waits for now, and how long.
+
+use super::connection::{Connection, Phase};
+use super::dispatch::Kit;
+use super::exchange::Exchange;
+use super::out::Out;
+use proto::{Head, h1};
+
+impl Connection {
+    /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.
+    #[inline]
+    pub(super) fn settle(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.exchange.is_none() && self.unread.is_empty() && !self.blocked && !self.ended && !self.http.must_close()
+        {
+            // The usual case: everything is answered, and another request may come.
+            if self.http.client() == h1::state::State::Idle && !self.is_ending() {
+                out.flush(self.id);
+                self.phase = Phase::Idle;
+                kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.idle);
+                return;
+            }
+        }
+        self.settle_slowly(kit, head, out);
+        out.flush(self.id);
+    }
+
+    pub(super) fn settle_slowly(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        use h1::state::State;
+        if self.is_ending() {
+            return;
+        }
+        if self.ended && !self.end_seen && !self.blocked {
+            // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
+            let reads_on = match self.http.client() {
+                State::Idle => true,
+                State::SendsBody => !self.incoming_is_full() && !self.body_refused,
+                _ => false,
+            };
+            if reads_on || self.unread.is_empty() {
+                self.end_seen = true;
+                let unread = std::mem::take(&mut self.unread);
+                if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
+                    self.refuse(error, kit, head, &unread, out);
+                }
+                if self.is_ending() {
+                    return;
+                }
+            }
+        }
+        self.recycle_exchange(kit);
+        if self.away != 0 && !self.blocked && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer()) {
+            self.away = 0;
+            self.recharge(kit);
+        }
+        let exchange = self.exchange.as_deref();
+        let answering = exchange.is_some_and(|exchange| exchange.awaits_answer() || exchange.body.is_some());
+        if !answering && (self.http.must_close() || self.is_finished_with_peer()) {
+            return self.finish(kit, out);
+        }
+        let phase =
+            if self.blocked || exchange.is_some_and(|exchange| exchange.body.is_some() && !exchange.awaits_answer()) {
+                if self.blocked { Phase::Write } else { Phase::Handler }
+            } else if exchange.is_some_and(|exchange| exchange.switched.is_some()) {
+                Phase::Switched
+            } else if self.http.client() == State::SendsBody {
+                if self.incoming_is_full() { Phase::Handler } else { Phase::Body }
+            } else if exchange.is_some_and(Exchange::awaits_answer) {
+                Phase::Handler
+            } else if !self.unread.is_empty() {
+                Phase::Head
+            } else if self.served == 0 {
+                Phase::Fresh
+            } else {
+                Phase::Idle
+            };
+        self.wait_for(phase, kit);
+    }
+
+    /// Whether the peer has ended its direction and nothing that it asked for is left to answer.
+    pub(super) fn is_finished_with_peer(&self) -> bool {
+        use h1::state::State;
+        self.end_seen
+            && matches!(self.http.client(), State::Closed)
+            && matches!(self.http.server(), State::Idle | State::MustClose | State::Closed | State::Done)
+    }
+
+    /// Waits for something, as long as its deadline allows. Waiting on for the same thing does not move the deadline, but
+    /// for another request's coming.
+    pub(super) fn wait_for(&mut self, phase: Phase, kit: &mut Kit) {
+        if self.phase == phase && !matches!(phase, Phase::Idle | Phase::Linger) {
+            return;
+        }
+        self.phase = phase;
+        let timeouts = kit.timeouts;
+        let after = match phase {
+            Phase::Fresh | Phase::Head => timeouts.head,
+            Phase::Idle => timeouts.idle,
+            Phase::Body => {
+                self.arrived = 0;
+                timeouts.body
+            }
+            Phase::Handler => timeouts.handler,
+            Phase::Write => timeouts.write,
+            Phase::Linger => timeouts.linger,
+            Phase::Switched | Phase::Gone => return kit.deadlines.clear(self.id.index),
+        };
+        kit.deadlines.set(self.id.index, kit.tick, after);
+    }
+}
+
+/// Empty lines before a request that never comes are nothing that could be cut short.
+fn skip_line_ends(bytes: &[u8]) -> &[u8] {
+    let only_line_ends = bytes.chunks(2).all(|pair| pair == b"\r\n");
+    if only_line_ends { &[] } else { bytes }
+}
