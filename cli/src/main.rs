@@ -122,6 +122,7 @@ fn run(demo: Demo) -> highwire::Result<()> {
         BalanceName::Reuseport => Balance::ReusePort,
         BalanceName::Handoff => Balance::Handoff,
     };
+    highwire::server::share_heap();
     highwire::server::raise_descriptor_limit();
     let app = highwire_cli::demo::app().configure(|config| {
         config.workers = demo.workers;

@@ -37,5 +37,6 @@ pub const RING_COMPLETIONS: u32 = 8192;
 /// Bytes handed to one asynchronous send, so that progress shows and a deadline can judge it.
 pub const SEND_BYTES: usize = 256 * 1024;
 
-/// Capacity that the output arena keeps after a turn that needed more.
+/// Bytes in the output arena from which on what it holds is sent before another completion is looked at; and the capacity
+/// that it keeps after a turn that needed more.
 pub const OUTPUT_BYTES: usize = 1024 * 1024;

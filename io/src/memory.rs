@@ -24,6 +24,16 @@ pub fn raise_descriptors() {
     }
 }
 
+/// Makes all threads share one heap. glibc reserves 64 MiB of address space for each thread's own, which a process whose
+/// address space is limited cannot spare; here the steady state allocates nothing, so nobody waits for another.
+pub fn share_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: mallopt takes two numbers and may be called at any time.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 fn limit_of(resource: libc::__rlimit_resource_t) -> Option<usize> {
     // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
     let limit = unsafe {

@@ -39,3 +39,9 @@ pub use worker::Worker;
 pub fn raise_descriptor_limit() {
     io::memory::raise_descriptors();
 }
+
+/// Makes all threads of this process share one heap, where the C library has several (glibc): a process whose address space
+/// is limited needs it. A program calls it at its start, before it makes threads; the library never does so by itself.
+pub fn share_heap() {
+    io::memory::share_heap();
+}

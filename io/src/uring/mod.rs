@@ -494,8 +494,16 @@ impl Driver for Uring {
         let mut entries = std::mem::take(&mut self.entries);
         for entry in entries.drain(..) {
             self.complete(entry, queue, sink);
+            if queue.output.len() >= limit::OUTPUT_BYTES {
+                // Many peers that ask for much at once would make the arena grow with their number.
+                self.start(queue);
+                self.enter(Some(Instant::default()))?;
+                self.settle(queue);
+            }
         }
-        self.entries = entries;
+        if self.entries.is_empty() {
+            self.entries = entries;
+        }
         self.buffers.publish();
         self.report(queue, sink);
         if !self.lingering.is_empty() {

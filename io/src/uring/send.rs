@@ -147,6 +147,8 @@ impl Uring {
             for at in 0..self.entries.len() {
                 let entry = self.entries[at];
                 if entry.data >> 56 == kind::ARENA_SEND {
+                    // Its number means another send from now on.
+                    self.entries[at].data = numbered(kind::IGNORED, 0);
                     self.arena_send_failed(number_of(entry.data), entry.result, &queue.output);
                 }
             }
