@@ -31,6 +31,8 @@ pub fn share_heap() {
     // SAFETY: mallopt takes two numbers and may be called at any time.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+        // Fixed, large blocks go back to the system when they are freed; left to itself glibc keeps ever larger ones.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
     }
 }
 
