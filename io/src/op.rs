@@ -132,6 +132,8 @@ pub enum Completion<'a> {
     Blocked {
         /// The socket.
         socket: SocketId,
+        /// Bytes of the arena that the driver copied for it, and holds: the loop accounts for them.
+        held: usize,
     },
     /// All bytes that were asked to be sent are with the kernel, after `Blocked` or [`Op::SendBytes`].
     Drained {

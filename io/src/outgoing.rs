@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     waiting: VecDeque<Bytes>,
+    /// How many of the bytes that came here were copied for it: the loop learns it with `Blocked`.
+    pub(crate) copied: usize,
     /// After the last byte: end our direction.
     pub(crate) shutdown: bool,
 }
@@ -18,10 +20,17 @@ impl Outgoing {
         }
     }
 
-    /// Puts what was left of an earlier send before everything else.
-    pub(crate) fn push_front(&mut self, bytes: Bytes) {
+    /// Copies bytes of the arena, behind everything else.
+    pub(crate) fn push_copy(&mut self, bytes: &[u8]) {
+        self.copied += bytes.len();
+        self.push(Bytes::copy_from_slice(bytes));
+    }
+
+    /// Copies what was left of an earlier send of the arena, before everything else.
+    pub(crate) fn push_copy_front(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.waiting.push_front(bytes);
+            self.copied += bytes.len();
+            self.waiting.push_front(Bytes::copy_from_slice(bytes));
         }
     }
 

@@ -186,6 +186,26 @@ fn pipelining_without_reading_stops_the_reading_and_memory_stays_bounded() {
 }
 
 #[test]
+fn answers_that_the_peer_does_not_take_are_in_the_account() {
+    for ends in [false, true] {
+        let mut play = Play::new(app());
+        let asked = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
+        assert_eq!(play.client.send(&asked), asked.len());
+        if ends {
+            play.client.shutdown();
+        }
+        play.settle(false);
+        let account = play.worker.account();
+        // What the link holds is the network's; all else is still with the server.
+        let Some(Arrived::Bytes(on_the_way)) = play.client.receive(usize::MAX) else { panic!("nothing came") };
+        play.settle(true);
+        assert_eq!((play.received.len() + on_the_way.len()) % 500, 0, "not 500 equal answers");
+        assert!(play.received.len() > 16 * 1024, "there was nothing to account for: {}", play.received.len());
+        assert!(account >= play.received.len(), "{account} for {} bytes, ended: {ends}", play.received.len());
+    }
+}
+
+#[test]
 fn what_does_not_fit_the_budget_is_refused_and_given_back() {
     let app = app().configure(|config| {
         config.memory = Some(256 * 1024);

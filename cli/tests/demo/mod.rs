@@ -182,8 +182,13 @@ impl Log {
 }
 
 /// Waits until a condition holds that nothing announces: whether it did within the usual patience.
-pub(crate) fn until(mut holds: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn until(holds: impl FnMut() -> bool) -> bool {
+    until_within(PATIENCE, holds)
+}
+
+/// As [`until`], with a patience of its own.
+pub(crate) fn until_within(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
     while !holds() {
         if Instant::now() > end {
             return false;

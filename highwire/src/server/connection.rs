@@ -183,12 +183,16 @@ impl Connection {
         self.settle(kit, head, &mut out);
     }
 
-    /// The driver holds bytes that the peer does not take.
-    pub(crate) fn blocked(&mut self, kit: &mut Kit, queue: &mut Queue) {
+    /// The driver holds bytes that the peer does not take, copies of so many.
+    pub(crate) fn blocked(&mut self, held: usize, kit: &mut Kit, queue: &mut Queue) {
         if self.phase == Phase::Gone {
             return;
         }
-        self.blocked = true;
+        let mut out = Out::new(queue);
+        self.sent_away(held, kit, &mut out);
+        if self.phase == Phase::Gone {
+            return;
+        }
         if self.phase == Phase::Linger {
             // The last answer was not out yet: the peer has the time that it has for any other.
             self.closing = true;

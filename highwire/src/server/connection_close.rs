@@ -97,9 +97,21 @@ impl Connection {
 
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let away = self.away;
         self.release(kit);
+        if self.ended && !self.blocked && out.waiting() > 0 {
+            // Nothing of the connection would be left to account for what the peer does not take.
+            self.send_and_hear(kit, out);
+        }
+        if self.phase == Phase::Gone {
+            return;
+        }
         if self.blocked {
             // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
+            self.away = self.away.max(away);
+            if !self.recharge(kit) {
+                return self.abort(kit, out);
+            }
             if !std::mem::replace(&mut self.closing, true) {
                 out.flush_before(self.id, true);
                 out.queue.push(Op::Shutdown { socket: self.id });

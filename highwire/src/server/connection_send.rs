@@ -133,7 +133,8 @@ impl Connection {
 
     /// Sends bytes from where they are; the driver says when they are out.
     fn send_apart(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
-        let length = bytes.len();
+        // What stands before them may be left to the driver too.
+        let length = bytes.len() + out.waiting();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
             out.flush_before(self.id, true);
@@ -211,7 +212,7 @@ impl Connection {
 
     /// Bytes are with the driver until it says that they are out. Where the budget has no room for them, whoever asked for
     /// them and does not read them is cut.
-    fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
         self.blocked = true;
         self.away = self.away.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
         if !self.recharge(kit) {

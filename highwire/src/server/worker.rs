@@ -464,8 +464,8 @@ impl Sink for Floor {
             Completion::Ended { socket } => {
                 self.with(socket, queue, |connection, kit, head, queue| connection.peer_ended(kit, head, queue));
             }
-            Completion::Blocked { socket } => {
-                self.with(socket, queue, |connection, kit, _, queue| connection.blocked(kit, queue));
+            Completion::Blocked { socket, held } => {
+                self.with(socket, queue, |connection, kit, _, queue| connection.blocked(held, kit, queue));
             }
             Completion::Progress { socket } => {
                 self.with(socket, queue, |connection, kit, _, _| connection.progressed(kit))

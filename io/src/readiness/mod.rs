@@ -206,7 +206,7 @@ impl Readiness {
     fn send(&mut self, id: SocketId, bytes: &[u8], more: bool) {
         let Some(connection) = self.connections.get(id) else { return };
         if let Some(outgoing) = &mut connection.outgoing {
-            return outgoing.push(Bytes::copy_from_slice(bytes));
+            return outgoing.push_copy(bytes);
         }
         let rest = match socket::send(connection.descriptor.as_raw_fd(), bytes, more) {
             Ok(sent) if sent == bytes.len() => return,
@@ -215,7 +215,7 @@ impl Readiness {
             Err(error) => return self.fail(id, error),
         };
         let mut outgoing = Box::new(Outgoing::default());
-        outgoing.push(Bytes::copy_from_slice(rest));
+        outgoing.push_copy(rest);
         connection.outgoing = Some(outgoing);
         self.blocked.push_back(id);
     }
@@ -252,7 +252,9 @@ impl Readiness {
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
         loop {
             if let Some(socket) = self.blocked.pop_front() {
-                self.tell(socket, Completion::Blocked { socket }, queue, sink);
+                let outgoing = self.connections.get(socket).and_then(|connection| connection.outgoing.as_ref());
+                let held = outgoing.map_or(0, |outgoing| outgoing.copied);
+                self.tell(socket, Completion::Blocked { socket, held }, queue, sink);
             } else if let Some(socket) = self.drained.pop_front() {
                 // Something may have been asked for since that the peer does not take.
                 if self.connections.get(socket).is_some_and(|connection| connection.outgoing.is_some()) {

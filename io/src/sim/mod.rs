@@ -158,7 +158,10 @@ impl Simulated {
         };
         if sent < bytes.len() {
             let mut outgoing = Outgoing::default();
-            outgoing.push(bytes.slice(sent..));
+            match report {
+                Report::Blocked => outgoing.push_copy(&bytes[sent..]),
+                _ => outgoing.push(bytes.slice(sent..)),
+            }
             connection.outgoing = Some(outgoing);
             if report == Report::Blocked {
                 self.reports.push((socket, Report::Blocked));
@@ -177,7 +180,10 @@ impl Simulated {
                 continue;
             }
             match report {
-                Report::Blocked => sink.complete(Completion::Blocked { socket }, queue),
+                Report::Blocked => {
+                    let held = connection.outgoing.as_ref().map_or(0, |outgoing| outgoing.copied);
+                    sink.complete(Completion::Blocked { socket, held }, queue);
+                }
                 Report::Drained if connection.outgoing.is_some() => {}
                 Report::Drained => sink.complete(Completion::Drained { socket }, queue),
                 Report::Broken if connection.failed => {}

@@ -457,7 +457,7 @@ impl Sink for Model {
             Completion::Received { socket, bytes } => (Some(*socket), "received", bytes.len() as u64),
             Completion::Ended { socket } => (Some(*socket), "ended", 0),
             Completion::Failed { socket, .. } => (Some(*socket), "failed", 0),
-            Completion::Blocked { socket } => (Some(*socket), "blocked", 0),
+            Completion::Blocked { socket, .. } => (Some(*socket), "blocked", 0),
             Completion::Drained { socket } => (Some(*socket), "drained", 0),
             Completion::Progress { socket } => (Some(*socket), "progress", 0),
         };

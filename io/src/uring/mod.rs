@@ -392,7 +392,8 @@ impl Uring {
                 && !connection.failed
             {
                 connection.told = true;
-                sink.complete(Completion::Blocked { socket }, queue);
+                let held = connection.outgoing.as_ref().map_or(0, |outgoing| outgoing.copied);
+                sink.complete(Completion::Blocked { socket, held }, queue);
             }
         }
         while let Some(socket) = self.drained.pop() {

@@ -14,7 +14,7 @@ impl Uring {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
         let bytes = &output[start as usize..end as usize];
         if connection.outgoing.is_some() || connection.round == round {
-            connection.outgoing.get_or_insert_default().push(Bytes::copy_from_slice(bytes));
+            connection.outgoing.get_or_insert_default().push_copy(bytes);
             if connection.round == round {
                 self.deferred.push(id);
             }
@@ -184,9 +184,9 @@ impl Uring {
         if connection.aborted {
             return self.deferred.push(id);
         }
-        let rest = Bytes::copy_from_slice(&output[(start + sent).min(end) as usize..end as usize]);
+        let rest = &output[(start + sent).min(end) as usize..end as usize];
         let closed = connection.closed;
-        connection.outgoing.get_or_insert_default().push_front(rest);
+        connection.outgoing.get_or_insert_default().push_copy_front(rest);
         self.deferred.push(id);
         if closed {
             self.lingering.push((id, self.now));
