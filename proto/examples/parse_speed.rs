@@ -13,14 +13,22 @@ Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n
 Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9,de;q=0.8\r\n\
 Cookie: session=0123456789abcdef\r\n\r\n";
 
-fn best(name: &str, mut parse: impl FnMut()) {
+/// Copies of the head, one behind the other, as pipelined requests lie in a buffer. Each parser is given them in turn, so that
+/// the compiler knows nothing of what it parses, and nothing goes through memory that would not in a server.
+const COPIES: usize = 16;
+
+const ROUNDS: usize = 15;
+const PASSES: usize = 12_500;
+
+fn best(name: &str, bytes: &[u8], mut parse: impl FnMut(&[u8])) {
+    let buffer = black_box(bytes.repeat(COPIES));
     let mut best = f64::MAX;
-    for _ in 0..15 {
+    for _ in 0..ROUNDS {
         let start = Instant::now();
-        for _ in 0..200_000 {
-            parse();
+        for _ in 0..PASSES {
+            buffer.chunks_exact(bytes.len()).for_each(&mut parse);
         }
-        best = best.min(start.elapsed().as_nanos() as f64 / 200_000.0);
+        best = best.min(start.elapsed().as_nanos() as f64 / (PASSES * COPIES) as f64);
     }
     println!("{name:30} {best:8.1} ns");
 }
@@ -34,19 +42,19 @@ fn main() {
             continue;
         }
         println!("{name}: {} bytes", bytes.len());
-        best("proto", || {
-            let parsed = proto::h1::parse_request(black_box(bytes), &limits, &mut head);
-            assert_eq!(black_box(parsed), Ok(Some(bytes.len())));
+        best("proto", bytes, |bytes| {
+            let parsed = proto::h1::parse_request(bytes, &limits, &mut head);
+            assert_eq!(parsed, Ok(Some(bytes.len())));
         });
-        best("httparse", || {
+        best("httparse", bytes, |bytes| {
             let mut headers = [std::mem::MaybeUninit::uninit(); 100];
             let mut request = httparse::Request::new(&mut []);
-            let parsed = request.parse_with_uninit_headers(black_box(bytes), &mut headers);
-            assert_eq!(black_box(parsed), Ok(httparse::Status::Complete(bytes.len())));
+            let parsed = request.parse_with_uninit_headers(bytes, &mut headers);
+            assert_eq!(parsed, Ok(httparse::Status::Complete(bytes.len())));
         });
-        best("proto, whole connection", || {
+        best("proto, whole connection", bytes, |bytes| {
             let mut connection = proto::h1::Connection::new(proto::Role::Server);
-            let received = connection.receive(black_box(bytes), &mut head, &limits);
+            let received = connection.receive(bytes, &mut head, &limits);
             assert!(black_box(received).is_ok());
         });
     }
