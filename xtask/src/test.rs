@@ -80,16 +80,27 @@ const STEPS: &[Step] = &[
         name: "clippy",
         long: false,
         needs: &[],
-        action: Action::Run("cargo clippy --workspace --all-targets -- -D warnings", &[]),
+        action: Action::Run("cargo clippy --workspace --all-targets --all-features -- -D warnings", &[]),
     },
     Step {
         name: "documentation",
         long: false,
         needs: &[],
         // The libraries only: the command `highwire` and the crate of that name would write the same pages.
-        action: Action::Run("cargo doc --workspace --no-deps --lib", &[("RUSTDOCFLAGS", "-D warnings")]),
+        action: Action::Run("cargo doc --workspace --all-features --no-deps --lib", &[("RUSTDOCFLAGS", "-D warnings")]),
     },
-    Step { name: "tests", long: false, needs: &[], action: Action::Run("cargo test --workspace --no-fail-fast", &[]) },
+    Step {
+        name: "tests",
+        long: false,
+        needs: &[],
+        action: Action::Run("cargo test --workspace --all-features --no-fail-fast", &[]),
+    },
+    Step {
+        name: "without features",
+        long: false,
+        needs: &[],
+        action: Action::Run("cargo check -p highwire --no-default-features", &[]),
+    },
     Step {
         name: "proto without std",
         long: false,
