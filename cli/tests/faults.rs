@@ -9,6 +9,8 @@ use std::process::Command;
 fn under_strace(engine: &str, inject: &str) -> Option<Demo> {
     let mut command = Command::new(program(&["strace"])?);
     command.args([
+        // The demo is the child, and strace the grandchild: it is the demo that is ended with the test.
+        "-D",
         "-f",
         "-qq",
         "-o",

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// a full socket buffer within this time on any line above 14,400 bit/s.
 pub const LINGER: Duration = Duration::from_secs(30);
 
+/// Bytes that closed sockets together may still have to send; beyond, those that have had the most time are reset. What
+/// they hold is on nobody's account any more.
+pub const LINGER_BYTES: usize = 4 * 1024 * 1024;
+
 /// Bytes of the readiness driver's one receive buffer: large enough that an upload needs few calls, small enough to
 /// stay in a second-level cache with everything else.
 pub const RECEIVE_BYTES: usize = 64 * 1024;

@@ -39,7 +39,7 @@ pub enum Op {
         start: u32,
         /// One past the last.
         end: u32,
-        /// An operation that sends follows at once for the same socket, at least a `Shutdown`: what is sent may wait for
+        /// An operation that sends follows at once for the same socket, at least a `Shutdown` or a `Close`: what is sent may wait for
         /// it, so that both leave in one packet.
         more: bool,
     },

@@ -34,6 +34,11 @@ impl Outgoing {
         }
     }
 
+    /// Bytes that wait.
+    pub(crate) fn held(&self) -> usize {
+        self.waiting.iter().map(Bytes::len).sum()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -190,7 +190,7 @@ fn peer(storage: &libc::sockaddr_storage) -> Peer {
 /// Receives into `buffer`, without waiting.
 pub(crate) fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the pointer and length describe the buffer.
-    let count = unsafe { libc::recv(descriptor, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+    let count = unsafe { recv(descriptor, buffer.as_mut_ptr(), buffer.len(), libc::MSG_DONTWAIT) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
@@ -198,8 +198,39 @@ pub(crate) fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<usize>
 pub(crate) fn send(descriptor: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the pointer and length describe the bytes.
-    let count = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), flags) };
+    let count = unsafe { send_raw(descriptor, bytes.as_ptr(), bytes.len(), flags) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// The system call itself where there is one: the C library's wrapper is a point where threads are cancelled, and pays for it
+/// with two locked instructions a call in a process that has threads (measured: 2 % of a small request on epoll).
+///
+/// # Safety
+/// `buffer` has `length` writable bytes.
+unsafe fn recv(descriptor: RawFd, buffer: *mut u8, length: usize, flags: libc::c_int) -> libc::ssize_t {
+    const NONE: *mut u8 = std::ptr::null_mut();
+    // SAFETY: the contract is the call's own; no address is asked for.
+    unsafe {
+        #[cfg(target_os = "linux")]
+        return libc::syscall(libc::SYS_recvfrom, descriptor, buffer, length, flags, NONE, NONE) as libc::ssize_t;
+        #[cfg(not(target_os = "linux"))]
+        return libc::recv(descriptor, buffer.cast(), length, flags);
+    }
+}
+
+/// As [`recv`], to send.
+///
+/// # Safety
+/// `bytes` has `length` readable bytes.
+unsafe fn send_raw(descriptor: RawFd, bytes: *const u8, length: usize, flags: libc::c_int) -> libc::ssize_t {
+    const NONE: *const u8 = std::ptr::null();
+    // SAFETY: the contract is the call's own; no address is given.
+    unsafe {
+        #[cfg(target_os = "linux")]
+        return libc::syscall(libc::SYS_sendto, descriptor, bytes, length, flags, NONE, 0usize) as libc::ssize_t;
+        #[cfg(not(target_os = "linux"))]
+        return libc::send(descriptor, bytes.cast(), length, flags);
+    }
 }
 
 pub(crate) fn shutdown(descriptor: RawFd, how: libc::c_int) {

@@ -1,7 +1,8 @@
 //! Completions out of readiness: epoll or kqueue, through mio.
 //!
-//! Each socket is registered once, for both directions, edge-triggered; after that no call but `epoll_wait`, `recv` and
-//! `send` is made for it. One hot buffer receives for all. A receive that does not fill it has drained the socket,
+//! Each socket is registered once, edge-triggered, for reading; after that no call but `epoll_wait`, `recv` and `send` is
+//! made for it, unless its peer does not take what is sent: then it is registered for both directions, and stays so. (For
+//! both from the start, each connection's first event would say only that it is writable.) One hot buffer receives for all. A receive that does not fill it has drained the socket,
 //! except where the event says that the peer ended its direction: the FIN came with the data and needs another look.
 //! What the sink queues after a completion is started before the next one, while its bytes are still in the cache.
 
@@ -26,6 +27,8 @@ const NOTIFIER: Token = Token(usize::MAX);
 /// Listener tokens have this bit, socket tokens do not: generations have 24 bits.
 const LISTENER: usize = 1 << 62;
 
+const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
 fn token(id: SocketId) -> Token {
     Token((id.generation as usize) << 32 | id.index as usize)
 }
@@ -46,6 +49,8 @@ struct Connection {
     failed: bool,
     /// It is in `ready`.
     queued: bool,
+    /// Its becoming writable is reported.
+    both: bool,
     /// Bytes that wait for the peer; boxed, since nearly no connection ever has any.
     outgoing: Option<Box<Outgoing>>,
 }
@@ -124,11 +129,12 @@ impl Readiness {
             ended: false,
             failed: false,
             queued: false,
+            both: connecting,
             outgoing: None,
         };
         let socket = self.connections.insert(connection);
-        let both = Interest::READABLE | Interest::WRITABLE;
-        match self.poll.registry().register(&mut SourceFd(&raw), token(socket), both) {
+        let interest = if connecting { BOTH } else { Interest::READABLE };
+        match self.poll.registry().register(&mut SourceFd(&raw), token(socket), interest) {
             Ok(()) => Ok(socket),
             Err(error) => {
                 self.connections.remove(socket);
@@ -218,6 +224,17 @@ impl Readiness {
         outgoing.push_copy(rest);
         connection.outgoing = Some(outgoing);
         self.blocked.push_back(id);
+        self.watch_writable(id);
+    }
+
+    /// From now on it is reported when a socket becomes writable; at once, where it is.
+    fn watch_writable(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.both) else { return };
+        connection.both = true;
+        let raw = connection.descriptor.as_raw_fd();
+        if let Err(error) = self.poll.registry().reregister(&mut SourceFd(&raw), token(id), BOTH) {
+            self.fail(id, error);
+        }
     }
 
     fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
@@ -232,7 +249,7 @@ impl Readiness {
                         self.drained.push_back(id);
                     }
                 }
-                Ok(_) => {}
+                Ok(_) => self.watch_writable(id),
                 Err(error) => self.fail(id, error),
             }
         }
@@ -374,13 +391,20 @@ impl Readiness {
     /// Sends on for connections that are closed but not empty, and gives up on those that take too long.
     fn linger(&mut self) {
         let now = self.now;
-        self.lingering.retain_mut(|lingering| match flush(&lingering.descriptor, &mut lingering.outgoing) {
-            Ok(_) if lingering.outgoing.is_empty() => false,
-            Ok(_) if now.since(lingering.since) < limit::LINGER => true,
-            _ => {
-                socket::reset_on_close(lingering.descriptor.as_raw_fd());
-                false
+        let mut held: usize = self.lingering.iter().map(|lingering| lingering.outgoing.held()).sum();
+        self.lingering.retain_mut(|lingering| {
+            let before = lingering.outgoing.held();
+            let flushed = flush(&lingering.descriptor, &mut lingering.outgoing);
+            if flushed.is_ok() && lingering.outgoing.is_empty() {
+                held -= before;
+                return false;
             }
+            let waits = flushed.is_ok() && now.since(lingering.since) < limit::LINGER && held <= limit::LINGER_BYTES;
+            if !waits {
+                held -= before;
+                socket::reset_on_close(lingering.descriptor.as_raw_fd());
+            }
+            waits
         });
     }
 

@@ -200,17 +200,25 @@ impl Uring {
         let now = self.now;
         let mut late = Vec::new();
         let Uring { lingering, connections, .. } = self;
+        let mut held: usize = lingering.iter().map(|&(id, _)| held_by(connections.get(id))).sum();
         lingering.retain(|&(id, since)| {
             let waits = connection_waits(connections.get(id));
-            if waits && now.since(since) >= limit::LINGER {
+            let is_late = waits && (now.since(since) >= limit::LINGER || held > limit::LINGER_BYTES);
+            if is_late {
+                held -= held_by(connections.get(id));
                 late.push(id);
             }
-            waits && now.since(since) < limit::LINGER
+            waits && !is_late
         });
         for id in late {
             self.cut(id);
         }
     }
+}
+
+/// Bytes that a connection has still to send.
+fn held_by(connection: Option<&mut Connection>) -> usize {
+    connection.and_then(|connection| connection.outgoing.as_ref()).map_or(0, |outgoing| outgoing.held())
 }
 
 /// Whether a closed connection still has bytes to send.
