@@ -17,6 +17,9 @@ pub const RECEIVE_BYTES: usize = 64 * 1024;
 /// Receives of one socket in one turn, so that one fast peer does not keep the others waiting.
 pub const RECEIVES_A_TURN: usize = 4;
 
+/// Sends of one socket in one turn of the readiness driver, for the same reason.
+pub const SENDS_A_TURN: usize = 16;
+
 /// Connections accepted from one listener in one turn, so that a flood of connections does not keep those that stand
 /// waiting.
 pub const ACCEPTS_A_TURN: usize = 64;

@@ -139,6 +139,12 @@ pub mod blocking {
     }
 
     /// Ends our direction.
+    /// Makes closing drop what was not sent and reset the connection: the peer sees that what it got is not whole.
+    pub fn reset_on_close(socket: &Socket) {
+        super::reset_on_close(socket.descriptor.as_raw_fd());
+    }
+
+    /// Ends our direction.
     pub fn shutdown(socket: &Socket) {
         super::shutdown(socket.descriptor.as_raw_fd(), libc::SHUT_WR);
     }

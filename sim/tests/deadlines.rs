@@ -206,6 +206,75 @@ fn answers_that_the_peer_does_not_take_are_in_the_account() {
 }
 
 #[test]
+fn a_stream_of_any_length_passes_through_a_small_budget() {
+    let app = app().configure(|config| config.memory = Some(256 * 1024)).get("/long", || {
+        let (mut sender, receiver) = body::channel();
+        highwire::spawn(async move {
+            for _ in 0..1000 {
+                if sender.send(vec![b'x'; 20_000]).await.is_err() {
+                    return;
+                }
+            }
+            sender.finish();
+        });
+        Response::stream(receiver)
+    });
+    let mut play = Play::new(app);
+    play.client.send(b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..1000 {
+        play.settle(true);
+    }
+    assert_eq!(play.ended, None);
+    assert!(play.received.len() > 1000 * 20_000, "only {} bytes came", play.received.len());
+    assert!(play.received.ends_with(b"\r\n0\r\n\r\n"));
+}
+
+#[test]
+fn a_body_that_nobody_takes_does_not_end_the_handler_that_works() {
+    let app = app().configure(|config| config.caps.unread_body_bytes = 1000).post("/slow", async || {
+        highwire::time::sleep(30 * SECOND).await;
+        "done"
+    });
+    let mut play = Play::new(app);
+    play.send(b"POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..10 {
+        play.send(&[b"400\r\n".to_vec(), vec![b'x'; 0x400], b"\r\n".to_vec()].concat());
+    }
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert_eq!((play.status(), seconds), ("200", 30), "{}", String::from_utf8_lossy(&play.received));
+}
+
+#[test]
+fn an_error_behind_a_head_request_has_its_body() {
+    let mut play = Play::new(app());
+    play.send(b"HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+    play.settle(true);
+    play.received.clear();
+    play.send(b"GET nothing HTTP/1.1\r\nHost: a\r\n\r\n");
+    play.settle(true);
+    let text = String::from_utf8_lossy(&play.received).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").expect("an answer");
+    assert!(
+        head.to_ascii_lowercase().contains(&format!("content-length: {}", body.len())) && !body.is_empty(),
+        "{text}"
+    );
+}
+
+#[test]
+fn bodies_that_handlers_hold_are_in_the_account() {
+    for path in ["/hold", "/hold-parts"] {
+        let app = app()
+            .post("/hold", async |_: bytes::Bytes| std::future::pending::<&str>().await)
+            .post("/hold-parts", async |_body: Body| std::future::pending::<&str>().await);
+        let mut play = Play::new(app);
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n").into_bytes();
+        play.send(&[head, vec![b'x'; 9000]].concat());
+        play.settle(true);
+        assert!(play.worker.account() >= 9000, "{path}: {}", play.worker.account());
+    }
+}
+
+#[test]
 fn what_does_not_fit_the_budget_is_refused_and_given_back() {
     let app = app().configure(|config| {
         config.memory = Some(256 * 1024);

@@ -54,11 +54,17 @@ pub(super) enum Admission {
     Taken,
     /// Its peer has too many already: it is told so and let go.
     TooManyOfPeer,
+    /// There are too many in all: it is told so and let go.
+    TooManyInAll,
 }
 
 impl Shared {
     /// Admits a connection, which the driver has accepted already.
     pub(super) fn admit(&self, peer: Peer) -> Admission {
+        if !self.has_room() {
+            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+            return Admission::TooManyInAll;
+        }
         if !self.peers.enter(peer, self.config().caps.connections_a_peer) {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Admission::TooManyOfPeer;

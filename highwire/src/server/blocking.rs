@@ -50,7 +50,7 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket))
                         break;
                     }
                 }
-                if !shared.has_room() {
+                if !shared.has_room() || shared.draining.load(Ordering::Acquire) {
                     break;
                 }
                 patience = Duration::ZERO;
@@ -66,6 +66,9 @@ pub(super) fn hand_out(shared: &Shared, listeners: &[Listener], outsides: &[Arc<
             least.hand(socket);
         }
     });
+    // Workers wait for this before they stop: what was handed to them just now is still served.
+    shared.acceptors.fetch_sub(1, Ordering::Release);
+    outsides.iter().for_each(|outside| outside.notifier.notify());
     Ok(())
 }
 
@@ -74,7 +77,7 @@ pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -
     let caps = &shared.config().caps;
     let pool = Pool::new("connection", caps.connection_threads, caps.connection_queue);
     accept(shared, listeners, |socket| {
-        if shared.admit(socket.peer) == Admission::TooManyOfPeer {
+        if shared.admit(socket.peer) != Admission::Taken {
             return refuse(shared, &socket);
         }
         let (peer, its) = (socket.peer, shared.clone());
@@ -256,6 +259,10 @@ impl Thread {
                     }
                     Op::ResumeRecv { .. } => {
                         self.paused = false;
+                        false
+                    }
+                    Op::Abort { .. } => {
+                        calls::reset_on_close(&self.socket);
                         false
                     }
                     // The connection says that it is gone, and the socket closes with its thread's work.

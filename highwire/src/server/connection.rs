@@ -63,7 +63,9 @@ pub(crate) struct Connection {
     pub(super) served: u32,
     /// Bytes charged to the worker's share for this connection.
     charged: u32,
-    /// Of them, a whole body that its handler has, and answers that the driver has and the peer has not taken.
+    /// Of them, the request's body that its handler has.
+    pub(super) lent: u32,
+    /// And answers that the driver has and the peer has not taken.
     pub(super) away: u32,
     /// Bytes of the present body that came since its rate was last judged.
     pub(super) arrived: u32,
@@ -96,6 +98,7 @@ impl Connection {
             exchange: None,
             served: 0,
             charged: 0,
+            lent: 0,
             away: 0,
             arrived: 0,
             body_bytes: 0,
@@ -171,9 +174,9 @@ impl Connection {
     pub(crate) fn drained(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
         let mut out = Out::new(queue);
         self.blocked = false;
+        self.away = 0;
+        self.recharge(kit);
         if self.closing {
-            self.away = 0;
-            self.recharge(kit);
             return self.finish(kit, &mut out);
         }
         if self.is_ending() {
@@ -489,6 +492,7 @@ impl Connection {
     /// Charges the worker's share for what this connection holds now: whether there was enough.
     pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
         let held = self.away as usize
+            + self.lent as usize
             + self.unread.capacity()
             + self.exchange.as_ref().map_or(0, |exchange| {
                 let collect = exchange.collect.as_ref();
@@ -526,7 +530,7 @@ impl Connection {
             }
             kit.recycle(exchange);
         }
-        self.away = 0;
+        (self.lent, self.away) = (0, 0);
         kit.share.give(std::mem::take(&mut self.charged) as usize);
     }
 }

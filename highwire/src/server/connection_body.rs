@@ -61,6 +61,9 @@ impl Connection {
                     let body = Bytes::copy_from_slice(body);
                     let used = body.len();
                     self.call(route, (head, seen), Ready::Whole(body), kit, out);
+                    if self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer()) {
+                        self.lend(used, kit, out);
+                    }
                     return used;
                 }
                 let collect = Collect { route, head: head.to_kept(), window: seen.to_vec(), body: Vec::new() };
@@ -173,13 +176,19 @@ impl Connection {
     ) {
         let Some(exchange) = &mut self.exchange else { return };
         if let Some(incoming) = exchange.incoming.take() {
+            let trailer_bytes: usize = trailers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
             incoming.borrow_mut().finish(Ok(()), trailers);
             self.poll_answer(kit, out);
+            if self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer()) {
+                // Whatever the handler has not taken yet stays, and nothing tells when it does.
+                let held = incoming.borrow().held;
+                self.lend(held + trailer_bytes, kit, out);
+            }
             self.pump(kit, out);
         } else if let Some(collect) = exchange.collect.take() {
             let Collect { route, head: own_head, window, body } = collect;
             // The handler has it from now on; it is given back when the answer is out.
-            self.away = u32::try_from(body.capacity()).unwrap_or(u32::MAX);
+            self.lent = u32::try_from(body.capacity()).unwrap_or(u32::MAX);
             // The look-up left the path's parameters for the last head that was seen: this one's are found again.
             match kit.route(&own_head, &window) {
                 Routed::Route(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),
@@ -189,6 +198,14 @@ impl Connection {
             let _ = head;
         }
         self.recycle_exchange(kit);
+    }
+
+    /// A handler that has still to answer holds bytes of the request's body.
+    fn lend(&mut self, bytes: usize, kit: &mut Kit, out: &mut Out<'_>) {
+        self.lent = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if !self.recharge(kit) {
+            self.no_memory(kit, out);
+        }
     }
 
     pub(super) fn incoming_is_full(&self) -> bool {

@@ -99,6 +99,13 @@ impl Connection {
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let away = self.away;
         self.release(kit);
+        if self.ended && !self.blocked && out.waiting() > 0 {
+            // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.
+            self.send_and_hear(kit, out);
+        }
+        if self.phase == Phase::Gone {
+            return;
+        }
         if self.blocked {
             // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
             self.away = self.away.max(away);

@@ -133,8 +133,9 @@ impl Connection {
 
     /// Sends bytes from where they are; the driver says when they are out.
     fn send_apart(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
-        // What stands before them may be left to the driver too.
-        let length = bytes.len() + out.waiting();
+        // What stands before them may be left to the driver too. Bytes that others share, such as a constant, are not held for
+        // this peer.
+        let length = out.waiting() + if bytes.is_unique() { bytes.len() } else { 0 };
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
             out.flush_before(self.id, true);
@@ -322,13 +323,19 @@ impl Connection {
                         self.blocked = true;
                     }
                 }
-                raw.outgoing_held = 0;
+                let held = std::mem::take(&mut raw.outgoing_held);
                 raw.writer.take().into_iter().for_each(Waker::wake);
+                if self.blocked {
+                    self.away = u32::try_from(held).unwrap_or(u32::MAX);
+                }
             }
         }
         raw.paused = raw.held >= RAW_BYTES;
         let over = raw.finished && raw.outgoing.is_empty();
         drop(raw);
+        if !self.recharge(kit) {
+            return self.abort(kit, out);
+        }
         if over {
             self.release(kit);
             out.flush(self.id);

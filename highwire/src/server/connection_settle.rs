@@ -21,6 +21,10 @@ impl Connection {
             }
         }
         self.settle_slowly(kit, head, out);
+        if self.blocked && out.waiting() > 0 && !self.is_ending() {
+            // It comes behind what the peer has not taken: the driver keeps it too.
+            self.sent_away(out.waiting(), kit, out);
+        }
         out.flush(self.id);
     }
 
@@ -48,8 +52,8 @@ impl Connection {
             }
         }
         self.recycle_exchange(kit);
-        if self.away != 0 && !self.blocked && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer()) {
-            self.away = 0;
+        if self.lent != 0 && !self.blocked && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer()) {
+            self.lent = 0;
             self.recharge(kit);
         }
         let exchange = self.exchange.as_deref();
@@ -63,7 +67,7 @@ impl Connection {
             } else if exchange.is_some_and(|exchange| exchange.switched.is_some()) {
                 Phase::Switched
             } else if self.http.client() == State::SendsBody {
-                if self.incoming_is_full() { Phase::Handler } else { Phase::Body }
+                if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
             } else if exchange.is_some_and(Exchange::awaits_answer) {
                 Phase::Handler
             } else if !self.unread.is_empty() {

@@ -89,12 +89,14 @@ impl Server {
     /// What keeps the server from running.
     pub fn run_and_report(self) -> Result<Report> {
         let notifier = Notifier::new()?;
+        // An earlier server of this process may have been stopped by a signal too.
+        let before = io::signal::count();
         io::signal::install(notifier)?;
         let handle = self.start()?;
         let mut seen = 0;
         let mut watch = Watch::default();
         loop {
-            let signals = io::signal::count();
+            let signals = io::signal::count() - before;
             if signals > seen {
                 if seen == 0 {
                     handle.stop();
@@ -219,6 +221,7 @@ impl Server {
         }
         if handoff {
             let (shared, outsides, listeners) = (self.shared, handle.outsides.clone(), for_acceptor);
+            shared.acceptors.fetch_add(1, Ordering::Release);
             handle.threads.push(spawn("highwire-accept".to_string(), move || {
                 blocking::hand_out(&shared, &listeners, &outsides)
             })?);

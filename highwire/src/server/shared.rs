@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     /// Set once: end now.
     pub(crate) aborting: AtomicBool,
+    /// Acceptors that may still hand connections to workers.
+    pub(crate) acceptors: AtomicUsize,
     pool: OnceLock<Pool>,
     #[cfg(feature = "tokio")]
     runtime: OnceLock<tokio::runtime::Runtime>,
@@ -87,6 +89,7 @@ impl Shared {
             most_connections,
             draining: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
+            acceptors: AtomicUsize::new(0),
             pool: OnceLock::new(),
             #[cfg(feature = "tokio")]
             runtime: OnceLock::new(),

@@ -195,11 +195,11 @@ impl<D: Driver> Worker<D> {
                 return Ok(true);
             }
             // What the turn's completions asked for is started by the next.
-            if self.queue.ops.is_empty() {
+            if self.queue.ops.is_empty() && !self.floor.has_work() {
                 break;
             }
         }
-        let busy = !self.queue.ops.is_empty() || self.floor.kit.context.inbox.has_local();
+        let busy = !self.queue.ops.is_empty() || self.floor.has_work();
         let until = if busy { Some(Instant::default()) } else { self.floor.next_moment() };
         self.driver.arm(until)?;
         Ok(false)
@@ -260,7 +260,12 @@ impl Floor {
         due.into_iter().flatten().min()
     }
 
-    /// Polls what was woken: whether more waits.
+    /// Whether there is something to do without an event from outside.
+    fn has_work(&self) -> bool {
+        self.woken || self.handed || !self.tasks.is_empty() || self.kit.context.inbox.has_local()
+    }
+
+    /// Polls what was woken, until what that has written is enough for a turn: whether more waits.
     fn run_tasks(&mut self, queue: &mut Queue) -> bool {
         if std::mem::take(&mut self.woken) {
             self.kit.context.inbox.take_remote(&mut self.tasks);
@@ -271,7 +276,10 @@ impl Floor {
                 return false;
             }
             let mut tasks = std::mem::take(&mut self.tasks);
-            for task in tasks.drain(..) {
+            let mut done = 0;
+            while done < tasks.len() && queue.output.len() < io::limit::OUTPUT_BYTES {
+                let task = tasks[done];
+                done += 1;
                 match TaskKind::of(task) {
                     TaskKind::Connection { index, generation } => {
                         self.with(SocketId { index, generation }, queue, |connection, kit, head, queue| {
@@ -281,7 +289,11 @@ impl Floor {
                     TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
                 }
             }
+            tasks.drain(..done);
             self.tasks = tasks;
+            if !self.tasks.is_empty() {
+                return true;
+            }
         }
         self.kit.context.inbox.has_local()
     }
@@ -334,8 +346,13 @@ impl Floor {
             self.pause_accept(queue);
             return;
         }
-        if self.kit.shared.admit(peer) == Admission::TooManyOfPeer {
+        // A driver may have accepted more before it heard that it should not.
+        let admission = self.kit.shared.admit(peer);
+        if admission != Admission::Taken {
             self.kit.share.give(CONNECTION_BYTES);
+            if admission == Admission::TooManyInAll {
+                self.pause_accept(queue);
+            }
             let start = queue.output.len() as u32;
             queue.output.extend_from_slice(TOO_MANY.as_bytes());
             queue.output.extend_from_slice(self.kit.lines.server());
@@ -414,14 +431,16 @@ impl Floor {
                 }
             }
             self.drain_until = Some(self.kit.now + shared.config().deadlines.shutdown);
-        } else if !std::mem::take(&mut self.came) {
-            // Whoever the kernel has already shaken hands with is served; then nobody else comes.
+        }
+        let late = self.drain_until.is_some_and(|until| until <= self.kit.now);
+        let ends_now = late || shared.aborting.load(Ordering::Acquire);
+        if !std::mem::take(&mut self.came) || ends_now {
+            // Whoever the kernel has already shaken hands with is served, if there is time; then nobody else comes.
             for listener in std::mem::take(&mut self.listeners) {
                 queue.push(Op::CloseListener { listener });
             }
         }
-        let late = self.drain_until.is_some_and(|until| until <= self.kit.now);
-        if late || shared.aborting.load(Ordering::Acquire) {
+        if ends_now {
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections[index].as_ref().map(Connection::id) {
                     self.with(id, queue, |connection, kit, _, queue| {
@@ -433,7 +452,8 @@ impl Floor {
             }
         }
         // One turn more, so that the driver gets the last operations.
-        self.stopped = self.count == 0 && self.listeners.is_empty() && queue.ops.is_empty();
+        let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.handed;
+        self.stopped = self.count == 0 && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
         if self.count == 0 {
             self.drain_until = Some(self.kit.now);
         }

@@ -178,9 +178,7 @@ impl Readiness {
                         && connection.paused
                     {
                         connection.paused = false;
-                        if !std::mem::replace(&mut connection.queued, true) {
-                            self.ready.push_back(token(socket));
-                        }
+                        self.again(socket);
                     }
                 }
                 Op::PauseAccept { listener } => self.pause_accept(listener, true),
@@ -249,6 +247,7 @@ impl Readiness {
                         self.drained.push_back(id);
                     }
                 }
+                Ok(flushed) if !flushed.full => self.again(id),
                 Ok(_) => self.watch_writable(id),
                 Err(error) => self.fail(id, error),
             }
@@ -265,14 +264,19 @@ impl Readiness {
         }
     }
 
-    /// Reports what operations led to, until nothing is left.
+    /// Reports what operations have led to. What that leads to is for the next turn where it is that more bytes are out: one
+    /// peer that takes all that it is sent must not keep the others waiting.
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
+        let mut drained = self.drained.len();
         loop {
             if let Some(socket) = self.blocked.pop_front() {
                 let outgoing = self.connections.get(socket).and_then(|connection| connection.outgoing.as_ref());
                 let held = outgoing.map_or(0, |outgoing| outgoing.copied);
                 self.tell(socket, Completion::Blocked { socket, held }, queue, sink);
-            } else if let Some(socket) = self.drained.pop_front() {
+            } else if drained > 0
+                && let Some(socket) = self.drained.pop_front()
+            {
+                drained -= 1;
                 // Something may have been asked for since that the peer does not take.
                 if self.connections.get(socket).is_some_and(|connection| connection.outgoing.is_some()) {
                     continue;
@@ -356,6 +360,11 @@ impl Readiness {
                 Err(error) => return self.fail(socket, error),
             }
         }
+        self.again(socket);
+    }
+
+    /// Looks at a socket in the next turn too, whatever its readiness.
+    fn again(&mut self, socket: SocketId) {
         if let Some(connection) = self.connections.get(socket)
             && !std::mem::replace(&mut connection.queued, true)
         {
@@ -382,8 +391,16 @@ impl Readiness {
                 connection.outgoing = None;
                 self.drained.push_back(socket);
             }
-            Ok(true) => self.tell(socket, Completion::Progress { socket }, queue, sink),
-            Ok(false) => {}
+            Ok(flushed) => {
+                if flushed.full {
+                    self.watch_writable(socket);
+                } else {
+                    self.again(socket);
+                }
+                if flushed.any {
+                    self.tell(socket, Completion::Progress { socket }, queue, sink);
+                }
+            }
             Err(error) => self.fail(socket, error),
         }
     }
@@ -423,21 +440,32 @@ impl Readiness {
     }
 }
 
-/// Sends from the front until the kernel takes no more: whether it took any.
-fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<bool> {
+/// What a flush came to.
+struct Flushed {
+    /// The kernel took some.
+    any: bool,
+    /// It takes no more now, or there is no more: else the next turn goes on.
+    full: bool,
+}
+
+/// Sends from the front until the kernel takes no more, or enough for a turn is sent.
+fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<Flushed> {
     let mut any = false;
-    while !outgoing.is_empty() {
+    for _ in 0..limit::SENDS_A_TURN {
+        if outgoing.is_empty() {
+            return Ok(Flushed { any, full: true });
+        }
         match socket::send(descriptor.as_raw_fd(), outgoing.next(limit::SEND_BYTES), false) {
             Ok(sent) => {
                 outgoing.sent(sent);
                 any = true;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Flushed { any, full: true }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(any)
+    Ok(Flushed { any, full: false })
 }
 
 impl Driver for Readiness {
@@ -528,8 +556,10 @@ impl Driver for Readiness {
                 }
                 // Whether the peer has ended its direction is not known here: look until there is nothing.
                 Some(token) => {
-                    if let Some(connection) = self.connections.get(id(token)) {
-                        connection.queued = false;
+                    let Some(connection) = self.connections.get(id(token)) else { continue };
+                    connection.queued = false;
+                    if connection.outgoing.is_some() && !connection.connecting {
+                        self.writable(id(token), queue, sink);
                     }
                     self.receive(id(token), true, queue, sink);
                 }

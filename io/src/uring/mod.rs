@@ -273,6 +273,18 @@ impl Uring {
         Ok(())
     }
 
+    /// Sends what the arena holds, where that is enough for a turn: many peers that ask for much at once would make it grow
+    /// with their number.
+    #[inline]
+    fn empty_arena(&mut self, queue: &mut Queue) -> io::Result<()> {
+        if queue.output.len() >= limit::OUTPUT_BYTES {
+            self.start(queue);
+            self.enter(Some(Instant::default()))?;
+            self.settle(queue);
+        }
+        Ok(())
+    }
+
     fn complete<S: Sink>(&mut self, entry: Entry, queue: &mut Queue, sink: &mut S) {
         match entry.data >> 56 {
             kind::RECEIVE => self.received(socket_of(entry.data), entry, queue, sink),
@@ -376,7 +388,7 @@ impl Uring {
     }
 
     /// Reports what operations led to.
-    fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
+    fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
         for (socket, error) in std::mem::take(&mut self.broken) {
             if let Some(connection) = self.connections.get(socket)
                 && !connection.closed
@@ -386,7 +398,16 @@ impl Uring {
                 sink.complete(Completion::Failed { socket, error }, queue);
             }
         }
-        while let Some(socket) = self.blocked.pop() {
+        for _ in 0..self.blocked.len() + self.drained.len() {
+            self.report_one(queue, sink);
+            self.empty_arena(queue)?;
+        }
+        Ok(())
+    }
+
+    /// Reports that a socket is blocked, or drained: the one after the other.
+    fn report_one<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
+        if let Some(socket) = self.blocked.pop() {
             if let Some(connection) = self.connections.get(socket)
                 && !connection.closed
                 && !connection.failed
@@ -395,15 +416,14 @@ impl Uring {
                 let held = connection.outgoing.as_ref().map_or(0, |outgoing| outgoing.copied);
                 sink.complete(Completion::Blocked { socket, held }, queue);
             }
-        }
-        while let Some(socket) = self.drained.pop() {
+        } else if let Some(socket) = self.drained.pop() {
             if let Some(connection) = self.connections.get(socket)
                 && !connection.closed
                 && !connection.failed
             {
                 if connection.outgoing.is_some() {
                     connection.owed = true;
-                    continue;
+                    return;
                 }
                 connection.told = false;
                 sink.complete(Completion::Drained { socket }, queue);
@@ -495,18 +515,13 @@ impl Driver for Uring {
         let mut entries = std::mem::take(&mut self.entries);
         for entry in entries.drain(..) {
             self.complete(entry, queue, sink);
-            if queue.output.len() >= limit::OUTPUT_BYTES {
-                // Many peers that ask for much at once would make the arena grow with their number.
-                self.start(queue);
-                self.enter(Some(Instant::default()))?;
-                self.settle(queue);
-            }
+            self.empty_arena(queue)?;
         }
         if self.entries.is_empty() {
             self.entries = entries;
         }
         self.buffers.publish();
-        self.report(queue, sink);
+        self.report(queue, sink)?;
         if !self.lingering.is_empty() {
             self.linger();
         }

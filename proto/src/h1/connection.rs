@@ -272,6 +272,8 @@ impl Connection {
             (self.client.after(Role::Client, Step::Restart), self.server.after(Role::Server, Step::Restart))
         {
             (self.client, self.server) = (client, server);
+            // What is refused next has no method yet.
+            self.method = Method::Get;
         }
     }
 
