@@ -416,18 +416,17 @@ impl Uring {
                 let held = connection.outgoing.as_ref().map_or(0, |outgoing| outgoing.copied);
                 sink.complete(Completion::Blocked { socket, held }, queue);
             }
-        } else if let Some(socket) = self.drained.pop() {
-            if let Some(connection) = self.connections.get(socket)
-                && !connection.closed
-                && !connection.failed
-            {
-                if connection.outgoing.is_some() {
-                    connection.owed = true;
-                    return;
-                }
-                connection.told = false;
-                sink.complete(Completion::Drained { socket }, queue);
+        } else if let Some(socket) = self.drained.pop()
+            && let Some(connection) = self.connections.get(socket)
+            && !connection.closed
+            && !connection.failed
+        {
+            if connection.outgoing.is_some() {
+                connection.owed = true;
+                return;
             }
+            connection.told = false;
+            sink.complete(Completion::Drained { socket }, queue);
         }
     }
 }

@@ -1,0 +1,140 @@
+//! Sending: what a socket takes at once, what waits for it, and what is left of connections that are closed.
+
+use super::{BOTH, Readiness, token};
+use crate::outgoing::Outgoing;
+use crate::{Completion, Queue, Sink, SocketId, limit, socket};
+use bytes::Bytes;
+use mio::unix::SourceFd;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+impl Readiness {
+    #[inline]
+    pub(super) fn send(&mut self, id: SocketId, bytes: &[u8], more: bool) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if let Some(outgoing) = &mut connection.outgoing {
+            return outgoing.push_copy(bytes);
+        }
+        let rest = match socket::send(connection.descriptor.as_raw_fd(), bytes, more) {
+            Ok(sent) if sent == bytes.len() => return,
+            Ok(sent) => &bytes[sent..],
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => bytes,
+            Err(error) => return self.fail(id, error),
+        };
+        let mut outgoing = Box::new(Outgoing::default());
+        outgoing.push_copy(rest);
+        connection.outgoing = Some(outgoing);
+        self.blocked.push_back(id);
+        self.watch_writable(id);
+    }
+
+    /// From now on it is reported when a socket becomes writable; at once, where it is.
+    fn watch_writable(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.both) else { return };
+        connection.both = true;
+        let raw = connection.descriptor.as_raw_fd();
+        if let Err(error) = self.poll.registry().reregister(&mut SourceFd(&raw), token(id), BOTH) {
+            self.fail(id, error);
+        }
+    }
+
+    pub(super) fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let fresh = connection.outgoing.is_none();
+        connection.outgoing.get_or_insert_default().push(bytes);
+        if fresh {
+            match flush(&connection.descriptor, connection.outgoing.as_mut().expect("just filled")) {
+                Ok(_) if connection.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_empty()) => {
+                    connection.outgoing = None;
+                    if self.drained.back() != Some(&id) {
+                        self.drained.push_back(id);
+                    }
+                }
+                Ok(flushed) if !flushed.full => self.again(id),
+                Ok(_) => self.watch_writable(id),
+                Err(error) => self.fail(id, error),
+            }
+        }
+    }
+
+    pub(super) fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        if connection.connecting {
+            connection.connecting = false;
+            let completion = match socket::pending_error(connection.descriptor.as_raw_fd()) {
+                Some(error) => Completion::Failed { socket, error },
+                None => Completion::Connected { socket },
+            };
+            return self.tell(socket, completion, queue, sink);
+        }
+        let Some(outgoing) = &mut connection.outgoing else { return };
+        match flush(&connection.descriptor, outgoing) {
+            Ok(_) if outgoing.is_empty() => {
+                if outgoing.shutdown {
+                    socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+                }
+                connection.outgoing = None;
+                self.drained.push_back(socket);
+            }
+            Ok(flushed) => {
+                if flushed.full {
+                    self.watch_writable(socket);
+                } else {
+                    self.again(socket);
+                }
+                if flushed.any {
+                    self.tell(socket, Completion::Progress { socket }, queue, sink);
+                }
+            }
+            Err(error) => self.fail(socket, error),
+        }
+    }
+
+    /// Sends on for connections that are closed but not empty, and gives up on those that take too long.
+    pub(super) fn linger(&mut self) {
+        let now = self.now;
+        let mut held: usize = self.lingering.iter().map(|lingering| lingering.outgoing.held()).sum();
+        self.lingering.retain_mut(|lingering| {
+            let before = lingering.outgoing.held();
+            let flushed = flush(&lingering.descriptor, &mut lingering.outgoing);
+            if flushed.is_ok() && lingering.outgoing.is_empty() {
+                held -= before;
+                return false;
+            }
+            let waits = flushed.is_ok() && now.since(lingering.since) < limit::LINGER && held <= limit::LINGER_BYTES;
+            if !waits {
+                held -= before;
+                socket::reset_on_close(lingering.descriptor.as_raw_fd());
+            }
+            waits
+        });
+    }
+}
+
+/// What a flush came to.
+struct Flushed {
+    /// The kernel took some.
+    any: bool,
+    /// It takes no more now, or there is no more: else the next turn goes on.
+    full: bool,
+}
+
+/// Sends from the front until the kernel takes no more, or enough for a turn is sent.
+fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<Flushed> {
+    let mut any = false;
+    for _ in 0..limit::SENDS_A_TURN {
+        if outgoing.is_empty() {
+            return Ok(Flushed { any, full: true });
+        }
+        match socket::send(descriptor.as_raw_fd(), outgoing.next(limit::SEND_BYTES), false) {
+            Ok(sent) => {
+                outgoing.sent(sent);
+                any = true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Flushed { any, full: true }),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Flushed { any, full: false })
+}
