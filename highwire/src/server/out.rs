@@ -26,7 +26,15 @@ impl<'q> Out<'q> {
     pub(super) fn flush_before(&mut self, socket: SocketId, more: bool) {
         let end = self.queue.output.len();
         if end > self.start {
-            self.queue.push(Op::Send { socket, start: self.start as u32, end: end as u32, more });
+            match self.queue.ops.last_mut() {
+                // What one peer sends may come in several pieces: the answers to all of them leave together.
+                Some(Op::Send { socket: last, end: before, more: and_more, .. })
+                    if *last == socket && *before as usize == self.start =>
+                {
+                    (*before, *and_more) = (end as u32, more);
+                }
+                _ => self.queue.push(Op::Send { socket, start: self.start as u32, end: end as u32, more }),
+            }
             self.start = end;
         }
     }
