@@ -1,8 +1,11 @@
 //! The command `highwire`.
 #![forbid(unsafe_code)]
 
+use clap::builder::ArgPredicate;
 use clap::{Parser, Subcommand, ValueEnum};
 use highwire::server::{Balance, Engine};
+use highwire::tls::{ClientAuth, TlsConfig};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -24,12 +27,44 @@ enum Action {
 ///   highwire demo
 ///   highwire demo --listen 0.0.0.0:80 --listen '[::]:80'
 ///   highwire demo --listen unix:/run/highwire.sock --workers 1 --engine readiness
+///   highwire demo --tls-listen 127.0.0.1:8443 --tls-self-signed
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Demo {
     /// Where to listen: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8080",
+        default_value_if("tls_listen", ArgPredicate::IsPresent, None)
+    )]
     listen: Vec<String>,
+
+    /// Where to listen for TLS (https, HTTP/2 and HTTP/1.1): addresses as for --listen. Needs --cert and --key, or
+    /// --tls-self-signed. Repeatable.
+    #[arg(long, value_name = "ADDR")]
+    tls_listen: Vec<String>,
+
+    /// The certificate and those that it was signed with, in PEM. Repeatable, each with its --key: the name that a
+    /// client asks for chooses.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Vec<PathBuf>,
+
+    /// The certificate's key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Vec<PathBuf>,
+
+    /// Make a certificate for localhost that nobody trusts: for development.
+    #[arg(long, conflicts_with = "cert")]
+    tls_self_signed: bool,
+
+    /// Ask clients for a certificate that the ones in FILE (PEM) have signed, and turn away those without one.
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+
+    /// Speak HTTP/2 only.
+    #[arg(long)]
+    http2_only: bool,
 
     /// How many workers; 0 is one for each CPU.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -111,6 +146,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// What the options say about TLS.
+fn tls(demo: &Demo) -> highwire::Result<TlsConfig> {
+    let mut config = TlsConfig::new().log_keys();
+    if demo.tls_self_signed {
+        config = config.self_signed(["localhost", "127.0.0.1", "::1"]);
+    } else if demo.cert.is_empty() || demo.cert.len() != demo.key.len() {
+        let problem = "--tls-listen needs --cert and --key, as many of the one as of the other, or --tls-self-signed";
+        return Err(highwire::Error::Setting(problem.to_string()));
+    }
+    for (cert, key) in demo.cert.iter().zip(&demo.key) {
+        config = config.certificate_files(cert, key);
+    }
+    Ok(match &demo.client_ca {
+        Some(file) => config.client_auth(ClientAuth::Required(file.clone())),
+        None => config,
+    })
+}
+
 fn run(demo: Demo) -> highwire::Result<()> {
     let engine = match demo.engine {
         EngineName::Auto => Engine::Auto,
@@ -127,6 +180,7 @@ fn run(demo: Demo) -> highwire::Result<()> {
     let app = highwire_cli::demo::app().configure(|config| {
         config.workers = demo.workers;
         config.engine = engine;
+        config.http1 = !demo.http2_only;
         config.balance = balance;
         config.pin = demo.pin;
         config.memory = demo.memory;
@@ -138,9 +192,13 @@ fn run(demo: Demo) -> highwire::Result<()> {
     for address in &demo.listen {
         server = server.listen(address)?;
     }
-    for address in server.addresses() {
+    for address in &demo.tls_listen {
+        server = server.listen_tls(address, tls(&demo)?)?;
+    }
+    for (number, address) in server.addresses().iter().enumerate() {
+        let scheme = if number < demo.listen.len() { "http" } else { "https" };
         if address.starts_with(|first: char| first.is_ascii_digit() || first == '[') {
-            tracing::info!("listening on http://{address}/");
+            tracing::info!("listening on {scheme}://{address}/");
         } else {
             tracing::info!("listening on {address}");
         }

@@ -48,7 +48,9 @@ pub(crate) const PART_BYTES: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     parts: VecDeque<Bytes>,
-    /// Bytes in `parts`, with what holding them costs.
+    /// Bytes in `parts`.
+    pub(crate) bytes: usize,
+    /// The same, with what holding them costs.
     pub(crate) held: usize,
     end: Option<Result<(), BodyError>>,
     trailers: Vec<(HeaderName, HeaderValue)>,
@@ -70,6 +72,7 @@ impl Incoming {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
         self.held += bytes.len() + PART_BYTES;
         self.parts.push_back(Bytes::copy_from_slice(bytes));
         self.wake();
@@ -130,6 +133,7 @@ impl Body {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut incoming = self.incoming.borrow_mut();
         if let Some(part) = incoming.parts.pop_front() {
+            incoming.bytes -= part.len();
             incoming.held -= part.len() + PART_BYTES;
             if incoming.paused
                 && let Some(connection) = &incoming.connection
@@ -164,7 +168,7 @@ impl Drop for Body {
         let mut incoming = self.incoming.borrow_mut();
         incoming.abandoned = true;
         incoming.parts.clear();
-        incoming.held = 0;
+        (incoming.bytes, incoming.held) = (0, 0);
         if let Some(connection) = &incoming.connection {
             connection.wake_by_ref();
         }

@@ -25,6 +25,8 @@
 pub mod body;
 pub mod server;
 pub mod time;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 mod app;
 mod error;

@@ -99,6 +99,7 @@ impl<'r> Request<'r> {
         match self.head.version {
             proto::Version::Http10 => http::Version::HTTP_10,
             proto::Version::Http11 => http::Version::HTTP_11,
+            proto::Version::Http2 => http::Version::HTTP_2,
         }
     }
 

@@ -84,6 +84,8 @@ pub enum Version {
     /// HTTP/1.1, and any later minor version, which is read as 1.1 (RFC 9110 section 2.5)
     #[default]
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 /// Fields that the protocol itself reads.
@@ -167,6 +169,8 @@ pub struct Head {
     pub expects_continue: bool,
     /// Whether the message proposes or accepts another protocol: `Upgrade` named by `Connection`, or CONNECT.
     pub upgrade: bool,
+    /// The protocol that an extended CONNECT wants (RFC 8441); HTTP/2 only.
+    pub protocol: Span,
     /// Which known fields came.
     pub(crate) seen: u8,
     /// Which of them came more than once.
@@ -214,5 +218,6 @@ impl Head {
         self.keep_alive = false;
         self.expects_continue = false;
         self.upgrade = false;
+        self.protocol = Span::default();
     }
 }

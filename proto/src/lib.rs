@@ -26,6 +26,8 @@ mod limits;
 mod target;
 
 pub mod h1;
+pub mod h2;
+pub mod hpack;
 pub mod scan;
 pub mod testing;
 

@@ -6,6 +6,7 @@
 
 mod chunked;
 mod exchange;
+mod hpack;
 mod scanners;
 mod target;
 
@@ -15,6 +16,9 @@ use core::fmt;
 
 pub use chunked::chunked;
 pub use exchange::{HEADER_BYTES, request, response};
+#[cfg(test)]
+pub(crate) use hpack::decode_huffman;
+pub use hpack::hpack;
 pub use target::target;
 
 /// Every way in which tests cut an input: whole, in two at each byte, and byte by byte.
@@ -160,6 +164,26 @@ mod tests {
         ] {
             for method in 0..10 {
                 target(&[&[method][..], text.as_bytes()].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn header_blocks() {
+        for text in [
+            &b""[..],
+            b"\x06\x82\x86\x84\x41\x01a\x06\x82\x86\x84\xbe\x04\x00",
+            b"\x11\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\x04\x82\x86\x84\xbe",
+            b"\x05\x40\x01a\x01b\xff\x00\x02\x20\xbe",
+            b"\x05\x40\x01a\x01b\xff\x00\xff\x80\x05\x20\x3f\xe1\x1f\x82\x05\x40\x01c\x01d\x02\xbe\xbe",
+            b"\x05\x40\x01a\x01b\xff\x00\x01\x82",
+            b"\x05\x10\x01a\x01b\x05\x00\x01a\x01b\x03\x0f\x2f\x00\x03\x20\x20\x20",
+            b"\x05\x40\x01a\x01b\x08\xbe\xbe\xbe\xbe\xbe\xbe\xbe\xbe\x02\xbe\xbf",
+            b"\x06\xff\xff\xff\xff\xff\x7f",
+            b"\x08\x00\x85\xff\xff\xff\xff\xff\x00",
+        ] {
+            for options in 0..16 {
+                hpack(&[&[options][..], text].concat());
             }
         }
     }

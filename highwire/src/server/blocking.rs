@@ -30,10 +30,10 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const WANT: Duration = Duration::from_millis(50);
 
 /// Accepts on every listener in turn until the server drains.
-fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket)) {
+fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, usize)) {
     let patience = PATIENCE / listeners.len().max(1) as u32;
     while !shared.draining.load(Ordering::Acquire) {
-        for listener in listeners {
+        for (number, listener) in listeners.iter().enumerate() {
             if !shared.has_room() {
                 std::thread::sleep(WANT);
                 continue;
@@ -42,7 +42,7 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket))
             let mut patience = patience;
             loop {
                 match calls::accept(listener, patience) {
-                    Ok(Some(socket)) => take(socket),
+                    Ok(Some(socket)) => take(socket, number),
                     Ok(None) => break,
                     Err(error) => {
                         tracing::warn!(%error, "accepting is paused");
@@ -61,9 +61,9 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket))
 
 /// Hands each connection to the worker that has the fewest.
 pub(super) fn hand_out(shared: &Shared, listeners: &[Listener], outsides: &[Arc<Outside>]) -> Result<()> {
-    accept(shared, listeners, |socket| {
+    accept(shared, listeners, |socket, number| {
         if let Some(least) = outsides.iter().min_by_key(|outside| outside.connections.load(Ordering::Relaxed)) {
-            least.hand(socket);
+            least.hand(socket, number);
         }
     });
     // Workers wait for this before they stop: what was handed to them just now is still served.
@@ -76,7 +76,7 @@ pub(super) fn hand_out(shared: &Shared, listeners: &[Listener], outsides: &[Arc<
 pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -> Result<()> {
     let caps = &shared.config().caps;
     let pool = Pool::new("connection", caps.connection_threads, caps.connection_queue);
-    accept(shared, listeners, |socket| {
+    accept(shared, listeners, |socket, _| {
         if shared.admit(socket.peer) != Admission::Taken {
             return refuse(shared, &socket);
         }
@@ -236,7 +236,7 @@ impl Thread {
             }
         } else if shared.draining.load(Ordering::Acquire) && !self.kit.draining {
             self.kit.draining = true;
-            self.connection.drain(&mut self.kit);
+            self.connection.drain(&mut self.kit, &mut self.queue);
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Balance {
 /// How long peers may take. Zero turns a deadline off; for `linger` and `shutdown` it means at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlines {
+    /// From a connection's start to the end of its TLS handshake: it closes after that.
+    pub handshake: Duration,
     /// From a connection's first byte, or its start, to the end of a request's head: 408 after that.
     pub head: Duration,
     /// Over how long a body's rate is judged; a body that brings less than the rate in that time is 408.
@@ -54,6 +56,8 @@ pub struct Deadlines {
 impl Default for Deadlines {
     fn default() -> Deadlines {
         Deadlines {
+            // Three round trips of the worst line, and time for the client to ask its user for a certificate's PIN.
+            handshake: Duration::from_secs(10),
             // Long enough for a bad mobile line, short enough that slow heads cannot pile up.
             head: Duration::from_secs(15),
             body: Duration::from_secs(10),
@@ -128,6 +132,10 @@ pub struct Config {
     pub socket: io::Options,
     /// Bounds of heads, fields and chunk framing.
     pub limits: proto::Limits,
+    /// Whether HTTP/1 is spoken. Without it every connection has to begin with HTTP/2, in the clear and under TLS.
+    pub http1: bool,
+    /// What HTTP/2 lets a peer do.
+    pub http2: proto::h2::Bounds,
     /// How long peers may take.
     pub deadlines: Deadlines,
     /// How much of everything.
@@ -149,6 +157,8 @@ impl Default for Config {
             balance: Balance::ReusePort,
             socket: io::Options::default(),
             limits: proto::Limits::default(),
+            http1: true,
+            http2: proto::h2::Bounds::default(),
             deadlines: Deadlines::default(),
             caps: Caps::default(),
             memory: None,

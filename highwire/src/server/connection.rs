@@ -8,11 +8,12 @@
 //! connection that waits for its next request owns no memory but this struct.
 
 use super::connection_body::trailer_fields;
+use super::connection_h2::Http2;
 use super::context::TaskKind;
 use super::dispatch::{Kit, Routed};
 use super::exchange::{Exchange, LogLine};
 use super::out::Out;
-use crate::body::BodyError;
+use super::secure::Secure;
 use crate::handler::Outcome;
 use crate::request::{Hooks, Ready};
 use crate::response::Response;
@@ -37,6 +38,10 @@ pub(crate) enum Phase {
     Write,
     /// Another protocol: it has deadlines of its own.
     Switched,
+    /// Whatever its HTTP/2 streams wait for: the earliest of their deadlines.
+    Streams,
+    /// That its HTTP/2 peer has heard that we go away.
+    Drains,
     /// The peer's end, after ours.
     Linger,
     /// Nothing: it is to be forgotten.
@@ -59,10 +64,16 @@ pub(crate) struct Connection {
     pub(super) http: h1::Connection,
     pub(super) unread: Vec<u8>,
     pub(super) exchange: Option<Box<Exchange>>,
+    /// What it has in place of one exchange, where it speaks HTTP/2.
+    pub(super) http2: Option<Box<Http2>>,
+    /// Its TLS; in [`Out`] while something is done with it.
+    pub(super) tls: Option<Box<Secure>>,
+    /// Bytes of a handshake that wait for their turn.
+    pub(super) sealed: Vec<u8>,
     /// Requests so far.
     pub(super) served: u32,
     /// Bytes charged to the worker's share for this connection.
-    charged: u32,
+    pub(super) charged: u32,
     /// Of them, the request's body that its handler has.
     pub(super) lent: u32,
     /// And answers that the driver has and the peer has not taken.
@@ -84,6 +95,8 @@ pub(crate) struct Connection {
     pub(super) closing: bool,
     /// No more of the present body is read: it is too large, and its answer is still to come.
     pub(super) body_refused: bool,
+    /// It has TLS.
+    pub(super) is_secure: bool,
 }
 
 impl Connection {
@@ -96,6 +109,9 @@ impl Connection {
             http: h1::Connection::new(Role::Server),
             unread: Vec::new(),
             exchange: None,
+            http2: None,
+            tls: None,
+            sealed: Vec::new(),
             served: 0,
             charged: 0,
             lent: 0,
@@ -109,11 +125,36 @@ impl Connection {
             end_seen: false,
             closing: false,
             body_refused: false,
+            is_secure: false,
+        }
+    }
+
+    /// Does something that may send.
+    #[inline(always)]
+    pub(super) fn with_out(
+        &mut self,
+        kit: &mut Kit,
+        queue: &mut Queue,
+        act: impl FnOnce(&mut Connection, &mut Kit, &mut Out<'_>),
+    ) {
+        let mut out = Out::new(queue);
+        if let Some(mut tls) = self.tls.take() {
+            tls.scratch = std::mem::take(&mut kit.scratch);
+            out.tls = Some(tls);
+        }
+        act(self, kit, &mut out);
+        if let Some(mut tls) = out.tls.take() {
+            kit.scratch = std::mem::take(&mut tls.scratch);
+            self.tls = Some(tls);
         }
     }
 
     pub(crate) fn is_gone(&self) -> bool {
         self.phase == Phase::Gone
+    }
+
+    pub(crate) fn is_secure(&self) -> bool {
+        self.is_secure
     }
 
     pub(crate) fn id(&self) -> SocketId {
@@ -133,20 +174,31 @@ impl Connection {
         if self.is_ending() {
             return;
         }
-        let mut out = Out::new(queue);
+        self.with_out(kit, queue, |connection, kit, out| match out.tls {
+            None => connection.received_plain(bytes, kit, head, out),
+            Some(_) => connection.received_tls(bytes, kit, head, out),
+        });
+    }
+
+    /// Bytes of HTTP came.
+    #[inline]
+    pub(super) fn received_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.http2.is_some() {
+            return self.received_http2(bytes, kit, head, out);
+        }
         if self.is_switched() {
-            self.received_raw(bytes, kit, &mut out);
+            self.received_raw(bytes, kit, out);
         } else if self.unread.is_empty() {
-            let used = self.advance(bytes, kit, head, &mut out);
+            let used = self.advance(bytes, kit, head, out);
             if used < bytes.len() {
-                self.keep(&bytes[used..], kit, &mut out);
+                self.keep(&bytes[used..], kit, out);
             }
         } else {
-            self.keep(bytes, kit, &mut out);
-            self.proceed(kit, head, &mut out);
+            self.keep(bytes, kit, out);
+            self.proceed(kit, head, out);
         }
         self.resume_if_wanted(out.queue);
-        self.settle(kit, head, &mut out);
+        self.settle(kit, head, out);
     }
 
     /// Whether nothing is read any more.
@@ -156,34 +208,40 @@ impl Connection {
 
     /// The peer ended its direction.
     pub(crate) fn peer_ended(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        let mut out = Out::new(queue);
+        self.with_out(kit, queue, |connection, kit, out| {
+            if connection.phase == Phase::Linger && !connection.blocked {
+                connection.ended = true;
+                return connection.close(kit, out);
+            }
+            connection.peer_is_done(kit, head, out);
+        });
+    }
+
+    /// Nothing more comes of what the peer says.
+    pub(super) fn peer_is_done(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         self.ended = true;
-        if self.phase == Phase::Linger && !self.blocked {
-            return self.close(kit, &mut out);
-        }
         if self.is_ending() {
             return;
         }
         if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
             switched.raw.borrow_mut().end(false);
         }
-        self.settle(kit, head, &mut out);
+        self.settle(kit, head, out);
     }
 
     /// The driver's bytes are with the kernel.
     pub(crate) fn drained(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        let mut out = Out::new(queue);
         self.blocked = false;
         self.away = 0;
         self.recharge(kit);
-        if self.closing {
-            return self.finish(kit, &mut out);
-        }
-        if self.is_ending() {
-            return;
-        }
-        self.drive(kit, head, &mut out);
-        self.settle(kit, head, &mut out);
+        self.with_out(kit, queue, |connection, kit, out| {
+            if connection.closing {
+                connection.finish(kit, out);
+            } else if !connection.is_ending() {
+                connection.drive(kit, head, out);
+                connection.settle(kit, head, out);
+            }
+        });
     }
 
     /// The driver holds bytes that the peer does not take, copies of so many.
@@ -191,8 +249,7 @@ impl Connection {
         if self.phase == Phase::Gone {
             return;
         }
-        let mut out = Out::new(queue);
-        self.sent_away(held, kit, &mut out);
+        self.with_out(kit, queue, |connection, kit, out| connection.sent_away(held, kit, out));
         if self.phase == Phase::Gone {
             return;
         }
@@ -218,13 +275,18 @@ impl Connection {
         if self.is_ending() {
             return;
         }
-        let mut out = Out::new(queue);
-        self.drive(kit, head, &mut out);
-        self.settle(kit, head, &mut out);
+        self.with_out(kit, queue, |connection, kit, out| {
+            connection.proceed_tls(kit, head, out);
+            connection.drive(kit, head, out);
+            connection.settle(kit, head, out);
+        });
     }
 
     /// Moves on whatever can move: handler, response body, other protocol, unread requests.
-    fn drive(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(super) fn drive(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.http2.is_some() {
+            return self.drive_http2(kit, head, out);
+        }
         if self.exchange.is_some() {
             self.poll_answer(kit, out);
             self.pump(kit, out);
@@ -281,6 +343,10 @@ impl Connection {
             let limits = &kit.shared.setup.config.limits;
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
+                Err(proto::Error::InvalidTarget) if self.begins_http2(rest) => {
+                    self.begin_http2(kit, out);
+                    return at + self.advance_http2(rest, kit, head, out);
+                }
                 Err(error) => {
                     self.refuse(error, kit, head, rest, out);
                     return window.len();
@@ -447,7 +513,7 @@ impl Connection {
     }
 
     /// Keeps bytes that cannot be worked on now.
-    fn keep(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn keep(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
         if self.is_ending() {
             return;
         }
@@ -487,50 +553,5 @@ impl Connection {
             self.paused = false;
             queue.push(Op::ResumeRecv { socket: self.id });
         }
-    }
-
-    /// Charges the worker's share for what this connection holds now: whether there was enough.
-    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
-        let held = self.away as usize
-            + self.lent as usize
-            + self.unread.capacity()
-            + self.exchange.as_ref().map_or(0, |exchange| {
-                let collect = exchange.collect.as_ref();
-                collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
-                    + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
-                    + exchange.switched.as_ref().map_or(0, |switched| {
-                        let raw = switched.raw.borrow();
-                        raw.held + raw.outgoing_held
-                    })
-            });
-        let charged = self.charged as usize;
-        if held > charged {
-            if !kit.share.take(held - charged) {
-                return false;
-            }
-        } else {
-            kit.share.give(charged - held);
-        }
-        self.charged = u32::try_from(held).unwrap_or(u32::MAX);
-        true
-    }
-
-    /// Gives everything back: the connection is over.
-    pub(super) fn release(&mut self, kit: &mut Kit) {
-        self.unread = Vec::new();
-        if let Some(mut exchange) = self.exchange.take() {
-            if let Some(future) = exchange.future.take() {
-                kit.cancel(future);
-            }
-            if let Some(incoming) = exchange.incoming.take() {
-                incoming.borrow_mut().finish(Err(BodyError::CutShort), Vec::new());
-            }
-            if let Some(switched) = &exchange.switched {
-                switched.raw.borrow_mut().end(true);
-            }
-            kit.recycle(exchange);
-        }
-        (self.lent, self.away) = (0, 0);
-        kit.share.give(std::mem::take(&mut self.charged) as usize);
     }
 }

@@ -16,7 +16,7 @@ use proto::{Head, h1};
 use std::sync::atomic::Ordering;
 
 /// How many ticks a graceful shutdown waits for the next request of a connection that is idle.
-const DRAIN_TICKS: u32 = 2;
+pub(super) const DRAIN_TICKS: u32 = 2;
 
 impl Connection {
     /// What the peer sent is not HTTP, or is refused: it is told once, and the connection ends.
@@ -113,6 +113,7 @@ impl Connection {
                 return self.abort(kit, out);
             }
             if !std::mem::replace(&mut self.closing, true) {
+                out.close_tls(self.id);
                 out.flush_before(self.id, true);
                 out.queue.push(Op::Shutdown { socket: self.id });
             }
@@ -122,6 +123,7 @@ impl Connection {
         let lingers = !kit.shared.setup.config.deadlines.linger.is_zero();
         if !self.ended && lingers {
             // The last bytes and the end leave in one packet.
+            out.close_tls(self.id);
             out.flush_before(self.id, true);
             if !std::mem::take(&mut self.closing) {
                 out.queue.push(Op::Shutdown { socket: self.id });
@@ -139,6 +141,7 @@ impl Connection {
     /// Closes now; what was sent still goes out.
     pub(super) fn close(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         // The last bytes and the end leave in one packet.
+        out.close_tls(self.id);
         out.flush_before(self.id, self.phase != Phase::Gone);
         self.release(kit);
         if self.phase != Phase::Gone {
@@ -159,38 +162,45 @@ impl Connection {
 
     /// The connection broke: the handler is told, the peer cannot be.
     pub(crate) fn failed(&mut self, kit: &mut Kit, queue: &mut Queue) {
-        self.abort(kit, &mut Out::new(queue));
+        self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
     }
 
     /// The deadline of the present phase passed.
     pub(crate) fn expired(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        let mut out = Out::new(queue);
+        self.with_out(kit, queue, |connection, kit, out| connection.out_of_time(kit, head, out));
+    }
+
+    fn out_of_time(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.http2.is_some() {
+            return self.expired_http2(kit, head, out);
+        }
         let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
         match phase {
             Phase::Gone => self.phase = Phase::Gone,
-            Phase::Linger => self.close(kit, &mut out),
-            Phase::Fresh | Phase::Idle => self.finish(kit, &mut out),
+            Phase::Linger => self.close(kit, out),
+            Phase::Fresh | Phase::Idle => self.finish(kit, out),
             Phase::Head => {
                 self.unread = Vec::new();
-                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's head came too slowly", kit, &mut out);
+                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's head came too slowly", kit, out);
             }
             Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
             Phase::Body => {
-                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", kit, &mut out);
+                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", kit, out);
             }
             Phase::Handler => {
                 tracing::warn!("a handler took longer than its deadline");
-                self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", kit, &mut out);
+                self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", kit, out);
             }
-            Phase::Write => self.abort(kit, &mut out),
-            Phase::Switched => self.phase = Phase::Switched,
+            Phase::Write => self.abort(kit, out),
+            Phase::Switched | Phase::Streams | Phase::Drains => self.phase = phase,
         }
         out.flush(self.id);
         if !self.closing && !matches!(self.phase, Phase::Gone | Phase::Linger | Phase::Switched | Phase::Body) {
             if self.http.must_close() {
-                self.finish(kit, &mut out);
+                self.finish(kit, out);
             } else {
-                self.woken(kit, head, queue);
+                self.drive(kit, head, out);
+                self.settle(kit, head, out);
             }
         }
         let gone_or_ending = matches!(self.phase, Phase::Gone | Phase::Linger);
@@ -205,7 +215,10 @@ impl Connection {
     }
 
     /// A graceful shutdown begins: whoever waits for nothing is let go, the others after their answer.
-    pub(crate) fn drain(&mut self, kit: &mut Kit) {
+    pub(crate) fn drain(&mut self, kit: &mut Kit, queue: &mut Queue) {
+        if self.http2.is_some() {
+            return self.with_out(kit, queue, |connection, kit, out| connection.drain_http2(kit, out));
+        }
         self.http.close_after();
         match self.phase {
             // Its next request may be on its way, or with the kernel already: it has a moment to show.
@@ -224,7 +237,7 @@ impl Connection {
     /// The hard deadline of a shutdown: whether something was cut.
     pub(crate) fn cut(&mut self, kit: &mut Kit, queue: &mut Queue) -> bool {
         let busy = !matches!(self.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh);
-        self.abort(kit, &mut Out::new(queue));
+        self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
         busy
     }
 }

@@ -3,13 +3,12 @@
 use super::connection::{Connection, Phase};
 use super::date::HeadKey;
 use super::dispatch::Kit;
-use super::exchange::Switched;
+use super::exchange::{LogLine, Switched};
 use super::out::Out;
 use crate::response::{Content, Response, Streamed};
 use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use io::Op;
 use proto::h1::{self, FieldWriter};
 use proto::{Length, Method};
 use std::cell::RefCell;
@@ -28,7 +27,7 @@ const AHEAD_BYTES: usize = 64 * 1024;
 const PARTS_A_TURN: usize = 256;
 
 /// Fields that the engine writes itself: they frame the message.
-fn is_framing(name: &HeaderName) -> bool {
+pub(super) fn is_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING || *name == header::CONNECTION
 }
 
@@ -135,13 +134,13 @@ impl Connection {
     fn send_apart(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
         // What stands before them may be left to the driver too. Bytes that others share, such as a constant, are not held for
         // this peer.
-        let length = out.waiting() + if bytes.is_unique() { bytes.len() } else { 0 };
+        let waiting = out.waiting();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
             out.flush_before(self.id, true);
-            out.queue.push(Op::SendBytes { socket: self.id, bytes });
+            let own = out.send_bytes(self.id, bytes);
             out.queue.output.extend_from_slice(&after);
-            self.sent_away(length, kit, out);
+            self.sent_away(waiting + own, kit, out);
         }
         Ok(())
     }
@@ -319,7 +318,7 @@ impl Connection {
                 out.flush(self.id);
                 for bytes in raw.outgoing.drain(..) {
                     if !bytes.is_empty() {
-                        out.queue.push(Op::SendBytes { socket: self.id, bytes });
+                        out.send_bytes(self.id, bytes);
                         self.blocked = true;
                     }
                 }
@@ -348,21 +347,27 @@ impl Connection {
     #[cold]
     fn log(&mut self, response: &Response, kit: &Kit) {
         let Some(line) = self.exchange.as_mut().and_then(|exchange| exchange.log.take()) else { return };
-        let bytes = match &response.content {
-            Content::Bytes(bytes) => Some(bytes.len() as u64),
-            Content::Stream(streamed) => streamed.length,
-            Content::Switch(_) => None,
-        };
-        tracing::info!(
-            target: "highwire::access",
-            peer = %crate::Peer::from(self.peer),
-            method = line.method,
-            target = line.target,
-            status = response.status.as_u16(),
-            bytes,
-            microseconds = kit.now.since(line.since).as_micros() as u64,
-        );
+        log_answer(&line, self.peer, response, kit);
     }
+}
+
+/// Writes the access log's line.
+#[cold]
+pub(super) fn log_answer(line: &LogLine, peer: io::Peer, response: &Response, kit: &Kit) {
+    let bytes = match &response.content {
+        Content::Bytes(bytes) => Some(bytes.len() as u64),
+        Content::Stream(streamed) => streamed.length,
+        Content::Switch(_) => None,
+    };
+    tracing::info!(
+        target: "highwire::access",
+        peer = %crate::Peer::from(peer),
+        method = line.method.as_str(),
+        target = line.target.as_str(),
+        status = response.status.as_u16(),
+        bytes,
+        microseconds = kit.now.since(line.since).as_micros() as u64,
+    );
 }
 
 /// A 2xx to CONNECT would say that a tunnel stands (RFC 9110 section 9.3.6); whoever answers it without making one gets 501.

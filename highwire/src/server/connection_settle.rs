@@ -30,6 +30,9 @@ impl Connection {
 
     pub(super) fn settle_slowly(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         use h1::state::State;
+        if self.http2.is_some() {
+            return self.settle_http2(kit, out);
+        }
         if self.is_ending() {
             return;
         }
@@ -106,7 +109,9 @@ impl Connection {
             Phase::Handler => timeouts.handler,
             Phase::Write => timeouts.write,
             Phase::Linger => timeouts.linger,
-            Phase::Switched | Phase::Gone => return kit.deadlines.clear(self.id.index),
+            Phase::Switched | Phase::Streams | Phase::Drains | Phase::Gone => {
+                return kit.deadlines.clear(self.id.index);
+            }
         };
         kit.deadlines.set(self.id.index, kit.tick, after);
     }

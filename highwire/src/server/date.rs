@@ -90,6 +90,17 @@ impl CommonLines {
         &self.lines[..self.date]
     }
 
+    /// What the `Server` field says; `None` where there is none.
+    pub(crate) fn server_value(&self) -> Option<&[u8]> {
+        self.server_name.as_deref().map(str::as_bytes)
+    }
+
+    /// What the `Date` field says.
+    pub(crate) fn date_value(&self) -> &[u8] {
+        const NAME: usize = b"Date: ".len();
+        &self.lines[self.date + NAME..self.lines.len() - b"\r\n".len()]
+    }
+
     /// The `Date` line with its line end.
     pub(crate) fn date(&self) -> &[u8] {
         &self.lines[self.date..]

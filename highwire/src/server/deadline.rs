@@ -45,6 +45,11 @@ impl DeadlineTable {
         self.earliest = self.earliest.min(due);
     }
 
+    /// Sets a deadline at a tick.
+    pub(super) fn set_at(&mut self, index: u32, due: u32) {
+        self.set(index, due, 0);
+    }
+
     pub(super) fn clear(&mut self, index: u32) {
         if let Some(due) = self.due.get_mut(index as usize) {
             *due = NEVER;

@@ -38,6 +38,14 @@ pub(crate) struct Kit {
     captures: Captures,
     /// The path of the present request, where it had dot segments to resolve.
     resolved: Vec<u8>,
+    /// Lent to HTTP/2 connections: the decoded fields of the present request.
+    pub(crate) fields: Vec<u8>,
+    /// Lent to TLS sessions: plaintext, what they send by themselves, ciphertext.
+    pub(crate) plain: Vec<u8>,
+    pub(crate) raw: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
+    /// Flights of handshakes that this turn still has time for.
+    pub(crate) handshakes: u32,
     #[expect(clippy::vec_box, reason = "the boxes themselves are used again: a connection holds one, 8 bytes wide")]
     exchanges: Vec<Box<Exchange>>,
 }
@@ -51,7 +59,12 @@ pub(crate) struct Timeouts {
     pub(crate) write: u32,
     pub(crate) handler: u32,
     pub(crate) linger: u32,
+    pub(crate) handshake: u32,
 }
+
+/// Flights of TLS handshakes that one turn works on, each some tenths of a millisecond: a flood of new connections must not
+/// keep those that stand waiting.
+const HANDSHAKES_A_TURN: u32 = 8;
 
 /// Exchanges that a worker keeps for the next requests.
 const SPARE_EXCHANGES: usize = 64;
@@ -73,6 +86,7 @@ impl Kit {
             write: deadline::ticks(deadlines.write),
             handler: deadline::ticks(deadlines.handler),
             linger: deadline::ticks(deadlines.linger),
+            handshake: deadline::ticks(deadlines.handshake),
         };
         let endpoints = setup.routes.iter().map(|route| route.clone().endpoint()).collect();
         let lines = CommonLines::new(setup.config.server_name.clone());
@@ -94,6 +108,11 @@ impl Kit {
             locals,
             captures: Captures::default(),
             resolved: Vec::new(),
+            fields: Vec::new(),
+            plain: Vec::new(),
+            raw: Vec::new(),
+            scratch: Vec::new(),
+            handshakes: HANDSHAKES_A_TURN,
             exchanges: Vec::new(),
         }
     }
@@ -103,6 +122,7 @@ impl Kit {
         self.now = now;
         self.tick = deadline::tick(now);
         self.context.now.set(now);
+        self.handshakes = HANDSHAKES_A_TURN;
     }
 
     pub(crate) fn new_exchange(&mut self) -> Box<Exchange> {

@@ -2,7 +2,7 @@
 
 use super::blocking;
 use super::config::{Balance, Config, Engine};
-use super::shared::{Setup, Shared};
+use super::shared::{Setup, Shared, Tls};
 use super::shutdown::Report;
 use super::worker::{Outside, Worker};
 use crate::{Error, Result};
@@ -23,6 +23,8 @@ const WATCH: Duration = Duration::from_millis(50);
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
+    /// The TLS of each listener, in their order.
+    tls: Vec<Option<Tls>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -33,7 +35,7 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     pub(crate) fn new(setup: Setup) -> Server {
-        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new() }
+        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new(), tls: Vec::new() }
     }
 
     fn workers(&self) -> usize {
@@ -47,7 +49,23 @@ impl Server {
     ///
     /// # Errors
     /// Why it cannot be listened on.
-    pub fn listen(mut self, address: &str) -> Result<Server> {
+    pub fn listen(self, address: &str) -> Result<Server> {
+        self.bind(address, None)
+    }
+
+    /// Listens on another address, for TLS only: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the
+    /// configuration are seen within seconds.
+    ///
+    /// # Errors
+    /// Why it cannot be listened on, or what is wrong with the configuration.
+    #[cfg(feature = "tls")]
+    pub fn listen_tls(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server> {
+        let config = if self.shared.config().http1 { config } else { config.restrict_alpn(&[b"h2"]) };
+        let reload = config.build().map_err(|error| Error::Setting(error.to_string()))?;
+        self.bind(address, Some(Arc::new(reload)))
+    }
+
+    fn bind(mut self, address: &str, tls: Option<Tls>) -> Result<Server> {
         let address = Address::parse(address)?;
         let config = self.shared.config();
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
@@ -61,11 +79,13 @@ impl Server {
             options.reuse_port = true;
             listener = Listener::bind(&bound, &options)?;
         }
+        self.tls.push(tls);
         self.listeners.push(listener);
         Ok(self)
     }
 
     pub(crate) fn listen_on(mut self, listener: Listener, _: Address) -> Server {
+        self.tls.push(None);
         self.listeners.push(listener);
         self
     }
@@ -161,7 +181,7 @@ impl Server {
     /// # Errors
     /// What keeps the worker from starting.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D>> {
-        Worker::new(self.shared, driver, self.listeners)
+        Worker::new(self.shared, driver, self.listeners, self.tls)
     }
 
     fn start_workers<D: Driver + 'static>(
@@ -188,7 +208,7 @@ impl Server {
         let pin = self.shared.config().pin;
         for (number, share) in shares.into_iter().enumerate() {
             let cpu = pin.then(|| cpus[number % cpus.len()]);
-            let shared = self.shared.clone();
+            let (shared, tls) = (self.shared.clone(), self.tls.clone());
             let (tell, told) = mpsc::channel();
             let run = move || {
                 if let Some(cpu) = cpu
@@ -200,7 +220,7 @@ impl Server {
                 let runtime = shared.clone();
                 #[cfg(feature = "tokio")]
                 let _entered = runtime.runtime().enter();
-                let worker = make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share));
+                let worker = make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share, tls));
                 match worker {
                     Ok(mut worker) => {
                         if tell.send(Ok(worker.outside())).is_ok() {
@@ -230,6 +250,9 @@ impl Server {
     }
 
     fn start_threads(self, handle: &mut Handle) -> Result<()> {
+        if self.tls.iter().any(Option::is_some) {
+            return Err(Error::Setting("the engine `threads` has no TLS".to_string()));
+        }
         let (shared, listeners) = (self.shared, self.listeners);
         handle
             .threads

@@ -50,6 +50,11 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) finished: AtomicU64,
+    /// TLS handshakes that were completed, and that failed.
+    pub(crate) handshakes: AtomicU64,
+    pub(crate) handshakes_failed: AtomicU64,
+    /// HTTP/2 connections that ended because an allowance ran out, by its kind.
+    pub(crate) http2_fired: [AtomicU64; super::connection_h2::BUDGETS],
 }
 
 /// What all workers share.
@@ -66,10 +71,19 @@ pub(crate) struct Shared {
     pub(crate) aborting: AtomicBool,
     /// Acceptors that may still hand connections to workers.
     pub(crate) acceptors: AtomicUsize,
+    /// The second in which somebody has last looked at the files of the listeners' TLS.
+    pub(crate) looked: AtomicU64,
     pool: OnceLock<Pool>,
     #[cfg(feature = "tokio")]
     runtime: OnceLock<tokio::runtime::Runtime>,
 }
+
+/// A listener's TLS.
+#[cfg(feature = "tls")]
+pub(crate) type Tls = Arc<crate::tls::Reload>;
+/// There is none.
+#[cfg(not(feature = "tls"))]
+pub(crate) type Tls = std::convert::Infallible;
 
 /// Descriptors that are not for connections: listeners, rings, files, logs.
 const RESERVED_DESCRIPTORS: usize = 32;
@@ -90,6 +104,7 @@ impl Shared {
             draining: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             acceptors: AtomicUsize::new(0),
+            looked: AtomicU64::new(0),
             pool: OnceLock::new(),
             #[cfg(feature = "tokio")]
             runtime: OnceLock::new(),

@@ -11,7 +11,7 @@ use super::accept::{Admission, CONNECTION_BYTES};
 use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::dispatch::Kit;
-use super::shared::Shared;
+use super::shared::{Shared, Tls};
 use crate::Result;
 use io::wake::{Notifier, TaskInbox};
 use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
@@ -51,14 +51,15 @@ pub(crate) struct Outside {
     pub(crate) connections: AtomicU32,
     /// The number of the present handler call in the high half, its route and one in the low half; low half 0: none.
     pub(crate) beat: Arc<AtomicU64>,
-    handed: Mutex<Vec<Socket>>,
+    /// With the number of the listener that each came by.
+    handed: Mutex<Vec<(Socket, usize)>>,
 }
 
 impl Outside {
     /// Gives the worker a connection.
-    pub(crate) fn hand(&self, socket: Socket) {
+    pub(crate) fn hand(&self, socket: Socket, listener: usize) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).push((socket, listener));
         self.notifier.notify();
     }
 }
@@ -88,6 +89,8 @@ struct Floor {
     count: usize,
     head: Head,
     listeners: Vec<ListenerId>,
+    /// The TLS of each, in their order; empty where none has any.
+    tls: Vec<Option<Tls>>,
     /// Accepting is paused until then.
     accept_again: Option<Instant>,
     /// Other threads have woken tasks.
@@ -108,7 +111,12 @@ struct Floor {
 
 impl<D: Driver> Worker<D> {
     /// A worker with its listeners.
-    pub(crate) fn new(shared: Arc<Shared>, mut driver: D, listeners: Vec<Listener>) -> Result<Worker<D>> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        mut driver: D,
+        listeners: Vec<Listener>,
+        tls: Vec<Option<Tls>>,
+    ) -> Result<Worker<D>> {
         let notifier = driver.notifier();
         let inbox = TaskInbox::open(notifier.clone())?;
         let context = Context::new(inbox);
@@ -121,6 +129,7 @@ impl<D: Driver> Worker<D> {
         let listeners =
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let handed = Mutex::new(Vec::new());
+        let tls = if tls.iter().any(Option::is_some) { tls } else { Vec::new() };
         let outside = Outside { notifier, connections: AtomicU32::new(0), beat: kit.beat.clone(), handed };
         let floor = Floor {
             kit,
@@ -128,6 +137,7 @@ impl<D: Driver> Worker<D> {
             count: 0,
             head: Head::default(),
             listeners,
+            tls,
             accept_again: None,
             woken: true,
             handed: false,
@@ -230,10 +240,10 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let handed = std::mem::take(&mut *self.floor.outside.handed.lock().unwrap_or_else(PoisonError::into_inner));
-        for socket in handed {
+        for (socket, listener) in handed {
             let peer = socket.peer;
             match self.driver.adopt(socket) {
-                Ok(socket) => self.floor.connection_came(socket, peer, &mut self.queue),
+                Ok(socket) => self.floor.connection_came(socket, peer, listener, &mut self.queue),
                 Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
             }
         }
@@ -340,7 +350,7 @@ impl Floor {
         }
     }
 
-    fn connection_came(&mut self, socket: SocketId, peer: Peer, queue: &mut Queue) {
+    fn connection_came(&mut self, socket: SocketId, peer: Peer, listener: usize, queue: &mut Queue) {
         if !self.kit.share.take(CONNECTION_BYTES) {
             queue.push(Op::Abort { socket });
             self.pause_accept(queue);
@@ -362,7 +372,16 @@ impl Floor {
             queue.push(Op::Close { socket });
             return;
         }
-        let connection = Connection::new(socket, peer, &mut self.kit);
+        let mut connection = Connection::new(socket, peer, &mut self.kit);
+        if self.tls.get(listener).is_some_and(Option::is_some) && !self.secure(listener, &mut connection) {
+            self.kit.share.give(CONNECTION_BYTES);
+            self.kit.shared.dismiss(peer);
+            self.kit.deadlines.clear(socket.index);
+            return queue.push(Op::Abort { socket });
+        }
+        if !self.kit.shared.config().http1 && !connection.is_secure() {
+            connection.speak_http2(&mut self.kit, queue);
+        }
         let index = socket.index as usize;
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
@@ -371,10 +390,32 @@ impl Floor {
         self.count += 1;
         self.outside.connections.store(self.count as u32, Ordering::Relaxed);
         if self.kit.draining {
-            self.with(socket, queue, |connection, kit, _, _| connection.drain(kit));
+            self.with(socket, queue, |connection, kit, _, queue| connection.drain(kit, queue));
         }
         if !self.kit.shared.has_room() {
             self.pause_accept(queue);
+        }
+    }
+
+    /// Gives a connection the TLS of its listener: whether there is any.
+    #[cfg(feature = "tls")]
+    fn secure(&mut self, listener: usize, connection: &mut Connection) -> bool {
+        let Some(Some(reload)) = self.tls.get(listener) else { return false };
+        let Some(secure) = super::secure::Secure::accept(reload) else { return false };
+        connection.secure(secure, &mut self.kit);
+        true
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn secure(&mut self, _: usize, _: &mut Connection) -> bool {
+        false
+    }
+
+    /// Another second has begun: one of the workers looks whether files of the TLS configurations have changed.
+    fn look_at_files(&self, _seconds: u64) {
+        #[cfg(feature = "tls")]
+        if !self.tls.is_empty() && self.kit.shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
+            self.tls.iter().flatten().for_each(|reload| drop(reload.look()));
         }
     }
 
@@ -427,7 +468,7 @@ impl Floor {
             self.accept_again = None;
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections[index].as_ref().map(Connection::id) {
-                    self.with(id, queue, |connection, kit, _, _| connection.drain(kit));
+                    self.with(id, queue, |connection, kit, _, queue| connection.drain(kit, queue));
                 }
             }
             self.drain_until = Some(self.kit.now + shared.config().deadlines.shutdown);
@@ -466,7 +507,9 @@ impl Sink for Floor {
         if self.last_tick != self.kit.tick {
             // Before anything is answered: the worker may have slept for long.
             self.last_tick = self.kit.tick;
-            self.kit.lines.refresh((now.nanoseconds + self.unix_offset) / NANOSECONDS);
+            let seconds = (now.nanoseconds + self.unix_offset) / NANOSECONDS;
+            self.kit.lines.refresh(seconds);
+            self.look_at_files(seconds);
         }
     }
 
@@ -479,7 +522,7 @@ impl Sink for Floor {
             Completion::Accepted { listener, socket, peer } => {
                 self.know(listener);
                 self.came = true;
-                self.connection_came(socket, peer, queue);
+                self.connection_came(socket, peer, listener.0 as usize, queue);
             }
             Completion::Ended { socket } => {
                 self.with(socket, queue, |connection, kit, head, queue| connection.peer_ended(kit, head, queue));

@@ -26,7 +26,7 @@ pub(super) fn request(window: &[u8], head: &mut Head) -> Result<(), Error> {
 fn request_with_framing(window: &[u8], head: &mut Head) -> Result<(), Error> {
     let options = connection_options(window, head);
     head.keep_alive = match head.version {
-        Version::Http11 => !options.close,
+        Version::Http11 | Version::Http2 => !options.close,
         Version::Http10 => options.keep_alive && !options.close,
     };
     let chunked = chunked(window, head)?;
@@ -143,7 +143,7 @@ fn content_length(window: &[u8], head: &Head) -> Result<Option<u64>, Error> {
 pub(super) fn response(window: &[u8], head: &mut Head, method: Method) -> Result<(), Error> {
     let options = connection_options(window, head);
     head.keep_alive = match head.version {
-        Version::Http11 => !options.close,
+        Version::Http11 | Version::Http2 => !options.close,
         Version::Http10 => options.keep_alive && !options.close,
     };
     head.upgrade = head.status == 101 || (method == Method::Connect && (200..300).contains(&head.status));

@@ -132,7 +132,7 @@ impl Connection {
                 (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
                 (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
                 (true, Version::Http11) if upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
-                (true, Version::Http11) => {}
+                (true, Version::Http11 | Version::Http2) => {}
             }
             Ok(())
         })?;

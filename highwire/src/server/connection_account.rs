@@ -1,0 +1,67 @@
+//! What a connection holds for its peer, charged to the worker's share of the memory budget.
+
+use super::connection::Connection;
+use super::dispatch::Kit;
+use crate::body::BodyError;
+
+impl Connection {
+    /// Charges the worker's share for what this connection holds now: whether there was enough.
+    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
+        let held = self.held() + self.http2.as_ref().map_or(0, |http2| http2.held());
+        self.charge(held, kit)
+    }
+
+    /// Bytes that it holds for its peer, but for those of HTTP/2 streams.
+    pub(super) fn held(&self) -> usize {
+        self.away as usize
+            + self.lent as usize
+            + self.unread.capacity()
+            + self.sealed.capacity()
+            + if self.is_secure { super::connection_tls::SESSION_BYTES } else { 0 }
+            + self.exchange.as_ref().map_or(0, |exchange| {
+                let collect = exchange.collect.as_ref();
+                collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
+                    + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
+                    + exchange.switched.as_ref().map_or(0, |switched| {
+                        let raw = switched.raw.borrow();
+                        raw.held + raw.outgoing_held
+                    })
+            })
+    }
+
+    /// Charges so many bytes, in place of what was charged before: whether there was room.
+    pub(super) fn charge(&mut self, held: usize, kit: &mut Kit) -> bool {
+        let charged = self.charged as usize;
+        if held > charged {
+            if !kit.share.take(held - charged) {
+                return false;
+            }
+        } else {
+            kit.share.give(charged - held);
+        }
+        self.charged = u32::try_from(held).unwrap_or(u32::MAX);
+        true
+    }
+
+    /// Gives everything back: the connection is over.
+    pub(super) fn release(&mut self, kit: &mut Kit) {
+        self.unread = Vec::new();
+        if let Some(http2) = self.http2.take() {
+            http2.release(kit);
+        }
+        if let Some(mut exchange) = self.exchange.take() {
+            if let Some(future) = exchange.future.take() {
+                kit.cancel(future);
+            }
+            if let Some(incoming) = exchange.incoming.take() {
+                incoming.borrow_mut().finish(Err(BodyError::CutShort), Vec::new());
+            }
+            if let Some(switched) = &exchange.switched {
+                switched.raw.borrow_mut().end(true);
+            }
+            kit.recycle(exchange);
+        }
+        (self.lent, self.away) = (0, 0);
+        kit.share.give(std::mem::take(&mut self.charged) as usize);
+    }
+}

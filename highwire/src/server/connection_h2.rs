@@ -1,0 +1,563 @@
+//! A connection that speaks HTTP/2: what is received becomes requests, each on a stream of its own.
+//!
+//! The connection is the same as for HTTP/1: its socket, its window of unread bytes, its place in the memory account. What
+//! differs is here: several exchanges at once ([`Active`]), and a schedule of who sends next. A request that is answered at
+//! once has no [`Active`], as one in HTTP/1 has no exchange.
+
+use super::connection::Connection;
+use super::connection_body::trailer_fields;
+use super::dispatch::{Kit, Routed};
+use super::exchange::{Collect, Exchange, LogLine};
+use super::out::Out;
+use crate::body::{BodyError, Incoming};
+use crate::handler::Outcome;
+use crate::request::{BodyUse, Hooks, Ready};
+use crate::{StatusCode, reply};
+use bytes::Bytes;
+use proto::h2::{Code, Event, Lent, Schedule, StreamRef};
+use proto::{Head, Length, h2};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// What a connection that speaks HTTP/2 is charged beside what it holds for its streams: its state, its tables, and what the
+/// allocator rounds them to.
+pub(super) const CONNECTION_BYTES: usize = 6 * 1024;
+
+/// How many allowances there are whose running out is counted.
+pub(super) const BUDGETS: usize = h2::budget::KINDS;
+
+/// What a stream is charged beside its bytes.
+const STREAM_BYTES: usize = 512;
+
+/// Bytes of a body that wait for a handler before the peer's window is left to shrink.
+const INCOMING_BYTES: usize = 64 * 1024;
+
+/// Answers that pipelined streams may put into one batch before the peer has to take some.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// A stream whose exchange was not over at once.
+pub(super) struct Active {
+    pub(super) stream: StreamRef,
+    pub(super) exchange: Exchange,
+    /// Bytes of the answer that the windows have not allowed yet.
+    pub(super) pending: Bytes,
+    /// The answer ends behind them.
+    pub(super) ends: bool,
+    /// It is in the schedule.
+    pub(super) scheduled: bool,
+    /// The answer's head is sent.
+    pub(super) answered: bool,
+    /// The answer is complete, and what still comes of the request is dropped.
+    pub(super) drops: bool,
+    /// Bytes of the request's body that its handler has got and the peer has not been credited for.
+    given: usize,
+    /// Bytes of the request's body that the handler of a whole one has.
+    lent: usize,
+    body_bytes: u64,
+    /// Bytes that came since the body's rate was last judged.
+    arrived: u64,
+    /// When it is looked at, and why.
+    pub(super) due: u32,
+    pub(super) waits: Waits,
+}
+
+/// What a stream waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Body,
+    Handler,
+    /// That the peer allows more to be sent.
+    Window,
+}
+
+/// What a connection that speaks HTTP/2 has in place of one exchange.
+pub(crate) struct Http2 {
+    pub(super) http: h2::Connection,
+    pub(super) schedule: Schedule,
+    /// By the stream's place.
+    pub(super) active: Vec<Option<Box<Active>>>,
+    pub(super) count: usize,
+}
+
+impl Http2 {
+    pub(super) fn get(&mut self, stream: StreamRef) -> Option<&mut Active> {
+        let active = self.active.get_mut(stream.place as usize)?.as_deref_mut()?;
+        (active.stream == stream).then_some(active)
+    }
+
+    /// The stream's exchange, made where there is none.
+    pub(super) fn active(&mut self, stream: StreamRef, kit: &Kit) -> &mut Active {
+        let place = stream.place as usize;
+        if place >= self.active.len() {
+            self.active.resize_with(place + 1, || None);
+        }
+        let slot = &mut self.active[place];
+        if slot.as_ref().is_none_or(|active| active.stream != stream) {
+            debug_assert!(slot.is_none(), "an exchange outlived its stream");
+            self.count += usize::from(slot.is_none());
+            *slot = None;
+        }
+        slot.get_or_insert_with(|| {
+            Box::new(Active {
+                stream,
+                exchange: Exchange::default(),
+                pending: Bytes::new(),
+                ends: false,
+                scheduled: false,
+                answered: false,
+                drops: false,
+                given: 0,
+                lent: 0,
+                body_bytes: 0,
+                arrived: 0,
+                due: kit.tick.saturating_add(kit.timeouts.handler),
+                waits: Waits::Handler,
+            })
+        })
+    }
+
+    /// Forgets a stream's exchange: its handler is cancelled, its body ends.
+    pub(super) fn forget(&mut self, stream: StreamRef, kit: &mut Kit) {
+        if self.get(stream).is_none() {
+            return;
+        }
+        let Some(mut active) = self.active[stream.place as usize].take() else { return };
+        self.count -= 1;
+        if active.scheduled {
+            self.schedule.remove(stream);
+        }
+        end_exchange(&mut active.exchange, kit);
+        if self.count == 0 {
+            self.active = Vec::new();
+        }
+    }
+
+    pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
+        for mut active in self.active.drain(..).flatten() {
+            end_exchange(&mut active.exchange, kit);
+        }
+    }
+
+    /// Bytes that are held for the peer.
+    pub(super) fn held(&self) -> usize {
+        let of = |active: &Active| {
+            let exchange = &active.exchange;
+            let collect = exchange.collect.as_ref();
+            STREAM_BYTES
+                + active.lent
+                + if active.pending.is_unique() { active.pending.len() } else { 0 }
+                + collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
+                + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
+        };
+        CONNECTION_BYTES + self.http.held() + self.active.iter().flatten().map(|active| of(active)).sum::<usize>()
+    }
+}
+
+pub(super) fn end_exchange(exchange: &mut Exchange, kit: &mut Kit) {
+    if let Some(future) = exchange.future.take() {
+        kit.cancel(future);
+    }
+    if let Some(incoming) = exchange.incoming.take() {
+        incoming.borrow_mut().finish(Err(BodyError::CutShort), Vec::new());
+    }
+}
+
+impl Connection {
+    /// Whether refused bytes are the beginning of HTTP/2.
+    pub(super) fn begins_http2(&self, window: &[u8]) -> bool {
+        let known = window.len().min(h2::PREFACE.len());
+        self.served == 0 && window[..known] == h2::PREFACE[..known]
+    }
+
+    /// Begins with HTTP/2 at once, where nothing else is spoken here.
+    pub(crate) fn speak_http2(&mut self, kit: &mut Kit, queue: &mut io::Queue) {
+        self.with_out(kit, queue, |connection, kit, out| {
+            connection.begin_http2(kit, out);
+            out.flush(connection.id);
+        });
+    }
+
+    /// From here on the connection speaks HTTP/2.
+    #[cold]
+    pub(super) fn begin_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let config = &kit.shared.setup.config;
+        let http = h2::Connection::new(proto::Role::Server, config.http2, &config.limits, &mut out.queue.output);
+        let http2 = Http2 { http, schedule: Schedule::default(), active: Vec::new(), count: 0 };
+        self.http2 = Some(Box::new(http2));
+        if !self.recharge(kit) {
+            self.abort(kit, out);
+        }
+    }
+
+    /// Bytes came.
+    pub(super) fn received_http2(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.unread.is_empty() {
+            let used = self.advance_http2(bytes, kit, head, out);
+            if used < bytes.len() {
+                self.keep(&bytes[used..], kit, out);
+            }
+        } else {
+            self.keep(bytes, kit, out);
+            self.proceed_http2(kit, head, out);
+        }
+        self.resume_if_wanted(out.queue);
+        self.settle_http2(kit, out);
+    }
+
+    /// Works through the unread bytes that are kept.
+    pub(super) fn proceed_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        if self.unread.is_empty() || self.is_ending() {
+            return;
+        }
+        let mut unread = std::mem::take(&mut self.unread);
+        let used = self.advance_http2(&unread, kit, head, out);
+        if self.is_ending() {
+            return;
+        }
+        unread.drain(..used.min(unread.len()));
+        if !unread.is_empty() {
+            self.unread = unread;
+        }
+        self.recharge(kit);
+    }
+
+    /// Reads events until the window holds no more, or the peer has to take some answers first: how many bytes were used.
+    pub(super) fn advance_http2(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
+        let Some(mut http2) = self.http2.take() else { return window.len() };
+        let mut fields = std::mem::take(&mut kit.fields);
+        let shared = kit.shared.clone();
+        let limits = &shared.setup.config.limits;
+        let mut at = 0;
+        while !self.blocked && !self.is_ending() {
+            let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
+            let received = match http2.http.receive(&window[at..], &mut lent) {
+                Ok(received) => received,
+                Err(failure) => {
+                    tracing::debug!(peer = %crate::Peer::from(self.peer), code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
+                    self.count_failure(&http2, kit);
+                    at = window.len();
+                    self.unread = Vec::new();
+                    self.finish(kit, out);
+                    break;
+                }
+            };
+            at += received.consumed;
+            match received.event {
+                Event::NeedMore => break,
+                Event::Head(stream, length) => {
+                    self.request_http2(&mut http2, stream, length, (head, &fields), kit, out);
+                }
+                Event::Refused(stream, error) => {
+                    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+                    let mut response = kit.error(status, error.text());
+                    self.respond_http2(&mut http2, stream, &mut response, kit, out);
+                }
+                Event::Data(stream, data) => self.data_http2(&mut http2, stream, data, kit, out),
+                Event::End(stream, trailers) => {
+                    let trailers = if trailers { trailer_fields(head, &fields) } else { Vec::new() };
+                    self.end_http2(&mut http2, stream, trailers, kit, out);
+                }
+                Event::Reset(stream, _) => http2.forget(stream, kit),
+                Event::Opened(stream) => self.opened_http2(&mut http2, stream, kit, out),
+                Event::AllOpened => self.all_opened_http2(&mut http2, kit, out),
+                Event::GoingAway | Event::Interim(_) => {}
+            }
+            if out.waiting() > BATCH_BYTES && !self.is_ending() {
+                self.send_and_hear(kit, out);
+            }
+        }
+        fields.clear();
+        kit.fields = fields;
+        self.put_back(http2, kit);
+        at
+    }
+
+    /// After something was done with the connection's protocol: it stays, or goes with the connection.
+    pub(super) fn put_back(&mut self, http2: Box<Http2>, kit: &mut Kit) {
+        if self.is_ending() {
+            http2.release(kit);
+        } else {
+            self.http2 = Some(http2);
+        }
+    }
+
+    #[cold]
+    fn count_failure(&self, http2: &Http2, kit: &Kit) {
+        if let Some(kind) = http2.http.fired() {
+            kit.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            tracing::warn!(peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer asks for too much; its connection ends");
+        }
+    }
+
+    fn request_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        length: Length,
+        request: (&mut Head, &[u8]),
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
+        let (head, window) = request;
+        self.served = self.served.saturating_add(1);
+        let config = &kit.shared.setup.config;
+        let last = config.caps.requests_a_connection;
+        if last != 0 && self.served >= last {
+            http2.http.go_away(&mut out.queue.output);
+            http2.http.go_away(&mut out.queue.output);
+        }
+        if config.access_log {
+            let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+            let (method, target) = (words(head.method_span), words(head.target.whole));
+            http2.active(stream, kit).exchange.log = Some(LogLine { method, target, since: kit.now });
+        }
+        let route = match kit.route(head, window) {
+            Routed::Route(route) => route,
+            Routed::Answer(mut response) => return self.respond_http2(http2, stream, &mut response, kit, out),
+        };
+        if length == Length::Empty {
+            return self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
+        }
+        let body_use = kit.body_use(route);
+        let announced = if let Length::Exact(length) = length { length } else { 0 };
+        let too_large = body_use != BodyUse::None && announced > self.body_limit(body_use, kit);
+        if too_large || (body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2) {
+            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            return self.respond_http2(http2, stream, &mut response, kit, out);
+        }
+        if body_use != BodyUse::None && head.expects_continue {
+            // The stream was just begun, and there is no field that could be refused.
+            let _ = http2.http.send_interim(stream, 100, &mut out.queue.output, |_| {});
+        }
+        let task = self.task();
+        let body_due = kit.tick.saturating_add(kit.timeouts.body);
+        let active = http2.active(stream, kit);
+        (active.due, active.waits) = (body_due, Waits::Body);
+        match body_use {
+            BodyUse::None => self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out),
+            BodyUse::Whole => {
+                let collect = Collect { route, head: head.to_kept(), window: window.to_vec(), body: Vec::new() };
+                active.exchange.collect = Some(collect);
+            }
+            BodyUse::Parts => {
+                let incoming = Rc::new(RefCell::new(Incoming::new(kit.context.inbox.waker(task.number()))));
+                // Whatever the handler takes, the peer is credited for.
+                incoming.borrow_mut().paused = true;
+                active.exchange.incoming = Some(incoming.clone());
+                self.call_http2(http2, stream, route, (head, window), Ready::Parts(incoming), kit, out);
+            }
+        }
+        self.charge_http2(http2, stream, kit, out);
+    }
+
+    /// Calls a handler and deals with what it answers.
+    #[expect(clippy::too_many_arguments, reason = "as in HTTP/1, with the stream")]
+    fn call_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        route: u32,
+        request: (&Head, &[u8]),
+        body: Ready,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
+        let mut hooks = Hooks::default();
+        let mut answer = None;
+        let outcome = kit.call(route, request, self.peer, self.task(), body, &mut hooks, &mut answer);
+        let has_hooks = hooks.reply.is_some() || hooks.interim.is_some();
+        if has_hooks {
+            let exchange = &mut http2.active(stream, kit).exchange;
+            exchange.reply = hooks.reply;
+            exchange.interim = hooks.interim;
+        }
+        match (outcome, &mut answer) {
+            (Outcome::Ready, Some(response)) if !has_hooks => self.respond_http2(http2, stream, response, kit, out),
+            (Outcome::Ready, _) => {
+                if let (Some(active), Some(response)) = (http2.get(stream), answer)
+                    && active.exchange.reply.is_none()
+                {
+                    let mut response = response;
+                    self.send_interims_http2(http2, stream, out);
+                    return self.respond_http2(http2, stream, &mut response, kit, out);
+                }
+                self.poll_http2(http2, stream, kit, out);
+            }
+            (Outcome::Pending(place), _) => {
+                http2.active(stream, kit).exchange.future = Some((route, place));
+                self.send_interims_http2(http2, stream, out);
+                self.charge_http2(http2, stream, kit, out);
+            }
+        }
+    }
+
+    /// Sees whether a stream's answer has come.
+    pub(super) fn poll_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+        let task = self.task();
+        self.send_interims_http2(http2, stream, out);
+        let Some(active) = http2.get(stream) else { return };
+        let exchange = &mut active.exchange;
+        let mut answer = None;
+        if let Some(slot) = &exchange.reply
+            && let Some(response) = slot.take()
+        {
+            exchange.reply = None;
+            answer = Some(response);
+        }
+        if let Some(future) = exchange.future {
+            if answer.is_some() {
+                exchange.future = None;
+                kit.cancel(future);
+            } else if let Poll::Ready(response) = kit.poll(future, task) {
+                exchange.future = None;
+                if exchange.reply.is_none() {
+                    answer = Some(response);
+                }
+            }
+        }
+        self.send_interims_http2(http2, stream, out);
+        if let Some(mut response) = answer {
+            self.respond_http2(http2, stream, &mut response, kit, out);
+        }
+    }
+
+    fn send_interims_http2(&mut self, http2: &mut Http2, stream: StreamRef, out: &mut Out<'_>) {
+        let Some(active) = http2.get(stream).filter(|active| !active.answered) else { return };
+        let Some(interim) = active.exchange.interim.clone() else { return };
+        let mut interim: std::cell::RefMut<'_, reply::InterimQueue> = interim.borrow_mut();
+        for (status, fields) in interim.waiting.drain(..) {
+            let sent = http2.http.send_interim(stream, status.as_u16(), &mut out.queue.output, |writer| {
+                fields.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
+            });
+            if let Err(error) = sent {
+                tracing::error!(%error, "an interim response came too late");
+            }
+        }
+    }
+
+    /// Bytes of a body came.
+    fn data_http2(&mut self, http2: &mut Http2, stream: StreamRef, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(active) = http2.get(stream) else {
+            return http2.http.used(stream, data.len(), &mut out.queue.output);
+        };
+        active.body_bytes += data.len() as u64;
+        active.arrived += data.len() as u64;
+        let exchange = &mut active.exchange;
+        let body_use = if let Some(collect) = &mut exchange.collect {
+            collect.body.extend_from_slice(data);
+            BodyUse::Whole
+        } else if let Some(incoming) = exchange.incoming.as_ref().filter(|incoming| !incoming.borrow().abandoned) {
+            incoming.borrow_mut().push(data);
+            active.given += data.len();
+            BodyUse::Parts
+        } else {
+            BodyUse::None
+        };
+        if active.body_bytes > self.body_limit(body_use, kit) {
+            if body_use == BodyUse::None {
+                // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
+                if active.drops {
+                    http2.http.reset(stream, Code::NoError, &mut out.queue.output);
+                    http2.forget(stream, kit);
+                }
+                return;
+            }
+            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            self.give_up_http2(http2, stream, BodyError::TooLarge, kit);
+            return self.respond_http2(http2, stream, &mut response, kit, out);
+        }
+        if body_use != BodyUse::Parts {
+            http2.http.used(stream, data.len(), &mut out.queue.output);
+        }
+        if self.charge_http2(http2, stream, kit, out) && body_use == BodyUse::Parts {
+            self.credit_http2(http2, stream, out);
+            self.poll_http2(http2, stream, kit, out);
+        }
+    }
+
+    /// Credits the peer for what a handler has taken of a body.
+    pub(super) fn credit_http2(&mut self, http2: &mut Http2, stream: StreamRef, out: &mut Out<'_>) {
+        let Some(active) = http2.get(stream) else { return };
+        let Some(incoming) = &active.exchange.incoming else { return };
+        let incoming = incoming.borrow();
+        let waiting = if incoming.abandoned { 0 } else { incoming.bytes };
+        let taken = active.given.saturating_sub(waiting);
+        if taken > 0 && waiting < INCOMING_BYTES {
+            active.given -= taken;
+            drop(incoming);
+            http2.http.used(stream, taken, &mut out.queue.output);
+        }
+    }
+
+    /// A handler gets no more of its body, and is not waited for.
+    pub(super) fn give_up_http2(&mut self, http2: &mut Http2, stream: StreamRef, why: BodyError, kit: &mut Kit) {
+        let Some(active) = http2.get(stream) else { return };
+        let exchange = &mut active.exchange;
+        if let Some(incoming) = exchange.incoming.take() {
+            incoming.borrow_mut().finish(Err(why), Vec::new());
+        }
+        exchange.reply = None;
+        exchange.collect = None;
+        if let Some(future) = exchange.future.take() {
+            kit.cancel(future);
+        }
+    }
+
+    /// A body ended.
+    fn end_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        trailers: Vec<(http::HeaderName, http::HeaderValue)>,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
+        let handler_due = kit.tick.saturating_add(kit.timeouts.handler);
+        let Some(active) = http2.get(stream) else { return };
+        if active.drops {
+            return http2.forget(stream, kit);
+        }
+        (active.due, active.waits) = (handler_due, Waits::Handler);
+        if let Some(incoming) = &active.exchange.incoming {
+            incoming.borrow_mut().finish(Ok(()), trailers);
+            self.poll_http2(http2, stream, kit, out);
+        } else if let Some(collect) = active.exchange.collect.take() {
+            let Collect { route, head, window, body } = collect;
+            active.lent = body.capacity();
+            match kit.route(&head, &window) {
+                Routed::Route(_) => {
+                    self.call_http2(http2, stream, route, (&head, &window), Ready::Whole(body.into()), kit, out);
+                }
+                Routed::Answer(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
+            }
+        }
+        self.done_http2(http2, stream, kit);
+    }
+
+    /// Charges what the connection holds now: whether there is room. Where there is none, the stream that wanted it gets 503.
+    fn charge_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> bool {
+        if self.charge(self.held() + http2.held(), kit) {
+            return true;
+        }
+        if http2.get(stream).is_some_and(|active| !active.answered) {
+            self.give_up_http2(http2, stream, BodyError::NoMemory, kit);
+            let mut response = kit.overloaded("the server has no memory for this now");
+            self.respond_http2(http2, stream, &mut response, kit, out);
+        } else {
+            http2.http.reset(stream, Code::EnhanceYourCalm, &mut out.queue.output);
+            http2.forget(stream, kit);
+        }
+        false
+    }
+}
+
+impl Active {
+    /// Whether the body came fast enough since it was last looked at; then it is looked at again later.
+    pub(super) fn body_is_fast_enough(&mut self, kit: &Kit) -> bool {
+        let deadlines = &kit.shared.setup.config.deadlines;
+        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
+        self.due = kit.tick.saturating_add(kit.timeouts.body);
+        std::mem::take(&mut self.arrived) >= wanted
+    }
+}

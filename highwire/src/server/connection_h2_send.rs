@@ -1,0 +1,426 @@
+//! The sending half of a connection that speaks HTTP/2: answers, as far as the peer's windows allow; who sends next; what the
+//! streams wait for, and how long.
+
+use super::connection::{Connection, Phase};
+use super::connection_h2::{Active, Http2, Waits};
+use super::connection_send::is_framing;
+use super::dispatch::Kit;
+use super::out::Out;
+use crate::StatusCode;
+use crate::body::BodyError;
+use crate::response::{Content, Response};
+use bytes::Bytes;
+use http::header;
+use proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
+use proto::{Head, Length};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context as TaskContext, Poll};
+
+/// Bytes of answers that are handed to the driver before it has to say that they are out.
+const AHEAD_BYTES: usize = 64 * 1024;
+
+/// Frames in a row before other connections have their turn.
+const FRAMES_A_TURN: usize = 64;
+
+/// What a look at a stream that may send came to.
+enum Sent {
+    /// It goes on when it is its turn again.
+    More,
+    /// It waits: for its body's next part, or for the peer's window. Whatever it waits for puts it back.
+    Waits,
+    /// It is over.
+    Over,
+}
+
+impl Connection {
+    /// Sends a response, or begins with one that cannot be sent at once.
+    #[inline]
+    pub(super) fn respond_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        response: &mut Response,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
+        if let Some(line) = http2.get(stream).and_then(|active| active.exchange.log.take()) {
+            super::connection_send::log_answer(&line, self.peer, response, kit);
+        }
+        if let Content::Switch(_) = &response.content {
+            *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
+        }
+        if response.status.is_informational() {
+            tracing::error!(status = %response.status, "a handler's final answer has an interim status");
+            response.status = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        let status = response.status.as_u16();
+        let length = match &response.content {
+            Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
+            Content::Bytes(bytes) => Length::Exact(bytes.len() as u64),
+            Content::Stream(streamed) => streamed.length.map_or(Length::Unknown, Length::Exact),
+            Content::Switch(_) => Length::Empty,
+        };
+        let withheld = http2.http.withholds_body(stream, status);
+        let sent = http2.http.send_response(stream, status, length, &mut out.queue.output, |writer| {
+            write_fields(writer, kit, response, status, length);
+        });
+        if let Err(error) = sent {
+            tracing::error!(%error, "a handler's answer cannot be sent");
+            http2.http.reset(stream, Code::Internal, &mut out.queue.output);
+            return http2.forget(stream, kit);
+        }
+        if let Some(active) = http2.get(stream) {
+            active.answered = true;
+        }
+        match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
+            _ if withheld => {}
+            Content::Bytes(bytes) if bytes.is_empty() => {}
+            Content::Bytes(bytes) => {
+                // In one go where the windows allow it, as they nearly always do for what is small.
+                let whole = bytes.len() <= FRAME_BYTES as usize && http2.schedule.is_empty();
+                let sent = match whole {
+                    true => http2.http.send_data(stream, &bytes, true, &mut out.queue.output).unwrap_or(0),
+                    false => 0,
+                };
+                if sent < bytes.len() {
+                    let active = http2.active(stream, kit);
+                    (active.pending, active.ends, active.answered) = (bytes.slice(sent..), true, true);
+                    self.schedule_http2(http2, stream);
+                    return self.pump_http2(http2, kit, out);
+                }
+            }
+            Content::Stream(streamed) => {
+                let active = http2.active(stream, kit);
+                (active.exchange.body, active.answered) = (Some(*streamed), true);
+                self.schedule_http2(http2, stream);
+                return self.pump_http2(http2, kit, out);
+            }
+            Content::Switch(_) => {}
+        }
+        self.done_http2(http2, stream, kit);
+    }
+
+    /// Where a stream's answer is complete: its exchange goes, and a peer that still sends is told that nobody reads.
+    pub(super) fn done_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit) {
+        let is_over = match http2.get(stream) {
+            None => true,
+            Some(active) => active.answered && active.pending.is_empty() && active.exchange.body.is_none(),
+        };
+        if !is_over {
+            return;
+        }
+        if http2.http.awaits_body(stream) {
+            // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
+            let due = kit.tick.saturating_add(kit.timeouts.body);
+            let active = http2.active(stream, kit);
+            if !std::mem::replace(&mut active.drops, true) {
+                (active.answered, active.due, active.waits) = (true, due, Waits::Body);
+                let mut exchange = std::mem::take(&mut active.exchange);
+                super::connection_h2::end_exchange(&mut exchange, kit);
+            }
+            return;
+        }
+        http2.forget(stream, kit);
+    }
+
+    /// A stream has something to send.
+    pub(super) fn schedule_http2(&mut self, http2: &mut Http2, stream: StreamRef) {
+        let priority = http2.http.priority(stream);
+        let Some(active) = http2.get(stream) else { return };
+        if !std::mem::replace(&mut active.scheduled, true) {
+            http2.schedule.add(stream, priority);
+        }
+    }
+
+    /// The peer allows more on a stream.
+    pub(super) fn opened_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+        if http2.get(stream).is_some_and(|active| has_something(active)) {
+            self.schedule_http2(http2, stream);
+            self.pump_http2(http2, kit, out);
+        }
+    }
+
+    /// The peer allows more on all streams together.
+    pub(super) fn all_opened_http2(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+        for place in 0..http2.active.len() {
+            let Some(active) = &http2.active[place] else { continue };
+            let stream = active.stream;
+            if has_something(active) {
+                self.schedule_http2(http2, stream);
+            }
+        }
+        self.pump_http2(http2, kit, out);
+    }
+
+    /// Sends on with whoever's turn it is, as far as the peer takes it.
+    pub(super) fn pump_http2(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+        for _ in 0..FRAMES_A_TURN {
+            if self.blocked || self.is_ending() {
+                return;
+            }
+            let Some(stream) = http2.schedule.take_next() else { return };
+            if let Some(active) = http2.get(stream) {
+                active.scheduled = false;
+            }
+            match self.send_frame_http2(http2, stream, kit, out) {
+                Sent::More => {
+                    let priority = http2.http.priority(stream);
+                    if let Some(active) = http2.get(stream) {
+                        active.scheduled = true;
+                        http2.schedule.put_back(stream, priority);
+                    }
+                }
+                Sent::Waits => {}
+                Sent::Over => self.done_http2(http2, stream, kit),
+            }
+            if out.waiting() >= AHEAD_BYTES {
+                self.send_and_hear(kit, out);
+            }
+        }
+        if !http2.schedule.is_empty() {
+            kit.context.inbox.waker(self.task().number()).wake();
+        }
+    }
+
+    /// Sends one frame of a stream's answer.
+    fn send_frame_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
+        let waker = kit.context.inbox.waker(self.task().number());
+        let (now, timeouts) = (kit.tick, kit.timeouts);
+        let Some(active) = http2.get(stream) else { return Sent::Over };
+        while active.pending.is_empty() && !active.ends {
+            let Some(streamed) = &mut active.exchange.body else { return Sent::Over };
+            let poll = AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker)));
+            match catch_unwind(poll) {
+                Ok(Poll::Pending) => {
+                    (active.due, active.waits) = (now.saturating_add(timeouts.handler), Waits::Handler);
+                    return Sent::Waits;
+                }
+                Ok(Poll::Ready(Some(Ok(bytes)))) => active.pending = bytes,
+                Ok(Poll::Ready(None)) => active.ends = true,
+                failed => {
+                    match failed {
+                        Err(_) => tracing::error!("a response's body panicked"),
+                        _ => tracing::debug!("a response's body failed; its stream is reset"),
+                    }
+                    http2.http.reset(stream, Code::Internal, &mut out.queue.output);
+                    http2.forget(stream, kit);
+                    return Sent::Waits;
+                }
+            }
+        }
+        if active.pending.is_empty() && active.exchange.body.is_some() {
+            return self.end_body_http2(http2, stream, kit, out);
+        }
+        let is_streamed = active.exchange.body.is_some();
+        let part = active.pending.slice(..active.pending.len().min(FRAME_BYTES as usize));
+        let ends = active.ends && part.len() == active.pending.len() && !is_streamed;
+        let sent = match http2.http.send_data(stream, &part, ends, &mut out.queue.output) {
+            Ok(sent) => sent,
+            Err(error) => {
+                tracing::error!(%error, "a response's body does not fit what its head announced");
+                http2.http.reset(stream, Code::Internal, &mut out.queue.output);
+                http2.forget(stream, kit);
+                return Sent::Waits;
+            }
+        };
+        let Some(active) = http2.get(stream) else { return Sent::Over };
+        let _ = active.pending.split_to(sent);
+        if sent == 0 {
+            // Only what the peer says next can help: it has the time that any peer has to take something.
+            if active.waits != Waits::Window {
+                (active.due, active.waits) = (now.saturating_add(timeouts.write), Waits::Window);
+            }
+            return Sent::Waits;
+        }
+        (active.due, active.waits) = (now.saturating_add(timeouts.write), Waits::Window);
+        if active.pending.is_empty() && active.ends && !is_streamed { Sent::Over } else { Sent::More }
+    }
+
+    /// The body of an answer has ended: so does its stream.
+    fn end_body_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
+        let Some(active) = http2.get(stream) else { return Sent::Over };
+        let trailers = active.exchange.body.take().and_then(|streamed| streamed.trailers);
+        let trailers = trailers.map_or_else(Vec::new, |make| make());
+        let ended = if trailers.is_empty() {
+            http2.http.send_data(stream, &[], true, &mut out.queue.output).map(drop)
+        } else {
+            http2.http.send_trailers(stream, &mut out.queue.output, |writer| {
+                trailers.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
+            })
+        };
+        if let Err(error) = ended {
+            tracing::error!(%error, "a response's body does not fit what its head announced");
+            http2.http.reset(stream, Code::Internal, &mut out.queue.output);
+            http2.forget(stream, kit);
+        }
+        Sent::Over
+    }
+
+    /// Moves on whatever can move: handlers, bodies, unread frames.
+    pub(super) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let Some(mut http2) = self.http2.take() else { return };
+        for place in 0..http2.active.len() {
+            let Some(Some(active)) = http2.active.get(place) else { continue };
+            let stream = active.stream;
+            if active.exchange.awaits_answer() {
+                self.poll_http2(&mut http2, stream, kit, out);
+            } else if active.exchange.body.is_some() {
+                self.schedule_http2(&mut http2, stream);
+            }
+            self.credit_http2(&mut http2, stream, out);
+            if self.is_ending() {
+                break;
+            }
+        }
+        self.pump_http2(&mut http2, kit, out);
+        self.put_back(http2, kit);
+        self.proceed_http2(kit, head, out);
+        self.resume_if_wanted(out.queue);
+        self.settle_http2(kit, out);
+    }
+
+    /// After whatever happened: what the connection waits for now, and how long.
+    pub(super) fn settle_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        if self.is_ending() {
+            return out.flush(self.id);
+        }
+        self.recharge(kit);
+        let Some(http2) = &mut self.http2 else { return out.flush(self.id) };
+        let is_quiet = http2.http.open_streams() == 0;
+        if kit.draining && is_quiet && http2.http.is_gone() || (self.ended && is_quiet) {
+            return self.finish(kit, out);
+        }
+        if is_quiet {
+            http2.http.shrink();
+        }
+        let due = http2.active.iter().flatten().map(|active| active.due).min();
+        if self.blocked && out.waiting() > 0 {
+            self.sent_away(out.waiting(), kit, out);
+        }
+        out.flush(self.id);
+        if self.phase == Phase::Gone {
+            return;
+        }
+        if self.blocked {
+            self.wait_for(Phase::Write, kit);
+        } else if let Some(due) = due {
+            self.phase = Phase::Streams;
+            kit.deadlines.set_at(self.id.index, due);
+        } else if !self.unread.is_empty() {
+            self.wait_for(Phase::Head, kit);
+        } else if self.phase != Phase::Drains {
+            self.wait_for(Phase::Idle, kit);
+        }
+    }
+
+    /// The deadline of the present phase passed.
+    pub(super) fn expired_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
+        match phase {
+            Phase::Streams => {
+                let Some(mut http2) = self.http2.take() else { return };
+                self.streams_expired(&mut http2, kit, out);
+                self.put_back(http2, kit);
+                self.drive_http2(kit, head, out);
+            }
+            Phase::Write => {
+                kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.abort(kit, out);
+            }
+            // The second GOAWAY: whoever has begun a stream meanwhile has it served.
+            Phase::Drains => {
+                if let Some(http2) = &mut self.http2 {
+                    http2.http.go_away(&mut out.queue.output);
+                }
+                self.settle_http2(kit, out);
+            }
+            _ => {
+                if let Some(http2) = &mut self.http2 {
+                    http2.http.go_away(&mut out.queue.output);
+                    http2.http.go_away(&mut out.queue.output);
+                }
+                self.finish(kit, out);
+            }
+        }
+        out.flush(self.id);
+    }
+
+    /// Ends what streams have waited for too long.
+    fn streams_expired(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+        for place in 0..http2.active.len() {
+            let Some(Some(active)) = http2.active.get_mut(place) else { continue };
+            if active.due > kit.tick {
+                continue;
+            }
+            let (stream, waits, answered) = (active.stream, active.waits, active.answered);
+            if waits == Waits::Body && active.body_is_fast_enough(kit) {
+                continue;
+            }
+            kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if answered {
+                let code = if waits == Waits::Body { Code::NoError } else { Code::Cancel };
+                http2.http.reset(stream, code, &mut out.queue.output);
+                http2.forget(stream, kit);
+                continue;
+            }
+            let (status, text, why) = match waits {
+                Waits::Body => (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", BodyError::TooSlow),
+                _ => (StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", BodyError::CutShort),
+            };
+            self.give_up_http2(http2, stream, why, kit);
+            let mut response = match status {
+                StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
+                status => kit.error(status, text),
+            };
+            self.respond_http2(http2, stream, &mut response, kit, out);
+        }
+    }
+
+    /// A graceful shutdown begins.
+    pub(super) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(http2) = &mut self.http2 else { return };
+        http2.http.go_away(&mut out.queue.output);
+        out.flush(self.id);
+        self.phase = Phase::Drains;
+        kit.deadlines.set(self.id.index, kit.tick, super::connection_close::DRAIN_TICKS);
+    }
+}
+
+/// Whether a stream's answer is not all sent.
+fn has_something(active: &Active) -> bool {
+    active.answered && (!active.pending.is_empty() || active.exchange.body.is_some())
+}
+
+/// Writes an answer's fields.
+fn write_fields(writer: &mut FieldWriter<'_>, kit: &Kit, response: &Response, status: u16, length: Length) {
+    let has = |wanted: &http::HeaderName| response.fields.iter().any(|(name, _)| name == wanted);
+    if let Some(name) = kit.lines.server_value().filter(|_| !has(&header::SERVER)) {
+        writer.field(b"server", name);
+    }
+    if !has(&header::DATE) {
+        writer.field(b"date", kit.lines.date_value());
+    }
+    if let Some(content_type) = response.content_type {
+        writer.field(b"content-type", content_type.as_bytes());
+    }
+    for (name, value) in &response.fields {
+        if !is_framing(name) && !is_of_a_connection(name) {
+            writer.field(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    let length = match length {
+        // As in HTTP/1: a status that has no body announces none.
+        _ if matches!(status, 204 | 304) => None,
+        Length::Empty => Some(0),
+        Length::Exact(length) => Some(length),
+        Length::Unknown => None,
+    };
+    if let Some(length) = length {
+        writer.number(b"content-length", length);
+    }
+}
+
+/// Fields of HTTP/1 that have no place here (RFC 9113 section 8.2.2).
+fn is_of_a_connection(name: &http::HeaderName) -> bool {
+    *name == header::UPGRADE || matches!(name.as_str(), "keep-alive" | "proxy-connection")
+}

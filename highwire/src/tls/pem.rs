@@ -1,0 +1,102 @@
+//! Certificates and keys out of PEM (RFC 7468), from files or from memory, with errors that say which and why.
+
+use super::error::{LoadError, LoadFault, place};
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The most bytes of a file: four times the list of all public authorities. A path to a disk image must not fill memory.
+pub const FILE_BYTES: u64 = 4 << 20;
+
+/// Where bytes come from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    File(PathBuf),
+    Memory(Arc<[u8]>),
+}
+
+impl Source {
+    pub(super) fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Source::File(path) => Some(path),
+            Source::Memory(_) => None,
+        }
+    }
+
+    /// What errors call it.
+    pub(super) fn place(&self, what: &str) -> String {
+        match self {
+            Source::File(path) => place(what, path),
+            Source::Memory(_) => format!("{what} from memory"),
+        }
+    }
+
+    pub(super) fn read(&self, what: &str) -> Result<Vec<u8>, LoadError> {
+        match self {
+            Source::File(path) => read_file(what, path),
+            Source::Memory(bytes) => Ok(bytes.to_vec()),
+        }
+    }
+}
+
+/// Reads a whole file of at most [`FILE_BYTES`].
+pub(super) fn read_file(what: &str, path: &Path) -> Result<Vec<u8>, LoadError> {
+    let fail = |fault| LoadError::new(place(what, path), fault);
+    let unreadable = |error: std::io::Error| fail(LoadFault::Unreadable(error.to_string()));
+    let mut bytes = Vec::new();
+    // Reading a byte more than is allowed also bounds what has no size of its own, such as a pipe.
+    File::open(path).and_then(|file| file.take(FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES { Err(fail(LoadFault::TooLarge(FILE_BYTES))) } else { Ok(bytes) }
+}
+
+/// All certificates, in their order; at least one.
+pub(super) fn certificates(what: &str, source: &Source) -> Result<Vec<CertificateDer<'static>>, LoadError> {
+    let bytes = source.read(what)?;
+    let fail = |fault| LoadError::new(source.place(what), fault);
+    match CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>() {
+        Ok(found) if found.is_empty() => Err(fail(nothing(&bytes, LoadFault::NoCertificate))),
+        Ok(found) => Ok(found),
+        Err(error) => Err(fail(LoadFault::NotPem(broken(&error)))),
+    }
+}
+
+/// The first private key: PKCS #8, PKCS #1 or SEC 1.
+pub(super) fn private_key(what: &str, source: &Source) -> Result<PrivateKeyDer<'static>, LoadError> {
+    let bytes = source.read(what)?;
+    let fail = |fault| LoadError::new(source.place(what), fault);
+    match PrivateKeyDer::from_pem_slice(&bytes) {
+        Ok(key) => Ok(key),
+        Err(PemError::NoItemsFound) if contains(&bytes, b"ENCRYPTED") => Err(fail(LoadFault::EncryptedKey)),
+        Err(PemError::NoItemsFound) => Err(fail(nothing(&bytes, LoadFault::NoKey))),
+        Err(error) => Err(fail(LoadFault::NotPem(broken(&error)))),
+    }
+}
+
+/// Why nothing was found: there is no PEM at all, or none of the wanted kind.
+fn nothing(bytes: &[u8], missing: LoadFault) -> LoadFault {
+    if bytes.is_empty() {
+        LoadFault::NotPem("it is empty".to_owned())
+    } else if contains(bytes, b"-----BEGIN ") {
+        missing
+    } else if bytes.first() == Some(&0x30) {
+        LoadFault::NotPem("it looks like DER; convert it, for instance with openssl".to_owned())
+    } else {
+        LoadFault::NotPem("it has no line `-----BEGIN ...`".to_owned())
+    }
+}
+
+fn broken(error: &PemError) -> String {
+    match error {
+        PemError::MissingSectionEnd { .. } => "a section has no end".to_owned(),
+        PemError::IllegalSectionStart { .. } => "a `-----BEGIN ...` line is broken".to_owned(),
+        PemError::Base64Decode(_) => "its base64 is broken".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}

@@ -1,0 +1,46 @@
+//! What an idle session costs. Asks the system, because the keys lie in memory that only the C library knows about; a
+//! program of its own, so that no other test's memory is counted.
+#![cfg(feature = "tls")]
+
+mod tls_peer;
+
+use highwire::tls::Session;
+use tls_peer::{Authority, Client, Pair, TLS12, TLS13, connect, simple};
+
+const SESSIONS: usize = 1_000;
+
+/// The goal; measured were less than 4 KiB.
+const MOST_BYTES: usize = 10 * 1024;
+
+/// Resident bytes of this process.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("pages") * 4096
+}
+
+#[test]
+fn an_idle_session_is_small() {
+    let authority = Authority::new("test");
+    let server = simple(&authority).build().expect("settings").current();
+    // All of them stay: memory that one round gives back must not serve the next.
+    let mut sessions = Vec::with_capacity(3 * SESSIONS);
+    for versions in [TLS13, TLS12] {
+        let client = Client { versions, ..Client::of(&authority) }.config();
+        let idle = || {
+            let mut pair: Pair = connect(client.clone(), server.clone(), "a.example");
+            pair.say(&[b'x'; 40_000]);
+            pair.carry().expect("data");
+            pair.answer(&[b'y'; 40_000]);
+            assert_eq!(pair.session.held_bytes(), 0);
+            pair.session
+        };
+        // What the first ones leave behind serves the others; the slope is what a session costs.
+        sessions.extend((0..SESSIONS / 2).map(|_| idle()));
+        let before = resident();
+        sessions.extend((0..SESSIONS).map(|_| idle()));
+        let bytes = (resident() - before) / SESSIONS;
+        let version = sessions.last().and_then(Session::version).expect("a version").as_str();
+        println!("an idle session of {version}: {bytes} bytes, of them {} in place", size_of_val(&sessions[0]));
+        assert!(bytes <= MOST_BYTES, "{version}: {bytes} bytes");
+    }
+}

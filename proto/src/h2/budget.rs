@@ -1,0 +1,129 @@
+//! What a peer may repeat: each kind of frame that costs us more than it costs the peer has an allowance, which useful work
+//! refills. A peer that uses one up is told to be calm (RFC 9113 section 10.5), and its connection ends.
+//!
+//! The published attacks on HTTP/2 are all of this kind; each row names the one that it stops.
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Streams that the peer resets: rapid reset, CVE-2023-44487.
+    PeerResets,
+    /// Streams that we have to reset because of what the peer sent: MadeYouReset, CVE-2025-8671.
+    OwnResets,
+    /// SETTINGS, each of which wants an answer: CVE-2019-9515.
+    Settings,
+    /// PING, each of which wants an answer: CVE-2019-9512.
+    Pings,
+    /// PRIORITY and PRIORITY_UPDATE: CVE-2019-9513.
+    Priorities,
+    /// DATA, HEADERS and CONTINUATION without content, and padding without end: CVE-2019-9518, CVE-2024-27316.
+    Empty,
+    /// WINDOW_UPDATE, where nothing is sent in between: CVE-2019-9511 is made of them.
+    WindowUpdates,
+    /// Frames of kinds that nobody knows.
+    Unknown,
+}
+
+/// How many kinds there are.
+pub const KINDS: usize = 8;
+
+/// What is allowed of each kind before anything useful was done, and how much each request that is answered in full gives
+/// back. Wide enough for every client that was tried, browsers that cancel a page's images among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// At most, and to begin with.
+    pub most: u16,
+    /// For each answered request.
+    pub refill: u16,
+}
+
+/// The allowances, by [`Kind`]; docs/limits.md lists them.
+pub const ALLOWANCES: [Allowance; KINDS] = [
+    Allowance { most: 200, refill: 1 },
+    Allowance { most: 100, refill: 1 },
+    Allowance { most: 50, refill: 1 },
+    Allowance { most: 200, refill: 2 },
+    Allowance { most: 500, refill: 4 },
+    Allowance { most: 200, refill: 8 },
+    Allowance { most: 2000, refill: 16 },
+    Allowance { most: 200, refill: 2 },
+];
+
+/// What is left of each allowance.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    left: [u16; KINDS],
+    fired: Option<Kind>,
+}
+
+impl Budget {
+    pub(super) const fn new() -> Budget {
+        let mut left = [0; KINDS];
+        let mut kind = 0;
+        while kind < KINDS {
+            left[kind] = ALLOWANCES[kind].most;
+            kind += 1;
+        }
+        Budget { left, fired: None }
+    }
+
+    /// Uses one up: whether there was one.
+    #[must_use]
+    pub(super) fn take(&mut self, kind: Kind) -> bool {
+        let left = &mut self.left[kind as usize];
+        match left.checked_sub(1) {
+            Some(less) => {
+                *left = less;
+                true
+            }
+            None => {
+                self.fired = Some(kind);
+                false
+            }
+        }
+    }
+
+    /// A request was answered in full.
+    #[inline]
+    pub(super) fn refill(&mut self) {
+        for (left, allowance) in self.left.iter_mut().zip(&ALLOWANCES) {
+            *left = allowance.most.min(*left + allowance.refill);
+        }
+    }
+
+    /// Bytes of a body went out: window updates that made it possible were of use.
+    pub(super) fn sent_data(&mut self) {
+        let kind = Kind::WindowUpdates as usize;
+        self.left[kind] = ALLOWANCES[kind].most.min(self.left[kind] + 4);
+    }
+
+    /// Which allowance ran out.
+    pub(super) fn fired(&self) -> Option<Kind> {
+        self.fired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowance_runs_out_and_answers_refill_it_to_its_bound() {
+        let mut budget = Budget::new();
+        let allowance = ALLOWANCES[Kind::PeerResets as usize];
+        for _ in 0..allowance.most {
+            assert!(budget.take(Kind::PeerResets));
+        }
+        assert_eq!(budget.fired(), None);
+        assert!(!budget.take(Kind::PeerResets));
+        assert_eq!(budget.fired(), Some(Kind::PeerResets));
+        budget.refill();
+        assert!(budget.take(Kind::PeerResets));
+        assert!(!budget.take(Kind::PeerResets));
+        for _ in 0..1000 {
+            budget.refill();
+        }
+        assert_eq!(budget.left, Budget::new().left);
+    }
+}

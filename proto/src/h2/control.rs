@@ -1,0 +1,164 @@
+//! The frames that carry no message: windows, resets, settings, pings, priorities (RFC 9113 section 6).
+
+use super::budget::Kind;
+use super::connection::{Connection, Event, Failure, Phase, failure};
+use super::frame::{self, Code, FrameHead, flag, kind};
+use super::schedule::Priority;
+use super::streams::End;
+use crate::Role;
+use alloc::vec::Vec;
+
+impl Connection {
+    pub(super) fn window_update(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'static>>, Failure> {
+        if payload.len() != 4 {
+            return Err(failure(Code::FrameSize, "WINDOW_UPDATE of a wrong size"));
+        }
+        self.count(Kind::WindowUpdates)?;
+        let more = frame::number(payload) & 0x7fff_ffff;
+        if head.stream == 0 {
+            if more == 0 {
+                return Err(failure(Code::Protocol, "WINDOW_UPDATE by nothing"));
+            }
+            if !self.send.grow(i64::from(more)) {
+                return Err(failure(Code::FlowControl, "the connection's window is too large"));
+            }
+            return Ok(Some(Event::AllOpened));
+        }
+        let Some(stream) = self.streams.find(head.stream) else {
+            return match self.is_idle(head.stream) {
+                true => Err(failure(Code::Protocol, "WINDOW_UPDATE for a stream that was not begun")),
+                // Wrong whatever the stream's state.
+                false if more == 0 => self.refuse(head.stream, Code::Protocol, out),
+                false => Ok(None),
+            };
+        };
+        let grown = self.streams.get(stream).is_some_and(|found| found.send.grow(i64::from(more)));
+        let code = match (more, grown) {
+            (0, _) => Code::Protocol,
+            (_, false) => Code::FlowControl,
+            _ => return Ok(Some(Event::Opened(stream))),
+        };
+        self.reset_because(stream, code, out)?;
+        Ok(Some(Event::Reset(stream, code)))
+    }
+
+    pub(super) fn peer_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event<'static>>, Failure> {
+        if payload.len() != 4 {
+            return Err(failure(Code::FrameSize, "RST_STREAM of a wrong size"));
+        }
+        if head.stream == 0 || self.is_idle(head.stream) {
+            return Err(failure(Code::Protocol, "RST_STREAM for a stream that was not begun"));
+        }
+        self.count(Kind::PeerResets)?;
+        let Some(stream) = self.streams.find(head.stream) else {
+            // From here on it knows that the stream is over.
+            self.streams.remember(head.stream, End::Peer);
+            return Ok(None);
+        };
+        self.streams.remove(stream, End::Peer);
+        Ok(Some(Event::Reset(stream, Code::of(frame::number(payload)))))
+    }
+
+    pub(super) fn settings(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'static>>, Failure> {
+        if head.stream != 0 {
+            return Err(failure(Code::Protocol, "SETTINGS for a stream"));
+        }
+        if head.has(flag::ACK) {
+            return match payload.len() {
+                0 => Ok(None),
+                _ => Err(failure(Code::FrameSize, "an acknowledgement of SETTINGS has content")),
+            };
+        }
+        self.count(Kind::Settings)?;
+        let before = self.peer.window;
+        self.peer.read(payload).map_err(|code| failure(code, "a setting has a value that is not allowed"))?;
+        self.phase = Phase::Running;
+        self.encoder.set_most_table_bytes(self.peer.table_bytes);
+        let change = i64::from(self.peer.window) - i64::from(before);
+        if change != 0 && !self.streams.each().all(|stream| stream.send.grow(change)) {
+            return Err(failure(Code::FlowControl, "a stream's window is too large"));
+        }
+        FrameHead { length: 0, kind: kind::SETTINGS, flags: flag::ACK, stream: 0 }.write(out);
+        Ok(Some(Event::AllOpened))
+    }
+
+    pub(super) fn ping(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'static>>, Failure> {
+        if head.stream != 0 {
+            return Err(failure(Code::Protocol, "PING for a stream"));
+        }
+        if payload.len() != 8 {
+            return Err(failure(Code::FrameSize, "PING of a wrong size"));
+        }
+        self.count(Kind::Pings)?;
+        if !head.has(flag::ACK) {
+            frame::write_ping(payload, out);
+        }
+        Ok(None)
+    }
+
+    /// The priorities of RFC 7540: checked and ignored.
+    pub(super) fn old_priority(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'static>>, Failure> {
+        if head.stream == 0 {
+            return Err(failure(Code::Protocol, "PRIORITY without a stream"));
+        }
+        self.count(Kind::Priorities)?;
+        let code = match payload.len() {
+            5 if frame::number(payload) & 0x7fff_ffff != head.stream => return Ok(None),
+            5 => Code::Protocol,
+            _ => Code::FrameSize,
+        };
+        match self.streams.find(head.stream) {
+            Some(stream) => {
+                self.reset_because(stream, code, out)?;
+                Ok(Some(Event::Reset(stream, code)))
+            }
+            // There is no stream that could be reset.
+            None => Err(failure(code, "PRIORITY of a wrong size, or of a stream on itself")),
+        }
+    }
+
+    /// A stream's priority changes (RFC 9218 section 7.1).
+    pub(super) fn priority_update(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+    ) -> Result<Option<Event<'static>>, Failure> {
+        if head.stream != 0 || self.role == Role::Client {
+            return Err(failure(Code::Protocol, "PRIORITY_UPDATE on a stream"));
+        }
+        let Some((number, value)) = payload.split_at_checked(4) else {
+            return Err(failure(Code::FrameSize, "PRIORITY_UPDATE of a wrong size"));
+        };
+        self.count(Kind::Priorities)?;
+        let number = frame::number(number) & 0x7fff_ffff;
+        if number == 0 {
+            return Err(failure(Code::Protocol, "PRIORITY_UPDATE for no stream"));
+        }
+        if let Some(stream) = self.streams.find(number)
+            && let Some(found) = self.streams.get(stream)
+        {
+            found.priority = Priority::read(value);
+        }
+        Ok(None)
+    }
+}

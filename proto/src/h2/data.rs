@@ -1,0 +1,139 @@
+//! DATA: bodies, read as they come and not frame by frame, with their padding and both windows (RFC 9113 section 6.1).
+
+use super::budget::Kind;
+use super::connection::{Connection, Event, Failure, Lent, failure};
+use super::frame::{self, Code, FrameHead, flag};
+use super::state::Step;
+use super::streams::StreamRef;
+use crate::Role;
+use alloc::vec::Vec;
+
+/// A DATA frame that is being read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming {
+    /// `None` where the stream is over: its bytes are dropped.
+    stream: Option<StreamRef>,
+    left: u32,
+    padding: u32,
+    ends: bool,
+}
+
+impl Connection {
+    /// Begins to read a DATA frame: how much of the payload is read, or `None` where its first byte is still to come.
+    pub(super) fn begin_data(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        lent: &mut Lent<'_>,
+    ) -> Result<Option<(usize, Option<Event<'static>>)>, Failure> {
+        if head.stream == 0 {
+            return Err(failure(Code::Protocol, "DATA without a stream"));
+        }
+        let (mut read, mut padding) = (0, 0);
+        if head.has(flag::PADDED) && head.length > 0 {
+            let Some(&length) = payload.first() else { return Ok(None) };
+            (read, padding) = (1, u32::from(length));
+        }
+        if (head.has(flag::PADDED) && head.length == 0) || padding + read > head.length {
+            return Err(failure(Code::Protocol, "the padding is longer than its frame"));
+        }
+        let left = head.length - padding - read;
+        if !self.receive.receive(head.length) {
+            return Err(failure(Code::FlowControl, "more bytes than the connection's window allows"));
+        }
+        let ends = head.has(flag::END_STREAM);
+        if left == 0 && !ends {
+            self.count(Kind::Empty)?;
+        }
+        // Padding is used up by coming.
+        self.used_of_connection(padding + read, lent.out);
+        let found = self.streams.find(head.stream);
+        let Some(stream) = found else {
+            if self.is_idle(head.stream) {
+                return Err(failure(Code::Protocol, "DATA for a stream that was not begun"));
+            }
+            self.late(head.stream, lent.out)?;
+            self.incoming = Some(Incoming { stream: None, left, padding, ends: false });
+            return Ok(Some((read as usize, None)));
+        };
+        let mut incoming = Incoming { stream: Some(stream), left, padding, ends };
+        let refused = match self.streams.get(stream) {
+            None => None,
+            Some(found) if found.state.after(Step::Receive).is_none() => Some(Code::StreamClosed),
+            Some(found) if self.role == Role::Client && !found.has_answer => Some(Code::Protocol),
+            Some(found) => found.take_data(head.length, left, ends),
+        };
+        let event = match refused {
+            None => {
+                // Its own window has the padding too.
+                let update = self.streams.get(stream).and_then(|found| found.receive.use_up(padding + read));
+                if let Some(more) = update.filter(|_| !ends) {
+                    frame::write_window_update(stream.number, more, lent.out);
+                }
+                None
+            }
+            Some(code) => {
+                (incoming.stream, incoming.ends) = (None, false);
+                self.reset_because(stream, code, lent.out)?;
+                Some(Event::Reset(stream, code))
+            }
+        };
+        self.incoming = Some(incoming);
+        Ok(Some((read as usize, event)))
+    }
+
+    /// Reads on in a DATA frame: how much, and what happened.
+    pub(super) fn read_data<'b>(&mut self, bytes: &'b [u8], lent: &mut Lent<'_>) -> (usize, Option<Event<'b>>) {
+        let Some(mut incoming) = self.incoming else { return (0, None) };
+        // The stream may have been reset since.
+        incoming.stream = incoming.stream.filter(|&stream| self.streams.get(stream).is_some());
+        if incoming.left > 0 {
+            if bytes.is_empty() {
+                return (0, Some(Event::NeedMore));
+            }
+            let take = bytes.len().min(incoming.left as usize);
+            incoming.left -= take as u32;
+            self.incoming = Some(incoming);
+            return match incoming.stream {
+                Some(stream) => (take, Some(Event::Data(stream, &bytes[..take]))),
+                None => {
+                    self.used_of_connection(take as u32, lent.out);
+                    (take, None)
+                }
+            };
+        }
+        let skip = bytes.len().min(incoming.padding as usize);
+        incoming.padding -= skip as u32;
+        if incoming.padding > 0 {
+            self.incoming = Some(incoming);
+            return (skip, Some(Event::NeedMore));
+        }
+        self.incoming = None;
+        match incoming.stream {
+            Some(stream) if incoming.ends && self.streams.step(stream, Step::ReceiveEnd) => {
+                (skip, Some(Event::End(stream, false)))
+            }
+            _ => (skip, None),
+        }
+    }
+
+    /// Bytes of a body were used up: the peer may send as many more.
+    pub fn used(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
+        let bytes = bytes as u32;
+        self.used_of_connection(bytes, out);
+        if let Some(found) = self.streams.get(stream)
+            && let Some(more) = found.receive.use_up(bytes)
+            && found.state.after(Step::Receive).is_some()
+        {
+            frame::write_window_update(stream.number, more, out);
+        }
+    }
+
+    pub(super) fn used_of_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
+        if bytes > 0
+            && let Some(more) = self.receive.use_up(bytes)
+        {
+            frame::write_window_update(0, more, out);
+        }
+    }
+}

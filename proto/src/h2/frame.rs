@@ -1,0 +1,175 @@
+//! Frames: the nine bytes before each, and what the kinds and errors are called (RFC 9113 sections 4, 6 and 7).
+
+use alloc::vec::Vec;
+
+/// Bytes of a frame's head.
+pub(super) const HEAD_BYTES: usize = 9;
+
+/// The largest payload that everybody takes, and that we announce to take (RFC 9113 section 6.5.2).
+pub const FRAME_BYTES: u32 = 16_384;
+
+/// The bytes that a client begins with.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Kinds of frames by their number.
+pub(super) mod kind {
+    pub(in crate::h2) const DATA: u8 = 0;
+    pub(in crate::h2) const HEADERS: u8 = 1;
+    pub(in crate::h2) const PRIORITY: u8 = 2;
+    pub(in crate::h2) const RST_STREAM: u8 = 3;
+    pub(in crate::h2) const SETTINGS: u8 = 4;
+    pub(in crate::h2) const PUSH_PROMISE: u8 = 5;
+    pub(in crate::h2) const PING: u8 = 6;
+    pub(in crate::h2) const GOAWAY: u8 = 7;
+    pub(in crate::h2) const WINDOW_UPDATE: u8 = 8;
+    pub(in crate::h2) const CONTINUATION: u8 = 9;
+    /// RFC 9218 section 7.1.
+    pub(in crate::h2) const PRIORITY_UPDATE: u8 = 16;
+}
+
+/// Flags by their bit; the same bit means different things in different kinds.
+pub(super) mod flag {
+    pub(in crate::h2) const END_STREAM: u8 = 1;
+    pub(in crate::h2) const ACK: u8 = 1;
+    pub(in crate::h2) const END_HEADERS: u8 = 4;
+    pub(in crate::h2) const PADDED: u8 = 8;
+    pub(in crate::h2) const PRIORITY: u8 = 32;
+}
+
+/// Why a stream or a connection ends (RFC 9113 section 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Code {
+    /// Not an error: a graceful end.
+    NoError = 0,
+    /// What the peer sent is not allowed.
+    Protocol = 1,
+    /// We failed.
+    Internal = 2,
+    /// More bytes came than the windows allow.
+    FlowControl = 3,
+    /// A frame for a stream that is over.
+    StreamClosed = 5,
+    /// A frame of a wrong size.
+    FrameSize = 6,
+    /// Nothing was done for the stream: it may be asked for again.
+    Refused = 7,
+    /// Nobody wants the rest.
+    Cancel = 8,
+    /// Compressed fields cannot be read.
+    Compression = 9,
+    /// The peer asks for too much.
+    EnhanceYourCalm = 11,
+    /// Any other number.
+    Other = 0xffff_ffff,
+}
+
+impl Code {
+    pub(super) fn of(number: u32) -> Code {
+        match number {
+            0 => Code::NoError,
+            1 => Code::Protocol,
+            2 => Code::Internal,
+            3 => Code::FlowControl,
+            5 => Code::StreamClosed,
+            6 => Code::FrameSize,
+            7 => Code::Refused,
+            8 => Code::Cancel,
+            9 => Code::Compression,
+            11 => Code::EnhanceYourCalm,
+            _ => Code::Other,
+        }
+    }
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FrameHead {
+    pub(super) length: u32,
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+}
+
+impl FrameHead {
+    /// Reads it from the front of the bytes.
+    #[inline]
+    pub(super) fn read(bytes: &[u8]) -> Option<FrameHead> {
+        let &[a, b, c, kind, flags, s0, s1, s2, s3] = bytes.first_chunk::<HEAD_BYTES>()?;
+        Some(FrameHead {
+            length: u32::from_be_bytes([0, a, b, c]),
+            kind,
+            flags,
+            // The highest bit is reserved and ignored.
+            stream: u32::from_be_bytes([s0, s1, s2, s3]) & 0x7fff_ffff,
+        })
+    }
+
+    pub(super) const fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes());
+    }
+
+    #[inline]
+    pub(super) const fn bytes(self) -> [u8; HEAD_BYTES] {
+        let [_, a, b, c] = self.length.to_be_bytes();
+        let [s0, s1, s2, s3] = self.stream.to_be_bytes();
+        [a, b, c, self.kind, self.flags, s0, s1, s2, s3]
+    }
+}
+
+/// A big-endian number at the front of a payload.
+pub(super) fn number(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+pub(super) fn write_reset(stream: u32, code: Code, out: &mut Vec<u8>) {
+    FrameHead { length: 4, kind: kind::RST_STREAM, flags: 0, stream }.write(out);
+    out.extend_from_slice(&(code as u32).to_be_bytes());
+}
+
+pub(super) fn write_window_update(stream: u32, more: u32, out: &mut Vec<u8>) {
+    FrameHead { length: 4, kind: kind::WINDOW_UPDATE, flags: 0, stream }.write(out);
+    out.extend_from_slice(&more.to_be_bytes());
+}
+
+pub(super) fn write_goaway(last: u32, code: Code, text: &str, out: &mut Vec<u8>) {
+    FrameHead { length: 8 + text.len() as u32, kind: kind::GOAWAY, flags: 0, stream: 0 }.write(out);
+    out.extend_from_slice(&last.to_be_bytes());
+    out.extend_from_slice(&(code as u32).to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub(super) fn write_ping(payload: &[u8], out: &mut Vec<u8>) {
+    FrameHead { length: 8, kind: kind::PING, flags: flag::ACK, stream: 0 }.write(out);
+    out.extend_from_slice(payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_was_written() {
+        let head = FrameHead { length: 0x01_02_03, kind: kind::HEADERS, flags: 0x25, stream: 0x7fff_fffe };
+        let mut out = Vec::new();
+        head.write(&mut out);
+        assert_eq!(out, [1, 2, 3, 1, 0x25, 0x7f, 0xff, 0xff, 0xfe]);
+        assert_eq!(FrameHead::read(&out), Some(head));
+        out[5] |= 0x80;
+        assert_eq!(FrameHead::read(&out), Some(head), "the reserved bit is ignored");
+        assert_eq!(FrameHead::read(&out[..8]), None);
+    }
+
+    #[test]
+    fn codes_are_read_as_they_are_written() {
+        for number in 0..20 {
+            let code = Code::of(number);
+            assert!(code == Code::Other || code as u32 == number, "{number}");
+        }
+    }
+}

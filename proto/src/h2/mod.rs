@@ -1,0 +1,29 @@
+//! HTTP/2 (RFC 9113), without I/O: frames in either direction turned into events and bytes.
+//!
+//! 1. Append what was received to a window and call [`Connection::receive`] until it says [`Event::NeedMore`]; drop what was
+//!    consumed. What it has to answer by itself is in the output.
+//! 2. Act on the events: answer heads, use up bodies ([`Connection::used`]).
+//! 3. Send heads and bodies, as far as [`Connection::capacity`] goes; go on when [`Event::Opened`] or [`Event::AllOpened`]
+//!    says so. [`Schedule`] knows who goes first.
+//!
+//! Every bound is in [`Bounds`], in [`budget::ALLOWANCES`] and in [`Limits`](crate::Limits).
+
+pub mod budget;
+mod connection;
+mod control;
+mod data;
+mod fields;
+mod flow;
+mod frame;
+mod schedule;
+mod section;
+mod send;
+mod settings;
+pub mod state;
+mod streams;
+
+pub use connection::{Bounds, Connection, Event, Failure, Lent, Received};
+pub use frame::{Code, FRAME_BYTES, PREFACE};
+pub use schedule::{Priority, Schedule};
+pub use send::{FieldWriter, Request};
+pub use streams::StreamRef;

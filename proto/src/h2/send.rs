@@ -1,0 +1,328 @@
+//! The sending half of a connection: heads, bodies as far as the windows allow, resets, going away.
+
+use super::connection::Connection;
+use super::frame::{self, Code, FRAME_BYTES, FrameHead, HEAD_BYTES, flag, kind};
+use super::schedule::Priority;
+use super::state::{State, Step};
+use super::streams::{End, StreamRef};
+use crate::hpack::{self, Indexing};
+use crate::{Error, Length, Method, Role};
+use alloc::vec::Vec;
+
+/// The last stream's number in a GOAWAY that only announces another one.
+const EVERY_STREAM: u32 = 0x7fff_ffff;
+
+/// Writes a head's fields.
+#[derive(Debug)]
+pub struct FieldWriter<'a> {
+    encoder: &'a mut hpack::Encoder,
+    out: &'a mut Vec<u8>,
+}
+
+impl FieldWriter<'_> {
+    /// Writes a field. The name is in lower case; name and value are known to be valid.
+    #[inline]
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        let indexing = if hpack::sensitive(name, value) { Indexing::Never } else { Indexing::Incremental };
+        self.encoder.field(name, value, indexing, self.out);
+    }
+
+    /// Writes a field whose value is a number.
+    #[inline]
+    pub fn number(&mut self, name: &[u8], value: u64) {
+        self.field(name, itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// Writes a field whose value is hardly ever the same, such as a length: it is not remembered.
+    #[inline]
+    pub fn changing(&mut self, name: &[u8], value: &[u8]) {
+        self.encoder.field(name, value, Indexing::Without, self.out);
+    }
+}
+
+/// A request's head, as a client sends it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The method's token.
+    pub method: &'a str,
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// The authority.
+    pub authority: &'a str,
+    /// The path with its query; empty for a CONNECT without a protocol.
+    pub path: &'a str,
+    /// The protocol of an extended CONNECT (RFC 8441).
+    pub protocol: Option<&'a str>,
+    /// Whether no body follows.
+    pub ends: bool,
+}
+
+impl Connection {
+    /// Whether a response to this stream has no body, whatever its head says: the request was HEAD, or the status has none.
+    pub fn withholds_body(&mut self, stream: StreamRef, status: u16) -> bool {
+        matches!(status, 204 | 304) || self.streams.get(stream).is_some_and(|found| found.method == Method::Head)
+    }
+
+    /// The stream's priority.
+    pub fn priority(&mut self, stream: StreamRef) -> Priority {
+        self.streams.get(stream).map_or_else(Priority::default, |found| found.priority)
+    }
+
+    /// Whether a stream is under way.
+    pub fn is_open(&mut self, stream: StreamRef) -> bool {
+        self.streams.get(stream).is_some()
+    }
+
+    /// Whether the peer has still to end its direction.
+    pub fn awaits_body(&mut self, stream: StreamRef) -> bool {
+        self.streams.get(stream).is_some_and(|found| found.state.after(Step::ReceiveEnd).is_some())
+    }
+
+    /// Sends an interim response.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`] where the status is not interim, or the stream is over or has its answer.
+    pub fn send_interim(
+        &mut self,
+        stream: StreamRef,
+        status: u16,
+        out: &mut Vec<u8>,
+        fields: impl FnOnce(&mut FieldWriter<'_>),
+    ) -> Result<(), Error> {
+        let fits = (100..200).contains(&status) && status != 101;
+        let may = self.streams.get(stream).is_some_and(|found| !found.has_answer);
+        if !fits || !may || !self.streams.step(stream, Step::Send) {
+            return Err(Error::NotNow);
+        }
+        self.write_section(stream.number, false, out, |encoder, out| {
+            encoder.status(status, out);
+            fields(&mut FieldWriter { encoder, out });
+        });
+        Ok(())
+    }
+
+    /// Sends a final response's head. With [`Length::Empty`], and where the body is withheld, that is all of it.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`] where the stream is over or has its answer.
+    #[inline]
+    pub fn send_response(
+        &mut self,
+        stream: StreamRef,
+        status: u16,
+        length: Length,
+        out: &mut Vec<u8>,
+        fields: impl FnOnce(&mut FieldWriter<'_>),
+    ) -> Result<(), Error> {
+        let Some(found) = self.streams.get(stream).filter(|found| !found.has_answer) else { return Err(Error::NotNow) };
+        let withheld = found.method == Method::Head || matches!(status, 204 | 304);
+        found.promised = if let Length::Exact(length) = length { Some(length) } else { None };
+        let ends = withheld || matches!(length, Length::Empty | Length::Exact(0));
+        let step = if ends { Step::SendEnd } else { Step::Send };
+        if found.state.after(step).is_none() || status < 200 {
+            return Err(Error::NotNow);
+        }
+        found.has_answer = true;
+        self.write_section(stream.number, ends, out, |encoder, out| {
+            encoder.status(status, out);
+            fields(&mut FieldWriter { encoder, out });
+        });
+        self.streams.step(stream, step);
+        if ends {
+            self.budget.refill();
+        }
+        Ok(())
+    }
+
+    /// Begins a stream with a request (client role).
+    ///
+    /// # Errors
+    /// [`Error::NotNow`] where the peer lets us open no more streams, or wants none.
+    pub fn send_request(
+        &mut self,
+        request: Request<'_>,
+        out: &mut Vec<u8>,
+        fields: impl FnOnce(&mut FieldWriter<'_>),
+    ) -> Result<StreamRef, Error> {
+        let full = self.streams.len() >= self.peer.streams as usize || self.next > EVERY_STREAM;
+        if self.role == Role::Server || full || self.peer_goes_away() || self.going.is_some() {
+            return Err(Error::NotNow);
+        }
+        let number = self.next;
+        self.next += 2;
+        let stream = self.begin(number, Method::from_token(request.method.as_bytes()), Priority::default());
+        self.write_section(number, request.ends, out, |encoder, out| {
+            let mut writer = FieldWriter { encoder, out };
+            writer.field(b":method", request.method.as_bytes());
+            if let Some(protocol) = request.protocol {
+                writer.field(b":protocol", protocol.as_bytes());
+            }
+            if !request.path.is_empty() {
+                writer.field(b":scheme", request.scheme.as_bytes());
+                writer.changing(b":path", request.path.as_bytes());
+            }
+            writer.field(b":authority", request.authority.as_bytes());
+            fields(&mut writer);
+        });
+        self.streams.step(stream, if request.ends { Step::SendEnd } else { Step::Send });
+        Ok(stream)
+    }
+
+    /// How many bytes of a body may be sent now.
+    #[inline]
+    pub fn capacity(&mut self, stream: StreamRef) -> usize {
+        let connection = self.send.available();
+        self.streams.get(stream).map_or(0, |found| found.send.available().min(connection))
+    }
+
+    /// Sends as much of a body as the windows allow, one frame or several: how much. With `ends`, the last byte ends our
+    /// direction.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`] where no body may be sent; [`Error::LengthMismatch`] where it is not as long as was announced.
+    #[inline]
+    pub fn send_data(
+        &mut self,
+        stream: StreamRef,
+        bytes: &[u8],
+        ends: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Error> {
+        let capacity = self.capacity(stream);
+        let most_frame = self.peer.frame_bytes.min(FRAME_BYTES) as usize;
+        let Some(found) = self.streams.get(stream).filter(|found| found.has_answer || found.method != Method::Head)
+        else {
+            return Err(Error::NotNow);
+        };
+        if found.state.after(Step::Send).is_none() {
+            return Err(Error::NotNow);
+        }
+        if let Some(promised) = found.promised
+            && (bytes.len() as u64 > promised || (ends && bytes.len() as u64 != promised))
+        {
+            return Err(Error::LengthMismatch);
+        }
+        let sent = bytes.len().min(capacity);
+        let is_all = sent == bytes.len();
+        if sent == 0 && !(is_all && ends) {
+            return Ok(0);
+        }
+        found.send.take(sent);
+        if let Some(promised) = &mut found.promised {
+            *promised -= sent as u64;
+        }
+        self.send.take(sent);
+        let mut rest = &bytes[..sent];
+        loop {
+            let (part, behind) = rest.split_at(rest.len().min(most_frame));
+            rest = behind;
+            let last = rest.is_empty();
+            let flags = if last && is_all && ends { flag::END_STREAM } else { 0 };
+            FrameHead { length: part.len() as u32, kind: kind::DATA, flags, stream: stream.number }.write(out);
+            out.extend_from_slice(part);
+            if last {
+                break;
+            }
+        }
+        if sent > 0 {
+            self.budget.sent_data();
+        }
+        if is_all && ends {
+            self.streams.step(stream, Step::SendEnd);
+            self.budget.refill();
+        }
+        Ok(sent)
+    }
+
+    /// Sends trailers, which end our direction.
+    ///
+    /// # Errors
+    /// As [`send_data`](Self::send_data).
+    pub fn send_trailers(
+        &mut self,
+        stream: StreamRef,
+        out: &mut Vec<u8>,
+        fields: impl FnOnce(&mut FieldWriter<'_>),
+    ) -> Result<(), Error> {
+        let Some(found) = self.streams.get(stream) else { return Err(Error::NotNow) };
+        if found.state.after(Step::SendEnd).is_none() {
+            return Err(Error::NotNow);
+        }
+        if found.promised.is_some_and(|promised| promised != 0) {
+            return Err(Error::LengthMismatch);
+        }
+        self.write_section(stream.number, true, out, |encoder, out| fields(&mut FieldWriter { encoder, out }));
+        self.streams.step(stream, Step::SendEnd);
+        self.budget.refill();
+        Ok(())
+    }
+
+    /// Ends a stream before its time.
+    pub fn reset(&mut self, stream: StreamRef, code: Code, out: &mut Vec<u8>) {
+        if self.is_open(stream) {
+            self.streams.remove(stream, End::Own);
+            frame::write_reset(stream.number, code, out);
+        }
+    }
+
+    /// Says that we go away. First without naming a last stream, since the peer may have begun some already; the second call
+    /// names it. Streams that were begun are served.
+    pub fn go_away(&mut self, out: &mut Vec<u8>) {
+        match self.going {
+            None => {
+                self.going = Some(EVERY_STREAM);
+                frame::write_goaway(EVERY_STREAM, Code::NoError, "", out);
+            }
+            Some(EVERY_STREAM) => {
+                self.going = Some(self.last);
+                frame::write_goaway(self.last, Code::NoError, "", out);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whether the last stream has been named.
+    pub fn is_gone(&self) -> bool {
+        self.going.is_some_and(|last| last != EVERY_STREAM)
+    }
+
+    /// The streams that are under way.
+    pub fn streams(&self) -> impl Iterator<Item = StreamRef> {
+        self.streams.refs()
+    }
+
+    /// Writes a field section: HEADERS, and CONTINUATION where it does not fit one frame.
+    #[inline]
+    fn write_section(
+        &mut self,
+        number: u32,
+        ends: bool,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut hpack::Encoder, &mut Vec<u8>),
+    ) {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEAD_BYTES]);
+        self.encoder.begin(out);
+        write(&mut self.encoder, out);
+        let length = out.len() - start - HEAD_BYTES;
+        let end_stream = if ends { flag::END_STREAM } else { 0 };
+        if length <= self.peer.frame_bytes as usize {
+            let flags = end_stream | flag::END_HEADERS;
+            let head = FrameHead { length: length as u32, kind: kind::HEADERS, flags, stream: number };
+            out[start..start + HEAD_BYTES].copy_from_slice(&head.bytes());
+            return;
+        }
+        let section = out.split_off(start + HEAD_BYTES);
+        out.truncate(start);
+        let most = self.peer.frame_bytes as usize;
+        let parts = section.len().div_ceil(most);
+        for (at, part) in section.chunks(most).enumerate() {
+            let kind = if at == 0 { kind::HEADERS } else { kind::CONTINUATION };
+            let flags = if at == 0 { end_stream } else { 0 } | if at + 1 == parts { flag::END_HEADERS } else { 0 };
+            FrameHead { length: part.len() as u32, kind, flags, stream: number }.write(out);
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+const _: () = assert!(State::Open.after(Step::Send).is_some(), "an open stream may send");

@@ -1,0 +1,138 @@
+//! SETTINGS: what each side announces (RFC 9113 section 6.5, RFC 8441, RFC 9218).
+
+use super::frame::{Code, FRAME_BYTES, FrameHead, kind};
+use alloc::vec::Vec;
+
+mod name {
+    pub(super) const HEADER_TABLE_SIZE: u16 = 1;
+    pub(super) const ENABLE_PUSH: u16 = 2;
+    pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
+    pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
+    pub(super) const MAX_FRAME_SIZE: u16 = 5;
+    pub(super) const MAX_HEADER_LIST_SIZE: u16 = 6;
+    pub(super) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+    pub(super) const NO_RFC7540_PRIORITIES: u16 = 9;
+}
+
+/// The largest window that there is.
+pub(super) const LARGEST_WINDOW: u32 = 0x7fff_ffff;
+
+/// The window that a stream and the connection begin with, unless something else is announced.
+pub(super) const FIRST_WINDOW: u32 = 65_535;
+
+/// What the peer has announced, as far as it matters to who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    /// Bytes of the table that our encoder may use.
+    pub(super) table_bytes: u32,
+    /// Streams that we may have open (client role).
+    pub(super) streams: u32,
+    /// The window of a new stream.
+    pub(super) window: u32,
+    /// Bytes of the largest payload.
+    pub(super) frame_bytes: u32,
+    /// Whether CONNECT may have a protocol (RFC 8441; client role).
+    pub(super) connect_protocol: bool,
+}
+
+impl Default for Peer {
+    fn default() -> Peer {
+        Peer {
+            table_bytes: 4096,
+            streams: u32::MAX,
+            window: FIRST_WINDOW,
+            frame_bytes: FRAME_BYTES,
+            connect_protocol: false,
+        }
+    }
+}
+
+impl Peer {
+    /// Takes a SETTINGS frame's payload over.
+    pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), Code> {
+        if !payload.len().is_multiple_of(6) {
+            return Err(Code::FrameSize);
+        }
+        for entry in payload.chunks_exact(6) {
+            let &[n0, n1, v0, v1, v2, v3] = entry else { return Err(Code::FrameSize) };
+            let value = u32::from_be_bytes([v0, v1, v2, v3]);
+            match u16::from_be_bytes([n0, n1]) {
+                name::HEADER_TABLE_SIZE => self.table_bytes = value,
+                name::ENABLE_PUSH if value > 1 => return Err(Code::Protocol),
+                name::MAX_CONCURRENT_STREAMS => self.streams = value,
+                name::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Code::FlowControl),
+                name::INITIAL_WINDOW_SIZE => self.window = value,
+                name::MAX_FRAME_SIZE if !(FRAME_BYTES..1 << 24).contains(&value) => return Err(Code::Protocol),
+                name::MAX_FRAME_SIZE => self.frame_bytes = value,
+                name::ENABLE_CONNECT_PROTOCOL if value > 1 => return Err(Code::Protocol),
+                name::ENABLE_CONNECT_PROTOCOL => self.connect_protocol |= value == 1,
+                name::NO_RFC7540_PRIORITIES if value > 1 => return Err(Code::Protocol),
+                // Unknown ones are ignored.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What we announce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ours {
+    pub(super) table_bytes: u32,
+    pub(super) streams: u32,
+    pub(super) window: u32,
+    pub(super) list_bytes: u32,
+    pub(super) is_server: bool,
+}
+
+impl Ours {
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        let common = [
+            (name::HEADER_TABLE_SIZE, self.table_bytes),
+            (name::INITIAL_WINDOW_SIZE, self.window),
+            (name::MAX_HEADER_LIST_SIZE, self.list_bytes),
+        ];
+        let server = [
+            (name::MAX_CONCURRENT_STREAMS, self.streams),
+            (name::ENABLE_CONNECT_PROTOCOL, 1),
+            // The priorities of RFC 7540 are not looked at; those of RFC 9218 are.
+            (name::NO_RFC7540_PRIORITIES, 1),
+        ];
+        let client = [(name::ENABLE_PUSH, 0)];
+        let own: &[(u16, u32)] = if self.is_server { &server } else { &client };
+        let length = 6 * (common.len() + own.len()) as u32;
+        FrameHead { length, kind: kind::SETTINGS, flags: 0, stream: 0 }.write(out);
+        for (name, value) in common.iter().chain(own) {
+            out.extend_from_slice(&name.to_be_bytes());
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(entries: &[(u16, u32)]) -> Result<Peer, Code> {
+        let mut payload = Vec::new();
+        for (name, value) in entries {
+            payload.extend_from_slice(&name.to_be_bytes());
+            payload.extend_from_slice(&value.to_be_bytes());
+        }
+        let mut peer = Peer::default();
+        peer.read(&payload).map(|()| peer)
+    }
+
+    #[test]
+    fn values_are_taken_over_and_wrong_ones_have_their_codes() {
+        assert_eq!(read(&[]), Ok(Peer::default()));
+        assert_eq!(read(&[(4, 7), (4, 9)]).map(|peer| peer.window), Ok(9), "the last one counts");
+        assert_eq!(read(&[(0x4a4a, 3)]), Ok(Peer::default()), "unknown ones are ignored");
+        assert_eq!(read(&[(2, 2)]), Err(Code::Protocol));
+        assert_eq!(read(&[(4, 0x8000_0000)]), Err(Code::FlowControl));
+        assert_eq!(read(&[(5, 16_383)]), Err(Code::Protocol));
+        assert_eq!(read(&[(5, 0x0100_0000)]), Err(Code::Protocol));
+        assert_eq!(read(&[(8, 2)]), Err(Code::Protocol));
+        assert_eq!(Peer::default().read(&[0; 5]), Err(Code::FrameSize));
+    }
+}

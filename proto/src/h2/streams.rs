@@ -1,0 +1,205 @@
+//! The streams of a connection that are under way, and how the last ones ended.
+
+use super::flow::{ReceiveWindow, SendWindow};
+use super::frame::Code;
+use super::schedule::Priority;
+use super::state::{State, Step};
+use crate::Method;
+use alloc::vec::Vec;
+
+/// A stream, as its connection's caller names it: the place is used again, the number is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamRef {
+    /// Where it is: small numbers. A caller may keep its own state in a vector by this.
+    pub place: u32,
+    /// Its number on the wire.
+    pub number: u32,
+}
+
+/// Ended streams that are remembered, so that a late frame is told from a wrong one.
+const REMEMBERED: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    pub(super) state: State,
+    pub(super) send: SendWindow,
+    pub(super) receive: ReceiveWindow,
+    /// Bytes of the peer's body that are still to come, where they were announced.
+    pub(super) announced: Option<u64>,
+    /// Bytes of our body that are still to be sent, where they were announced.
+    pub(super) promised: Option<u64>,
+    pub(super) priority: Priority,
+    /// The request's method: some responses have no body because of it.
+    pub(super) method: Method,
+    /// A final head was received (client role) or sent (server role).
+    pub(super) has_answer: bool,
+}
+
+impl Stream {
+    /// Bytes of a body came, `frame` of them by the window's count: what is wrong with that.
+    pub(super) fn take_data(&mut self, frame: u32, bytes: u32, ends: bool) -> Option<Code> {
+        if !self.receive.receive(frame) {
+            return Some(Code::FlowControl);
+        }
+        let announced = self.announced?;
+        match announced.checked_sub(u64::from(bytes)) {
+            Some(rest) if rest == 0 || !ends => {
+                self.announced = Some(rest);
+                None
+            }
+            // More, or less, than was announced.
+            _ => Some(Code::Protocol),
+        }
+    }
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Both directions were complete.
+    Complete,
+    /// The peer reset it.
+    Peer,
+    /// We reset it: the peer may not know yet.
+    Own,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// The numbers, by place; 0 where there is none. Apart from the rest, so that looking for one touches little.
+    numbers: Vec<u32>,
+    streams: Vec<Option<Stream>>,
+    free: Vec<u32>,
+    ended: Vec<(u32, End)>,
+    /// Where the next one that ends is remembered.
+    next_ended: usize,
+}
+
+impl Streams {
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len() - self.free.len()
+    }
+
+    pub(super) fn insert(&mut self, number: u32, stream: Stream) -> StreamRef {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                self.numbers.push(0);
+                self.streams.push(None);
+                self.numbers.len() as u32 - 1
+            }
+        };
+        self.numbers[place as usize] = number;
+        self.streams[place as usize] = Some(stream);
+        StreamRef { place, number }
+    }
+
+    /// The stream of that number. There are at most as many as we let the peer open, so they are looked through.
+    pub(super) fn find(&self, number: u32) -> Option<StreamRef> {
+        let place = self.numbers.iter().position(|&other| other == number)?;
+        Some(StreamRef { place: place as u32, number })
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, stream: StreamRef) -> Option<&mut Stream> {
+        if self.numbers.get(stream.place as usize) != Some(&stream.number) {
+            return None;
+        }
+        self.streams[stream.place as usize].as_mut()
+    }
+
+    /// Takes a step: whether it was permitted. A stream that is closed by it is gone.
+    #[inline]
+    pub(super) fn step(&mut self, stream: StreamRef, step: Step) -> bool {
+        let Some(found) = self.get(stream) else { return false };
+        let Some(state) = found.state.after(step) else { return false };
+        found.state = state;
+        if state == State::Closed {
+            self.remove(stream, End::Complete);
+        }
+        true
+    }
+
+    pub(super) fn remove(&mut self, stream: StreamRef, end: End) {
+        if self.get(stream).is_none() {
+            return;
+        }
+        self.numbers[stream.place as usize] = 0;
+        self.streams[stream.place as usize] = None;
+        self.free.push(stream.place);
+        self.remember(stream.number, end);
+    }
+
+    pub(super) fn remember(&mut self, number: u32, end: End) {
+        if self.ended.len() < REMEMBERED {
+            self.ended.push((number, end));
+        } else {
+            self.ended[self.next_ended] = (number, end);
+            self.next_ended = (self.next_ended + 1) % REMEMBERED;
+        }
+    }
+
+    /// How a stream ended, where it did not long ago.
+    pub(super) fn ended(&self, number: u32) -> Option<End> {
+        self.ended.iter().rev().find(|(other, _)| *other == number).map(|&(_, end)| end)
+    }
+
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.streams.iter_mut().flatten()
+    }
+
+    pub(super) fn refs(&self) -> impl Iterator<Item = StreamRef> {
+        let numbered = self.numbers.iter().enumerate().filter(|(_, number)| **number != 0);
+        numbered.map(|(place, &number)| StreamRef { place: place as u32, number })
+    }
+
+    /// Gives back what only busy connections need.
+    pub(super) fn shrink(&mut self) {
+        if self.len() == 0 {
+            *self =
+                Streams { ended: core::mem::take(&mut self.ended), next_ended: self.next_ended, ..Streams::default() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream() -> Stream {
+        Stream {
+            state: State::Open,
+            send: SendWindow::new(1),
+            receive: ReceiveWindow::new(1),
+            announced: None,
+            promised: None,
+            priority: Priority::default(),
+            method: Method::Get,
+            has_answer: false,
+        }
+    }
+
+    #[test]
+    fn places_are_used_again_and_old_names_find_nothing() {
+        let mut streams = Streams::default();
+        let (one, three) = (streams.insert(1, stream()), streams.insert(3, stream()));
+        assert_eq!((streams.len(), streams.find(3), streams.find(5)), (2, Some(three), None));
+        assert!(streams.step(one, Step::SendEnd) && streams.step(one, Step::ReceiveEnd));
+        assert!(!streams.step(one, Step::Send));
+        let five = streams.insert(5, stream());
+        assert_eq!((five.place, streams.len()), (one.place, 2));
+        assert!(streams.get(one).is_none());
+        assert_eq!((streams.ended(1), streams.ended(3)), (Some(End::Complete), None));
+    }
+
+    #[test]
+    fn the_last_ones_are_remembered_and_no_more() {
+        let mut streams = Streams::default();
+        for number in 1..1000 {
+            streams.remember(number, End::Peer);
+        }
+        assert_eq!(streams.ended(999), Some(End::Peer));
+        assert_eq!(streams.ended(1), None);
+        assert_eq!(streams.ended.len(), REMEMBERED);
+    }
+}

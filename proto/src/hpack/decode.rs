@@ -1,0 +1,587 @@
+//! Header blocks to fields (RFC 7541 sections 3, 5 and 6).
+//!
+//! What a peer can make us hold is bounded by what the caller wants of the list, by the block and by one entry: a string
+//! has at most 8/5 of its Huffman code, and what does not fit the list is cut off before the next field. What it can make
+//! us do is bounded as well: an indexed field that does not fit is not copied, and one that is added to the table copies
+//! at most the table's size.
+
+use super::static_table::{self, STATIC_ENTRIES};
+use super::table::Table;
+use super::{Entry, Error, FIELD_OVERHEAD, huffman};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A field of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldLine {
+    /// Where its name lies in the vector that [`Decoder::decode`] appended to.
+    pub name: Range<usize>,
+    /// Where its value lies there, which is right behind its name.
+    pub value: Range<usize>,
+    /// The first index of the static table with this name, 0 if it has none: what [`name_index`](super::name_index) tells.
+    /// However the peer wrote the name, so it can be matched on.
+    pub name_index: u8,
+    /// The peer asks whoever passes the field on never to put it into a table (RFC 7541 section 6.2.3).
+    pub never_indexed: bool,
+}
+
+/// What became of a whole block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Decoded {
+    /// The list of fields is larger than asked for: those from the first that did not fit are missing.
+    pub too_large: bool,
+}
+
+/// Decodes the header blocks of one direction of a connection, in the order of their arrival.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    /// What we have told the peer.
+    most_table_bytes: u32,
+    /// What the peer has to set its table to, or below, before its next field.
+    due: Option<u32>,
+}
+
+impl Decoder {
+    /// A decoder whose table has, and may have, so many bytes. A connection begins with
+    /// [`DEFAULT_TABLE_BYTES`](super::DEFAULT_TABLE_BYTES), whatever our first SETTINGS say: until the peer acknowledges
+    /// them it has not seen them.
+    pub const fn new(most_table_bytes: u32) -> Decoder {
+        Decoder { table: Table::new(most_table_bytes), most_table_bytes, due: None }
+    }
+
+    /// The peer has acknowledged our SETTINGS_HEADER_TABLE_SIZE. Where that is below the table's size, the next block has
+    /// to begin with an update of it (RFC 7541 section 4.2).
+    pub fn set_most_table_bytes(&mut self, most_table_bytes: u32) {
+        self.most_table_bytes = most_table_bytes;
+        if most_table_bytes < self.due.unwrap_or(self.table.most_bytes()) {
+            self.due = Some(most_table_bytes);
+            // A block that was fine before lacks the update now.
+            self.table.renew();
+        }
+    }
+
+    /// Changes whenever the same bytes may mean other fields than before. Where it was the same before and after a block,
+    /// that block means the same for as long as it stays so. It wraps around after 2^32 changes.
+    pub fn table_version(&self) -> u32 {
+        self.table.version()
+    }
+
+    /// The dynamic table's size (RFC 7541 section 4.1).
+    pub fn table_bytes(&self) -> u32 {
+        self.table.bytes()
+    }
+
+    /// Memory that the decoder holds beside itself. At most twice the table's greatest size, and a little for its
+    /// entries.
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    /// Decodes one complete header block: appends the names and values of its fields to `out` and calls `each` for each
+    /// field in turn.
+    ///
+    /// Once the list is larger than `most_list_bytes` (RFC 9113 section 6.5.2: names, values and
+    /// [`FIELD_OVERHEAD`](super::FIELD_OVERHEAD) for each field) it neither appends nor calls any more, but decodes to the
+    /// block's end, so that the table stays in step. In between `out` may grow beyond it by one name of the table and 8/5 of
+    /// the block.
+    ///
+    /// # Errors
+    /// Where the block is malformed, which ends the connection: the tables are out of step. `out` may have bytes by then
+    /// that `each` was not told of.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        out: &mut Vec<u8>,
+        most_list_bytes: u32,
+        mut each: impl FnMut(FieldLine),
+    ) -> Result<Decoded, Error> {
+        let mut reader = Reader { block, at: 0 };
+        self.size_updates(&mut reader)?;
+        let mut list = List { left: most_list_bytes as usize, too_large: false };
+        while let Some(&first) = block.get(reader.at) {
+            reader.at += 1;
+            let start = out.len();
+            if first & 0x80 != 0 {
+                let entry = self.entry(reader.integer(first, 7)?)?;
+                if list.takes(entry.text.len()) {
+                    out.extend_from_slice(entry.text);
+                    let (middle, end) = (start + entry.name_bytes, start + entry.text.len());
+                    let name_index = entry.name_index;
+                    each(FieldLine { name: start..middle, value: middle..end, name_index, never_indexed: false });
+                }
+                continue;
+            }
+            let form = Literal::of(first)?;
+            let name_index = self.name(&mut reader, first, form, out)?;
+            let middle = out.len();
+            reader.string(out)?;
+            if form == Literal::Incremental {
+                self.table.insert(&out[start..middle], &out[middle..], name_index);
+            }
+            let end = out.len();
+            if list.takes(end - start) {
+                let never_indexed = form == Literal::Never;
+                each(FieldLine { name: start..middle, value: middle..end, name_index, never_indexed });
+            } else {
+                out.truncate(start);
+            }
+        }
+        Ok(Decoded { too_large: list.too_large })
+    }
+
+    /// Changes of the table's size, which stand before all fields: the smallest that was asked for in between, and the last
+    /// (RFC 7541 section 4.2).
+    fn size_updates(&mut self, reader: &mut Reader<'_>) -> Result<(), Error> {
+        /// The smallest and the last: more say nothing more.
+        const MOST_SIZE_UPDATES: u32 = 2;
+        let mut updates = 0;
+        while let Some(&first @ 0x20..=0x3f) = reader.block.get(reader.at) {
+            if updates == MOST_SIZE_UPDATES {
+                return Err(Error::TooManySizeUpdates);
+            }
+            updates += 1;
+            reader.at += 1;
+            let bytes = reader.integer(first, 5)?;
+            if bytes > self.due.unwrap_or(self.most_table_bytes) {
+                return Err(Error::SizeUpdateTooLarge);
+            }
+            self.due = None;
+            self.table.resize(bytes);
+        }
+        if self.due.is_some() { Err(Error::MissingSizeUpdate) } else { Ok(()) }
+    }
+
+    /// The entry at an index of both tables.
+    #[inline]
+    fn entry(&self, index: u32) -> Result<Entry<'_>, Error> {
+        let index = index as usize;
+        match index {
+            0 => Err(Error::InvalidIndex),
+            1..=STATIC_ENTRIES => Ok(static_table::entry(index)),
+            _ => self.table.entry(index - STATIC_ENTRIES - 1).ok_or(Error::InvalidIndex),
+        }
+    }
+
+    /// Appends a literal field's name and tells its static index.
+    fn name(&self, reader: &mut Reader<'_>, first: u8, form: Literal, out: &mut Vec<u8>) -> Result<u8, Error> {
+        let index = reader.integer(first, form.prefix_bits())?;
+        if index != 0 {
+            let entry = self.entry(index)?;
+            out.extend_from_slice(entry.name());
+            return Ok(entry.name_index);
+        }
+        let start = out.len();
+        reader.string(out)?;
+        let name = &out[start..];
+        Ok(static_table::find_name(name, static_table::hash(name)))
+    }
+}
+
+/// The literal representations (RFC 7541 section 6.2).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Literal {
+    Incremental,
+    Without,
+    Never,
+}
+
+impl Literal {
+    /// What the first byte of a representation says that is not an indexed field.
+    fn of(first: u8) -> Result<Literal, Error> {
+        match first {
+            0x40.. => Ok(Literal::Incremental),
+            0x20.. => Err(Error::MisplacedSizeUpdate),
+            0x10.. => Ok(Literal::Never),
+            _ => Ok(Literal::Without),
+        }
+    }
+
+    /// Bits of the first byte that hold the name's index.
+    fn prefix_bits(self) -> u32 {
+        if self == Literal::Incremental { 6 } else { 4 }
+    }
+}
+
+/// How much of the list may still come.
+struct List {
+    left: usize,
+    too_large: bool,
+}
+
+impl List {
+    /// Whether a field with so many bytes of text still fits, which it then does no more.
+    #[inline]
+    fn takes(&mut self, text_bytes: usize) -> bool {
+        match self.left.checked_sub(text_bytes + FIELD_OVERHEAD as usize) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => {
+                // A later one that is small enough would stand in a list with a gap.
+                self.left = 0;
+                self.too_large = true;
+                false
+            }
+        }
+    }
+}
+
+/// A block and how far it has been read.
+struct Reader<'b> {
+    block: &'b [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Result<u8, Error> {
+        let byte = *self.block.get(self.at).ok_or(Error::Truncated)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// An integer whose first byte has been read and holds so many bits of it (RFC 7541 section 5.1).
+    #[inline]
+    fn integer(&mut self, first: u8, prefix_bits: u32) -> Result<u32, Error> {
+        let mask = (1 << prefix_bits) - 1;
+        if first & mask < mask { Ok(u32::from(first & mask)) } else { self.continued(mask) }
+    }
+
+    fn continued(&mut self, prefix: u8) -> Result<u32, Error> {
+        /// Five have the 32 bits of any size that the protocol knows; more are leading zeros or too much.
+        const MOST_CONTINUATION_BYTES: u32 = 5;
+        let mut value = u64::from(prefix);
+        for number in 0..MOST_CONTINUATION_BYTES {
+            let byte = self.byte()?;
+            value += u64::from(byte & 0x7f) << (7 * number);
+            if byte & 0x80 == 0 {
+                return u32::try_from(value).map_err(|_| Error::IntegerTooLarge);
+            }
+        }
+        Err(Error::IntegerTooLarge)
+    }
+
+    /// Appends a string (RFC 7541 section 5.2).
+    fn string(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let first = self.byte()?;
+        let length = self.integer(first, 7)? as usize;
+        let text = self.block[self.at..].get(..length).ok_or(Error::Truncated)?;
+        self.at += length;
+        if first & 0x80 != 0 {
+            return huffman::decode(text, out);
+        }
+        out.extend_from_slice(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::name_index;
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    type Fields = Vec<(String, String)>;
+
+    fn decode(decoder: &mut Decoder, block: &[u8], most_list_bytes: u32) -> Result<(Fields, Decoded), Error> {
+        let (mut out, mut lines) = (b"before".to_vec(), Vec::new());
+        let decoded = decoder.decode(block, &mut out, most_list_bytes, |line| lines.push(line))?;
+        let mut end = 6;
+        let text = |range: &Range<usize>| String::from_utf8_lossy(&out[range.clone()]).into_owned();
+        let fields = lines.iter().map(|line| {
+            assert_eq!((line.name.start, line.value.start), (end, line.name.end), "one behind the other");
+            end = line.value.end;
+            let (name, value) = (text(&line.name), text(&line.value));
+            assert_eq!(line.name_index, name_index(name.as_bytes()), "{name}");
+            (name, value)
+        });
+        let fields = fields.collect();
+        assert_eq!(end, out.len(), "nothing else is appended");
+        Ok((fields, decoded))
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: String = text.split_whitespace().collect();
+        (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hex")).collect()
+    }
+
+    /// A block, what it means, and the table's size after it.
+    type Case<'c> = (&'c str, &'c [(&'c str, &'c str)], u32);
+
+    /// Blocks in sequence.
+    fn check(most_table_bytes: u32, blocks: &[Case<'_>]) {
+        let mut decoder = Decoder::new(most_table_bytes);
+        for (block, expected, bytes) in blocks {
+            let (fields, decoded) = decode(&mut decoder, &hex(block), 1 << 20).expect(block);
+            let expected: Fields = expected.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+            assert_eq!((fields, decoded.too_large), (expected, false), "{block}");
+            assert_eq!(decoder.table_bytes(), *bytes, "{block}");
+        }
+    }
+
+    #[test]
+    fn rfc_7541_appendix_c_1() {
+        for (bytes, prefix_bits, expected) in [("0a", 5, 10), ("1f9a0a", 5, 1337), ("2a", 8, 42)] {
+            let block = hex(bytes);
+            let mut reader = Reader { block: &block, at: 1 };
+            // Of eight bits there is no prefix in HPACK: the third example is one of seven here.
+            assert_eq!(reader.integer(block[0], prefix_bits.min(7)), Ok(expected));
+            assert_eq!(reader.at, block.len());
+        }
+    }
+
+    #[test]
+    fn rfc_7541_appendix_c_2() {
+        check(
+            4096,
+            &[(
+                "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
+                &[("custom-key", "custom-header")],
+                55,
+            )],
+        );
+        check(4096, &[("040c 2f73 616d 706c 652f 7061 7468", &[(":path", "/sample/path")], 0)]);
+        check(4096, &[("1008 7061 7373 776f 7264 0673 6563 7265 74", &[("password", "secret")], 0)]);
+        check(4096, &[("82", &[(":method", "GET")], 0)]);
+    }
+
+    const REQUESTS: [&[(&str, &str)]; 3] = [
+        &[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "www.example.com")],
+        &[
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", "/"),
+            (":authority", "www.example.com"),
+            ("cache-control", "no-cache"),
+        ],
+        &[
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":path", "/index.html"),
+            (":authority", "www.example.com"),
+            ("custom-key", "custom-value"),
+        ],
+    ];
+
+    #[test]
+    fn rfc_7541_appendix_c_3_and_c_4() {
+        let plain = [
+            "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
+            "8286 84be 5808 6e6f 2d63 6163 6865",
+            "8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65",
+        ];
+        let huffman = [
+            "8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff",
+            "8286 84be 5886 a8eb 1064 9cbf",
+            "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
+        ];
+        for blocks in [plain, huffman] {
+            check(4096, &[0, 1, 2].map(|number| (blocks[number], REQUESTS[number], [57, 110, 164][number])));
+        }
+    }
+
+    const RESPONSES: [&[(&str, &str)]; 3] = [
+        &[
+            (":status", "302"),
+            ("cache-control", "private"),
+            ("date", "Mon, 21 Oct 2013 20:13:21 GMT"),
+            ("location", "https://www.example.com"),
+        ],
+        &[
+            (":status", "307"),
+            ("cache-control", "private"),
+            ("date", "Mon, 21 Oct 2013 20:13:21 GMT"),
+            ("location", "https://www.example.com"),
+        ],
+        &[
+            (":status", "200"),
+            ("cache-control", "private"),
+            ("date", "Mon, 21 Oct 2013 20:13:22 GMT"),
+            ("location", "https://www.example.com"),
+            ("content-encoding", "gzip"),
+            ("set-cookie", "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1"),
+        ],
+    ];
+
+    #[test]
+    fn rfc_7541_appendix_c_5_and_c_6() {
+        let plain = [
+            "4803 3330 3258 0770 7269 7661 7465 611d 4d6f 6e2c 2032 3120 4f63 7420 3230 3133 2032 303a 3133 3a32 3120 \
+             474d 546e 1768 7474 7073 3a2f 2f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
+            "4803 3330 37c1 c0bf",
+            "88c1 611d 4d6f 6e2c 2032 3120 4f63 7420 3230 3133 2032 303a 3133 3a32 3220 474d 54c0 5a04 677a 6970 7738 \
+             666f 6f3d 4153 444a 4b48 514b 425a 584f 5157 454f 5049 5541 5851 5745 4f49 553b 206d 6178 2d61 6765 3d33 \
+             3630 303b 2076 6572 7369 6f6e 3d31",
+        ];
+        let huffman = [
+            "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d 29ad 1718 \
+             63c7 8f0b 97c8 e9ae 82ae 43d3",
+            "4883 640e ffc1 c0bf",
+            "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 821d d7f2 e6c7 \
+             b335 dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 3d50 07",
+        ];
+        for blocks in [plain, huffman] {
+            check(256, &[0, 1, 2].map(|number| (blocks[number], RESPONSES[number], [222, 222, 215][number])));
+        }
+    }
+
+    #[test]
+    fn malformed_blocks() {
+        for (block, expected) in [
+            ("80", Error::InvalidIndex),
+            ("be", Error::InvalidIndex),
+            ("82 82 be", Error::InvalidIndex),
+            ("7e 01 61", Error::InvalidIndex),
+            ("0f 2f 01 61", Error::InvalidIndex),
+            ("ff ff ff ff ff 0f", Error::IntegerTooLarge),
+            ("ff ff ff ff ff 7f", Error::IntegerTooLarge),
+            ("ff ff ff ff ff ff 01", Error::IntegerTooLarge),
+            ("ff 80 80 80 80 80 00", Error::IntegerTooLarge),
+            ("00 7f ff ff ff ff ff ff ff ff ff 01", Error::IntegerTooLarge),
+            ("ff", Error::Truncated),
+            ("ff 80 80", Error::Truncated),
+            ("40", Error::Truncated),
+            ("00 01", Error::Truncated),
+            ("00 01 61", Error::Truncated),
+            ("00 01 61 02 62", Error::Truncated),
+            ("00 01 61 7f ff ff ff ff 0e", Error::Truncated),
+            ("3f", Error::Truncated),
+            ("00 81 00 00", Error::InvalidHuffman),
+            ("00 81 06 00", Error::InvalidHuffman),
+            ("00 01 61 82 07 ff", Error::InvalidHuffman),
+            ("00 01 61 84 ff ff ff ff", Error::InvalidHuffman),
+            ("82 20", Error::MisplacedSizeUpdate),
+            ("20 82 3f e1 1f", Error::MisplacedSizeUpdate),
+            ("3f e2 1f", Error::SizeUpdateTooLarge),
+            ("20 20 20", Error::TooManySizeUpdates),
+        ] {
+            assert_eq!(decode(&mut Decoder::new(4096), &hex(block), 1000).err(), Some(expected), "{block}");
+        }
+    }
+
+    #[test]
+    fn the_largest_integers_of_five_continuation_bytes_are_read() {
+        for (bytes, expected) in
+            [("ff 80 ff ff ff 0f", u32::MAX), ("ff 80 80 80 80 00", 127), ("fe", 126), ("ff 00", 127)]
+        {
+            let block = hex(bytes);
+            assert_eq!(Reader { block: &block, at: 1 }.integer(block[0], 7), Ok(expected), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn names_are_known_however_they_are_written() {
+        let mut decoder = Decoder::new(4096);
+        let fields = decode(&mut decoder, &hex("40 07 3a6d 6574 686f 64 03 50 55 54 be 7e 01 61 0f 2f 01 62"), 1000);
+        // `decode` compares their indices with what the names say.
+        let expected = ["PUT", "PUT", "a", "b"].map(|value| (":method".into(), value.into()));
+        assert_eq!(fields.expect("a good block").0, expected);
+    }
+
+    #[test]
+    fn a_list_that_is_too_large_ends_early_and_the_table_stays_in_step() {
+        // Two fields of 34 bytes, a static one of 42 and one of 36 that is inserted.
+        let block = hex("40 01 61 01 62 be 82 40 02 63 63 02 64 64");
+        let version = |decoder: &Decoder| decoder.table_version();
+        for (most_list_bytes, count) in
+            [(0, 0), (33, 0), (34, 1), (67, 1), (68, 2), (109, 2), (110, 3), (145, 3), (146, 4), (u32::MAX, 4)]
+        {
+            let mut decoder = Decoder::new(4096);
+            let before = version(&decoder);
+            let (fields, decoded) = decode(&mut decoder, &block, most_list_bytes).expect("a good block");
+            assert_eq!((fields.len(), decoded.too_large), (count, count < 4), "{most_list_bytes}");
+            assert_eq!((decoder.table_bytes(), version(&decoder)), (70, before.wrapping_add(2)));
+            let (fields, _) = decode(&mut decoder, &hex("be bf"), 1000).expect("both are in the table");
+            assert_eq!(fields, [("cc".into(), "dd".into()), ("a".into(), "b".into())]);
+        }
+    }
+
+    #[test]
+    fn a_smaller_field_behind_one_that_does_not_fit_is_missing_too() {
+        let block = hex("00 03 61 61 61 03 62 62 62 00 01 61 01 62");
+        let (fields, decoded) = decode(&mut Decoder::new(4096), &block, 36).expect("a good block");
+        assert_eq!((fields, decoded.too_large), (Fields::new(), true));
+    }
+
+    #[test]
+    fn a_bomb_of_indexed_fields_is_not_copied() {
+        let mut decoder = Decoder::new(4096);
+        let mut block = hex("40 01 61 7f 81 1e");
+        block.extend([b'v'; 4000]);
+        block.extend([0xbe; 16_000]);
+        let mut out = Vec::new();
+        let decoded = decoder.decode(&block, &mut out, 32 * 1024, |_| {}).expect("a good block");
+        assert!(decoded.too_large);
+        assert!(out.len() <= 32 * 1024 && out.capacity() <= 128 * 1024, "{} of {}", out.len(), out.capacity());
+    }
+
+    #[test]
+    fn never_indexed_is_told() {
+        let (mut out, mut told) = (Vec::new(), Vec::new());
+        let block = hex("10 01 61 01 62 00 01 61 01 62 40 01 61 01 62 be 17 02 61 62");
+        let decoded = Decoder::new(4096).decode(&block, &mut out, 1000, |line| told.push(line.never_indexed));
+        assert_eq!((decoded, told), (Ok(Decoded { too_large: false }), Vec::from([true, false, false, false, true])));
+    }
+
+    /// What is announced, then a block, what it gives, and the table's bound behind it.
+    #[test]
+    fn size_updates_are_due_where_ours_is_smaller() {
+        for (announced, block, expected, bound) in [
+            (&[][..], "82", Ok(1), 4096),
+            (&[], "3f e1 1f 82", Ok(1), 4096),
+            (&[], "20 3f e1 1f 82", Ok(1), 4096),
+            (&[], "20", Ok(0), 0),
+            (&[], "", Ok(0), 4096),
+            (&[8192], "82", Ok(1), 4096),
+            (&[8192], "3f e1 3f 82", Ok(1), 8192),
+            (&[8192], "3f e2 3f 82", Err(Error::SizeUpdateTooLarge), 4096),
+            (&[100], "82", Err(Error::MissingSizeUpdate), 4096),
+            (&[100], "", Err(Error::MissingSizeUpdate), 4096),
+            (&[100], "3f 45 82", Ok(1), 100),
+            (&[100], "3f 46 82", Err(Error::SizeUpdateTooLarge), 4096),
+            (&[100], "20 82", Ok(1), 0),
+            (&[100], "20 3f 45 82", Ok(1), 100),
+            (&[0, 4096], "82", Err(Error::MissingSizeUpdate), 4096),
+            (&[0, 4096], "3f e1 1f 82", Err(Error::SizeUpdateTooLarge), 4096),
+            (&[0, 4096], "20 3f e1 1f 82", Ok(1), 4096),
+            (&[0, 4096], "20 82", Ok(1), 0),
+            (&[200, 100, 300], "3f 45 3f 8d 02 82", Ok(1), 300),
+            (&[4096], "82", Ok(1), 4096),
+        ] {
+            let mut decoder = Decoder::new(4096);
+            let version = decoder.table_version();
+            announced.iter().for_each(|&bytes| decoder.set_most_table_bytes(bytes));
+            let due = announced.iter().any(|&bytes| bytes < 4096);
+            assert_eq!(decoder.table_version() != version, due, "{announced:?}");
+            let decoded = decode(&mut decoder, &hex(block), 1000).map(|(fields, _)| fields.len());
+            assert_eq!(decoded, expected, "{announced:?} {block}");
+            assert_eq!(decoder.table.most_bytes(), bound, "{announced:?} {block}");
+            if expected.is_ok() {
+                assert!(decode(&mut decoder, &hex("82"), 1000).is_ok(), "nothing more is due");
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_has_already_made_its_table_small_owes_nothing() {
+        let mut decoder = Decoder::new(4096);
+        assert!(decode(&mut decoder, &hex("20 82"), 1000).is_ok());
+        decoder.set_most_table_bytes(100);
+        assert!(decode(&mut decoder, &hex("82"), 1000).is_ok());
+    }
+
+    #[test]
+    fn an_entry_larger_than_the_table_empties_it() {
+        let mut decoder = Decoder::new(64);
+        assert!(decode(&mut decoder, &hex("40 01 61 01 62"), 1000).is_ok());
+        let mut block = hex("be 7e 21");
+        block.extend([b'v'; 33]);
+        let (fields, _) = decode(&mut decoder, &block, 1000).expect("its name comes from what it evicts");
+        assert_eq!(fields[1], ("a".into(), format!("{:v<33}", "")));
+        assert_eq!(decoder.table_bytes(), 0);
+        assert_eq!(decode(&mut decoder, &hex("be"), 1000), Err(Error::InvalidIndex));
+    }
+}
