@@ -1,11 +1,12 @@
 //! For tests: the any-split rule as a function, and the bodies of the fuzz targets, which ordinary tests run too.
 //!
-//! An input of [`request`], [`response`] and [`chunked`] begins with [`HEADER_BYTES`] bytes: the first chooses limits and
+//! An input of [`request`], [`response`], [`chunked`] and [`http2`] begins with [`HEADER_BYTES`] bytes: the first chooses limits and
 //! how our own side behaves, the other three how what follows is cut. A body panics where the protocol code is wrong.
 //! An [`Oracle`] is another parser. It is handed in, so that this crate depends on none.
 
 mod chunked;
 mod exchange;
+mod h2;
 mod hpack;
 mod scanners;
 mod target;
@@ -16,6 +17,7 @@ use core::fmt;
 
 pub use chunked::chunked;
 pub use exchange::{HEADER_BYTES, request, response};
+pub use h2::http2;
 #[cfg(test)]
 pub(crate) use hpack::decode_huffman;
 pub use hpack::hpack;
@@ -165,6 +167,23 @@ mod tests {
             for method in 0..10 {
                 target(&[&[method][..], text.as_bytes()].concat());
             }
+        }
+    }
+
+    #[test]
+    fn frames() {
+        for seed in [
+            &include_bytes!("../../fuzz/seeds/http2/get")[..],
+            include_bytes!("../../fuzz/seeds/http2/post"),
+            include_bytes!("../../fuzz/seeds/http2/windows"),
+            include_bytes!("../../fuzz/seeds/http2/resets"),
+            include_bytes!("../../fuzz/seeds/http2/small-streams"),
+            include_bytes!("../../fuzz/seeds/http2/continuation"),
+            include_bytes!("../../fuzz/seeds/http2/controls"),
+            include_bytes!("../../fuzz/seeds/http2/wrong"),
+        ] {
+            check(http2, &seed[HEADER_BYTES..]);
+            (0..seed.len()).for_each(|end| http2(&seed[..end]));
         }
     }
 

@@ -92,10 +92,13 @@ impl Budget {
         }
     }
 
-    /// Bytes of a body went out: window updates that made it possible were of use.
-    pub(super) fn sent_data(&mut self) {
+    /// Bytes of a body went out: window updates that made it possible were of use. Peers send one or two for each 4 KiB;
+    /// one for each few bytes is what CVE-2019-9511 does. `tight`: the window let no more go.
+    pub(super) fn sent_data(&mut self, bytes: usize, tight: bool) {
         let kind = Kind::WindowUpdates as usize;
-        self.left[kind] = ALLOWANCES[kind].most.min(self.left[kind] + 4);
+        let of_use = bytes / 128 + if tight { 0 } else { 4 };
+        let left = usize::from(self.left[kind]) + of_use;
+        self.left[kind] = left.min(usize::from(ALLOWANCES[kind].most)) as u16;
     }
 
     /// Which allowance ran out.

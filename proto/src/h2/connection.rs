@@ -136,6 +136,8 @@ pub struct Connection {
     pub(super) fragments: Vec<u8>,
     pub(super) bounds: Bounds,
     pub(super) peer_goes: bool,
+    /// The peer knows our settings: until then it goes by what RFC 9113 section 6.5.2 begins with.
+    pub(super) acknowledged: bool,
 }
 
 impl Connection {
@@ -168,7 +170,8 @@ impl Connection {
             next: if role == Role::Client { 1 } else { 2 },
             going: None,
             receive: ReceiveWindow::new(bounds.connection_window.max(FIRST_WINDOW)),
-            decoder: hpack::Decoder::new(bounds.table_bytes),
+            decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE_BYTES),
+            acknowledged: false,
             phase: if role == Role::Server { Phase::Preface } else { Phase::FirstSettings },
             incoming: None,
             block: None,
@@ -206,7 +209,8 @@ impl Connection {
     pub fn fail(&mut self, failure: Failure, out: &mut Vec<u8>) -> Failure {
         if self.phase != Phase::Failed {
             self.phase = Phase::Failed;
-            frame::write_goaway(self.last, failure.code, failure.text, out);
+            let last = self.going.map_or(self.last, |named| named.min(self.last));
+            frame::write_goaway(last, failure.code, failure.text, out);
         }
         failure
     }
@@ -310,6 +314,9 @@ impl Connection {
                 if payload.len() < 8 {
                     return Err(failure(Code::FrameSize, "GOAWAY of a wrong size"));
                 }
+                if self.peer_goes {
+                    self.count(Kind::Unknown)?;
+                }
                 self.peer_goes = true;
                 Ok(Some(Event::GoingAway))
             }
@@ -335,6 +342,14 @@ impl Connection {
                 Kind::Unknown => "too many unknown frames",
             },
         ))
+    }
+
+    /// A response is complete, by the side of this role: work was done, in which allowances are counted.
+    #[inline]
+    pub(super) fn completed(&mut self, role: Role) {
+        if self.role == role {
+            self.budget.refill();
+        }
     }
 
     /// Whether nothing has been said of a stream yet.

@@ -75,13 +75,22 @@ impl Connection {
         }
         if head.has(flag::ACK) {
             return match payload.len() {
-                0 => Ok(None),
+                0 => {
+                    match core::mem::replace(&mut self.acknowledged, true) {
+                        true => self.count(Kind::Settings)?,
+                        false => self.decoder.set_most_table_bytes(self.ours.table_bytes),
+                    }
+                    Ok(None)
+                }
                 _ => Err(failure(Code::FrameSize, "an acknowledgement of SETTINGS has content")),
             };
         }
         self.count(Kind::Settings)?;
         let before = self.peer.window;
-        self.peer.read(payload).map_err(|code| failure(code, "a setting has a value that is not allowed"))?;
+        let is_client = self.role == Role::Server;
+        self.peer
+            .read(payload, is_client)
+            .map_err(|code| failure(code, "a setting has a value that is not allowed"))?;
         self.phase = Phase::Running;
         self.encoder.set_most_table_bytes(self.peer.table_bytes);
         let change = i64::from(self.peer.window) - i64::from(before);

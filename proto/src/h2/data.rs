@@ -87,20 +87,19 @@ impl Connection {
         let Some(mut incoming) = self.incoming else { return (0, None) };
         // The stream may have been reset since.
         incoming.stream = incoming.stream.filter(|&stream| self.streams.get(stream).is_some());
-        if incoming.left > 0 {
+        if incoming.stream.is_none() {
+            // What nobody gets is as padding, and used up at once: however it comes, the windows are the same.
+            self.used_of_connection(incoming.left, lent.out);
+            incoming.padding += core::mem::take(&mut incoming.left);
+        }
+        if let Some(stream) = incoming.stream.filter(|_| incoming.left > 0) {
             if bytes.is_empty() {
                 return (0, Some(Event::NeedMore));
             }
             let take = bytes.len().min(incoming.left as usize);
             incoming.left -= take as u32;
             self.incoming = Some(incoming);
-            return match incoming.stream {
-                Some(stream) => (take, Some(Event::Data(stream, &bytes[..take]))),
-                None => {
-                    self.used_of_connection(take as u32, lent.out);
-                    (take, None)
-                }
-            };
+            return (take, Some(Event::Data(stream, &bytes[..take])));
         }
         let skip = bytes.len().min(incoming.padding as usize);
         incoming.padding -= skip as u32;
@@ -111,6 +110,7 @@ impl Connection {
         self.incoming = None;
         match incoming.stream {
             Some(stream) if incoming.ends && self.streams.step(stream, Step::ReceiveEnd) => {
+                self.completed(Role::Client);
                 (skip, Some(Event::End(stream, false)))
             }
             _ => (skip, None),

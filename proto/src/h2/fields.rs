@@ -81,12 +81,15 @@ impl Job for Read<'_> {
     fn run<S: Scanner>(self) -> Result<(), Malformed> {
         let Read { section, window, ends, limits, head } = self;
         let mut pseudo = Pseudo::default();
-        let mut kept = 0;
+        let (mut kept, mut too_long) = (0, false);
         let (mut cookies, mut length) = (0u32, None);
         for at in 0..head.fields.len() {
             let Field { name: name_span, value: value_span, .. } = head.fields[at];
             let (name, value) = (name_span.of(window), value_span.of(window));
             check_value::<S>(value)?;
+            if name.len() + value.len() > limits.field_bytes as usize {
+                too_long = true;
+            }
             if name.first() == Some(&b':') {
                 let place = pseudo.place(section, name).ok_or(Malformed::Malformed)?;
                 // Each once, and before all others.
@@ -109,6 +112,9 @@ impl Job for Read<'_> {
             head.fields[kept] = Field { name: name_span, value: value_span, known };
             kept += 1;
         }
+        if too_long || (section == Section::Trailers && window.len() > limits.trailer_bytes as usize) {
+            return Err(Malformed::Answer(crate::Error::FieldTooLong));
+        }
         if kept > limits.field_count as usize {
             return Err(Malformed::Answer(crate::Error::TooManyFields));
         }
@@ -126,7 +132,10 @@ impl Job for Read<'_> {
             None => Length::Unknown,
         };
         match section {
-            Section::Request => request::<S>(&pseudo, window, limits, head),
+            Section::Request => {
+                request::<S>(&pseudo, window, limits, head)?;
+                expectation(window, head)
+            }
             Section::Response => response(&pseudo, window, head),
             Section::Trailers => Ok(()),
         }
@@ -273,6 +282,21 @@ fn check_host(authority: Span, window: &[u8], head: &Head) -> Result<(), Malform
     Ok(())
 }
 
+/// The one expectation that there is, as in HTTP/1 (RFC 9110 section 10.1.1).
+#[inline(always)]
+fn expectation(window: &[u8], head: &mut Head) -> Result<(), Malformed> {
+    if head.seen & Known::Expect.bit() == 0 {
+        return Ok(());
+    }
+    let mut values =
+        head.fields.iter().filter(|field| field.known == Known::Expect).map(|field| field.value.of(window));
+    if !values.all(|value| value.eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Malformed::Answer(crate::Error::UnknownExpectation));
+    }
+    head.expects_continue = head.length != Length::Empty;
+    Ok(())
+}
+
 fn response(pseudo: &Pseudo, window: &[u8], head: &mut Head) -> Result<(), Malformed> {
     let &[hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] =
         pseudo.status.ok_or(Malformed::Malformed)?.of(window)
@@ -318,6 +342,14 @@ mod tests {
         );
         assert_eq!((text(head.target.authority), head.target.https), ("h".into(), true));
         assert_eq!((head.version, head.length, head.fields.len()), (Version::Http2, Length::Empty, 2));
+    }
+
+    #[test]
+    fn a_body_may_wait_for_a_go_ahead() {
+        let read = |value, ends| read_lines(Section::Request, &[&GET[..], &[("expect", value)]].concat(), ends);
+        assert_eq!(read("100-Continue", false).map(|(head, _)| head.expects_continue), Ok(true));
+        assert_eq!(read("100-continue", true).map(|(head, _)| head.expects_continue), Ok(false));
+        assert_eq!(read("200-ok", false).map(drop), Err(Malformed::Answer(crate::Error::UnknownExpectation)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Flow control: how many bytes each side may still send (RFC 9113 section 5.2).
 
-use super::settings::LARGEST_WINDOW;
+use super::settings::{FIRST_WINDOW, LARGEST_WINDOW};
 
 /// A window that the peer lets us send into. It may be negative, after the peer has reduced its initial window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,12 @@ impl ReceiveWindow {
         ReceiveWindow { left: size, used: 0, size }
     }
 
+    /// One whose peer may not know its size yet (RFC 9113 section 6.9.2).
+    pub(super) const fn before_settings(size: u32) -> ReceiveWindow {
+        let left = if size < FIRST_WINDOW { FIRST_WINDOW } else { size };
+        ReceiveWindow { left, used: 0, size }
+    }
+
     /// Bytes came: whether they were allowed.
     #[must_use]
     pub(super) fn receive(&mut self, bytes: u32) -> bool {
@@ -68,7 +74,7 @@ impl ReceiveWindow {
     /// used, so that few updates are sent and the peer never waits for one that reads fast enough.
     pub(super) fn use_up(&mut self, bytes: u32) -> Option<u32> {
         self.used += bytes;
-        if self.used < self.size / 2 {
+        if self.used < (self.size / 2).max(1) {
             return None;
         }
         let more = core::mem::take(&mut self.used);

@@ -145,13 +145,17 @@ impl Connection {
         }
         if number <= self.last {
             return match self.streams.ended(number) {
-                Some(End::Own) => Ok(None),
+                // Once for each reset is usual: trailers that were under way.
+                Some(End::Own) => self.count(Kind::Empty).map(|()| None),
                 Some(_) => Err(failure(Code::StreamClosed, "HEADERS for a stream that is over")),
                 None => Err(failure(Code::Protocol, "a stream's number is lower than an earlier one's")),
             };
         }
         if self.going.is_some_and(|last| number > last) {
-            // It may be asked for elsewhere: we have said so.
+            // It may be asked for elsewhere: we have said so. What else comes for it is no error (RFC 9113 section 6.8).
+            self.count(Kind::Empty)?;
+            self.last = number;
+            self.streams.remember(number, End::Own);
             return Ok(None);
         }
         self.last = number;
@@ -191,12 +195,16 @@ impl Connection {
     /// Begins a stream.
     pub(super) fn begin(&mut self, number: u32, method: Method, priority: Priority) -> StreamRef {
         let state = State::Idle.after(Step::Begin).unwrap_or(State::Open);
+        let receive = match self.acknowledged {
+            true => ReceiveWindow::new(self.ours.window),
+            false => ReceiveWindow::before_settings(self.ours.window),
+        };
         self.streams.insert(
             number,
             Stream {
                 state,
                 send: SendWindow::new(self.peer.window),
-                receive: ReceiveWindow::new(self.ours.window),
+                receive,
                 announced: None,
                 promised: None,
                 priority,
@@ -229,6 +237,7 @@ impl Connection {
             return Ok(Some(Event::Reset(stream, code)));
         }
         self.streams.step(stream, Step::ReceiveEnd);
+        self.completed(Role::Client);
         Ok(Some(Event::End(stream, !lent.head.fields.is_empty())))
     }
 
@@ -247,7 +256,11 @@ impl Connection {
         let read = fields::read(Section::Response, lent.fields, block.ends, lent.limits, lent.head);
         let head = &mut *lent.head;
         let interim = head.status < 200;
-        if too_large || read.is_err() || (interim && block.ends) {
+        let bodiless = is_head || matches!(head.status, 204 | 304);
+        // Nothing came where something was announced (RFC 9113 section 8.1.1).
+        let announced = head.known(Known::ContentLength).map_or(&[][..], |field| field.value.of(lent.fields));
+        let lacks = block.ends && !bodiless && announced.iter().any(|&digit| digit != b'0');
+        if too_large || read.is_err() || lacks || (interim && block.ends) {
             self.reset_because(stream, Code::Protocol, lent.out)?;
             return Ok(Some(Event::Reset(stream, Code::Protocol)));
         }
@@ -255,7 +268,6 @@ impl Connection {
             return Ok(Some(Event::Interim(stream)));
         }
         found.has_answer = true;
-        let bodiless = is_head || matches!(head.status, 204 | 304);
         found.announced = match head.length {
             _ if bodiless => Some(0),
             Length::Exact(length) => Some(length),
@@ -264,6 +276,7 @@ impl Connection {
         let length = head.length;
         if block.ends {
             self.streams.step(stream, Step::ReceiveEnd);
+            self.completed(Role::Client);
         }
         Ok(Some(Event::Head(stream, length)))
     }

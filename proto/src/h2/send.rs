@@ -129,7 +129,7 @@ impl Connection {
         });
         self.streams.step(stream, step);
         if ends {
-            self.budget.refill();
+            self.completed(Role::Server);
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Connection {
     /// Begins a stream with a request (client role).
     ///
     /// # Errors
-    /// [`Error::NotNow`] where the peer lets us open no more streams, or wants none.
+    /// [`Error::NotNow`] where the peer lets us open no more streams, or wants none, or no protocol (RFC 8441 section 3).
     pub fn send_request(
         &mut self,
         request: Request<'_>,
@@ -145,7 +145,8 @@ impl Connection {
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Result<StreamRef, Error> {
         let full = self.streams.len() >= self.peer.streams as usize || self.next > EVERY_STREAM;
-        if self.role == Role::Server || full || self.peer_goes_away() || self.going.is_some() {
+        let unknown = request.protocol.is_some() && !self.peer.connect_protocol;
+        if self.role == Role::Server || full || unknown || self.peer_goes_away() || self.going.is_some() {
             return Err(Error::NotNow);
         }
         let number = self.next;
@@ -190,8 +191,8 @@ impl Connection {
     ) -> Result<usize, Error> {
         let capacity = self.capacity(stream);
         let most_frame = self.peer.frame_bytes.min(FRAME_BYTES) as usize;
-        let Some(found) = self.streams.get(stream).filter(|found| found.has_answer || found.method != Method::Head)
-        else {
+        let is_client = self.role == Role::Client;
+        let Some(found) = self.streams.get(stream).filter(|found| is_client || found.has_answer) else {
             return Err(Error::NotNow);
         };
         if found.state.after(Step::Send).is_none() {
@@ -225,11 +226,11 @@ impl Connection {
             }
         }
         if sent > 0 {
-            self.budget.sent_data();
+            self.budget.sent_data(sent, sent == capacity);
         }
         if is_all && ends {
             self.streams.step(stream, Step::SendEnd);
-            self.budget.refill();
+            self.completed(Role::Server);
         }
         Ok(sent)
     }
@@ -244,7 +245,10 @@ impl Connection {
         out: &mut Vec<u8>,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Result<(), Error> {
-        let Some(found) = self.streams.get(stream) else { return Err(Error::NotNow) };
+        let is_client = self.role == Role::Client;
+        let Some(found) = self.streams.get(stream).filter(|found| is_client || found.has_answer) else {
+            return Err(Error::NotNow);
+        };
         if found.state.after(Step::SendEnd).is_none() {
             return Err(Error::NotNow);
         }
@@ -253,7 +257,7 @@ impl Connection {
         }
         self.write_section(stream.number, true, out, |encoder, out| fields(&mut FieldWriter { encoder, out }));
         self.streams.step(stream, Step::SendEnd);
-        self.budget.refill();
+        self.completed(Role::Server);
         Ok(())
     }
 

@@ -48,8 +48,8 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// Takes a SETTINGS frame's payload over.
-    pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), Code> {
+    /// Takes a SETTINGS frame's payload over. `is_client`: who has sent it.
+    pub(super) fn read(&mut self, payload: &[u8], is_client: bool) -> Result<(), Code> {
         if !payload.len().is_multiple_of(6) {
             return Err(Code::FrameSize);
         }
@@ -58,7 +58,8 @@ impl Peer {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             match u16::from_be_bytes([n0, n1]) {
                 name::HEADER_TABLE_SIZE => self.table_bytes = value,
-                name::ENABLE_PUSH if value > 1 => return Err(Code::Protocol),
+                // A server must not turn it on (RFC 9113 section 6.5.2).
+                name::ENABLE_PUSH if value > u32::from(is_client) => return Err(Code::Protocol),
                 name::MAX_CONCURRENT_STREAMS => self.streams = value,
                 name::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Code::FlowControl),
                 name::INITIAL_WINDOW_SIZE => self.window = value,
@@ -120,7 +121,7 @@ mod tests {
             payload.extend_from_slice(&value.to_be_bytes());
         }
         let mut peer = Peer::default();
-        peer.read(&payload).map(|()| peer)
+        peer.read(&payload, true).map(|()| peer)
     }
 
     #[test]
@@ -133,6 +134,6 @@ mod tests {
         assert_eq!(read(&[(5, 16_383)]), Err(Code::Protocol));
         assert_eq!(read(&[(5, 0x0100_0000)]), Err(Code::Protocol));
         assert_eq!(read(&[(8, 2)]), Err(Code::Protocol));
-        assert_eq!(Peer::default().read(&[0; 5]), Err(Code::FrameSize));
+        assert_eq!(Peer::default().read(&[0; 5], true), Err(Code::FrameSize));
     }
 }
