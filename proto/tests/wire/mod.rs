@@ -270,8 +270,8 @@ impl Side {
             }
             "/wide" => {
                 let answer = connection.send_response(stream, 200, Length::Empty, out, |fields| {
-                    fields.field(b"xa", &[b'!'; 20_000]);
-                    fields.field(b"xb", b"c");
+                    fields.field(b"xa", &[b'!'; 10_000]);
+                    fields.field(b"xb", &[b'!'; 10_000]);
                 });
                 answer.expect("an answer is due");
             }
