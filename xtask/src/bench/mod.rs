@@ -15,7 +15,7 @@ use self::run::{Drive, REQUESTS};
 use self::scenario::{Load, SCENARIOS, Scenario, Server};
 use self::table::Row;
 use crate::args::Args;
-use crate::process::{self, AB, GCC, LIBEVENT, LIBURING, NGINX, Tool};
+use crate::process::{self, AB, GCC, H2LOAD, H2O, LIBEVENT, LIBURING, NGINX, OPENSSL, Tool};
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
@@ -221,6 +221,11 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
     let needs = |tool: Tool| tool.ensure().map_err(Error::Failed);
     if scenarios.iter().any(|scenario| matches!(scenario.load, Load::Ab(_))) {
         needs(AB)?;
+    }
+    if scenarios.iter().any(|scenario| matches!(scenario.load, Load::H2load { .. })) {
+        for tool in [H2LOAD, H2O, NGINX, OPENSSL] {
+            needs(tool)?;
+        }
     }
     if peers.iter().any(|peer| peer == "nginx") {
         needs(NGINX)?;

@@ -36,6 +36,7 @@ pub(super) enum Drive<'a> {
     Closed { connections: u32, depth: u32, headers: bool, seconds: f64 },
     Rate { connections: u32, rate: f64, seconds: f64 },
     Ab(&'a str),
+    H2load { options: &'a str, tls: bool },
     Idle { connections: u32, warm_up: u32 },
 }
 
@@ -45,6 +46,7 @@ impl Drive<'static> {
         match load {
             Load::Closed { connections, depth, headers } => Some(Self::Closed { connections, depth, headers, seconds }),
             Load::Ab(options) => Some(Self::Ab(options)),
+            Load::H2load { options, tls } => Some(Self::H2load { options, tls }),
             Load::Idle { connections, warm_up } => Some(Self::Idle { connections, warm_up }),
             Load::Rate { .. } => None,
         }
@@ -63,6 +65,10 @@ impl Drive<'_> {
                 format!("bench/bin/load {port} {path} {connections} 1 {seconds} --rate {rate:.0}")
             }
             Self::Ab(options) => format!("ab {options} http://127.0.0.1:{port}{path}"),
+            Self::H2load { options, tls } => {
+                let scheme = if tls { "https" } else { "http" };
+                format!("h2load {options} {scheme}://127.0.0.1:{port}{path}")
+            }
             Self::Idle { .. } => return None,
         };
         Some(line.split(' ').map(str::to_owned).collect())
@@ -184,12 +190,18 @@ impl Folder {
             return Ok(Self { path: None });
         }
         let path = std::env::temp_dir().join(format!("highwire-bench-{}-{port}", std::process::id()));
-        let template = root.join(format!("bench/peers/{}.conf", server.name));
+        // The first server's second run has a name of its own, and the same configuration.
+        let name = server.name.trim_end_matches(" again");
+        let template = root.join(format!("bench/peers/{name}.conf"));
         let write = || {
-            std::fs::create_dir_all(&path)?;
+            std::fs::create_dir_all(path.join("www"))?;
+            std::fs::write(path.join("www/hello"), "Hello, World!")?;
+            if name.ends_with("-tls") {
+                certificate(&path)?;
+            }
             let text = std::fs::read_to_string(&template)?;
             let text = text.replace("@PORT@", &port.to_string()).replace("@DIR@", &path.to_string_lossy());
-            std::fs::write(path.join(format!("{}.conf", server.name)), text)
+            std::fs::write(path.join(format!("{name}.conf")), text)
         };
         write().map_err(|error| Error::doing(template.display(), error))?;
         Ok(Self { path: Some(path) })
@@ -198,6 +210,15 @@ impl Folder {
     fn shown(&self) -> String {
         self.path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
     }
+}
+
+/// A certificate of the kind that Highwire makes for itself: ECDSA with P-256.
+fn certificate(folder: &Path) -> std::io::Result<()> {
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
+    command.args(["-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"]).current_dir(folder);
+    let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if done.success() { Ok(()) } else { Err(std::io::Error::other("openssl makes no certificate")) }
 }
 
 impl Drop for Folder {
@@ -255,11 +276,12 @@ fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> 
 /// Takes the figures out of what a generator said.
 fn read_sample(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample> {
     let number = |label: &str| field(said, label).and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
-    let rate = number("Requests/sec:").or_else(|| number("Requests per second:"));
+    let rate = number("Requests/sec:").or_else(|| number("Requests per second:")).or_else(|| h2load_rate(said));
     let rate = rate.ok_or_else(|| Error::Failed("the generator gave no requests/s".into()))?;
     let requests = match drive {
         Drive::Closed { seconds, .. } | Drive::Rate { seconds, .. } => rate * seconds,
         Drive::Ab(_) | Drive::Idle { .. } => number("Complete requests:").unwrap_or(0.0),
+        Drive::H2load { .. } => number("requests:").unwrap_or(0.0),
     };
     let mut sample = Sample::default();
     let mut add = |name, value| sample.figures.push(Figure { name, value });
@@ -279,6 +301,11 @@ fn read_sample(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample>
             sample.errors.push(format!("{} {count:.0}", label.to_lowercase()));
         }
     }
+    if let Drive::H2load { .. } = drive
+        && let Some(counts) = field(said, "requests:").filter(|counts| !counts.contains(" 0 failed"))
+    {
+        sample.errors.push(counts.to_owned());
+    }
     // Late by more than this the generator, not the server, made the latencies.
     const LAG_US_MAX: f64 = 10_000.0;
     if let Some(lag) = number("Generator lag us: max=").filter(|&lag| lag > LAG_US_MAX) {
@@ -290,6 +317,11 @@ fn read_sample(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample>
         sample.errors.push(format!("{:.0} of {asked:.0} connections starved", asked - served));
     }
     Ok(sample)
+}
+
+/// The rate in h2load's words: `finished in 1.03s, 290678.80 req/s, 9.98MB/s`.
+fn h2load_rate(said: &str) -> Option<f64> {
+    field(said, "finished in")?.split(',').find_map(|part| part.trim().strip_suffix("req/s")?.trim().parse().ok())
 }
 
 /// The rest of the line that begins with `label`.

@@ -23,6 +23,8 @@ pub(super) enum Load {
     Closed { connections: u32, depth: u32, headers: bool },
     /// ApacheBench, with these options before the address.
     Ab(&'static str),
+    /// h2load, with these options before the address: HTTP/2, or with `--h1` HTTP/1.1, in the clear or under TLS.
+    H2load { options: &'static str, tls: bool },
     /// A constant rate, at each of these percentages of the slowest entrant's peak; latency from when a request was due.
     Rate { connections: u32, percents: &'static [u32] },
     /// Connections that each were served once and then wait; what memory they hold.
@@ -37,6 +39,11 @@ pub(super) enum Entrant {
     /// Closes after one answer.
     FloorEpollOnce,
     Highwire(Engine),
+    HighwireTls(Engine),
+    /// From Debian; see bench/peers.
+    H2o,
+    H2oTls,
+    NginxTls,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +53,17 @@ pub(super) enum Engine {
 }
 
 use Engine::{Readiness, Uring};
-use Entrant::{FloorEpoll, FloorEpollOnce, FloorUring, Highwire};
+use Entrant::{FloorEpoll, FloorEpollOnce, FloorUring, H2o, H2oTls, Highwire, HighwireTls, NginxTls};
 
 const URING: &[Entrant] = &[FloorUring, Highwire(Uring)];
 const READINESS: &[Entrant] = &[FloorEpoll, Highwire(Readiness)];
 const BOTH: &[Entrant] = &[FloorEpoll, Highwire(Readiness), Highwire(Uring)];
 /// For clients that the floors' one canned answer does not serve.
 const NO_FLOOR: &[Entrant] = &[Highwire(Readiness), Highwire(Uring)];
+
+const H2: &[Entrant] = &[H2o, Highwire(Uring), Highwire(Readiness)];
+const H2_TLS: &[Entrant] = &[H2oTls, HighwireTls(Uring), HighwireTls(Readiness)];
+const H1_TLS: &[Entrant] = &[NginxTls, HighwireTls(Uring), HighwireTls(Readiness)];
 
 /// 64 connections keep both sides busy once requests are pipelined; without pipelining it takes 512, or else each side keeps
 /// putting the other to sleep and the figures swing threefold from round to round.
@@ -81,6 +92,14 @@ const fn alone(
 ) -> Scenario {
     Scenario { name, group: name, what, load, path, entrants }
 }
+
+/// What a browser sends with each request, beside its method and target.
+const BROWSER: &str = "-n 400000 -c 16 -m 32 -H sec-ch-ua:\"Chromium\";v=\"130\",\"Not?A_Brand\";v=\"99\" \
+    -H sec-ch-ua-mobile:?0 -H sec-ch-ua-platform:\"Linux\" -H upgrade-insecure-requests:1 \
+    -H accept:text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8 \
+    -H sec-fetch-site:none -H sec-fetch-mode:navigate -H sec-fetch-dest:document \
+    -H accept-encoding:gzip,deflate,br,zstd -H accept-language:en-US,en;q=0.9,de;q=0.8 \
+    -H cookie:session=0123456789abcdef0123456789abcdef";
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     alone(
@@ -177,6 +196,41 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         BOTH,
     ),
     alone(
+        "h2-16x32",
+        "HTTP/2 in the clear, 16 connections with 32 streams each. h2load works harder than any of these servers",
+        Load::H2load { options: "-n 400000 -c 16 -m 32", tls: false },
+        "/hello",
+        H2,
+    ),
+    alone(
+        "h2-1x100",
+        "HTTP/2 in the clear, one connection with 100 streams",
+        Load::H2load { options: "-n 400000 -c 1 -m 100", tls: false },
+        "/hello",
+        H2,
+    ),
+    alone(
+        "h2-headers",
+        "HTTP/2 in the clear, 16 connections with 32 streams each, and the fields that a browser sends",
+        Load::H2load { options: BROWSER, tls: false },
+        "/hello",
+        H2,
+    ),
+    alone(
+        "h2-tls",
+        "HTTP/2 under TLS, 16 connections with 32 streams each",
+        Load::H2load { options: "-n 400000 -c 16 -m 32", tls: true },
+        "/hello",
+        H2_TLS,
+    ),
+    alone(
+        "h1-tls",
+        "HTTP/1.1 under TLS, 512 connections, one request in flight on each",
+        Load::H2load { options: "--h1 -n 200000 -c 512 -m 1", tls: true },
+        "/hello",
+        H1_TLS,
+    ),
+    alone(
         "idle-memory",
         "10,000 keep-alive connections that were each served once; the server's resident memory over its memory after a \
          warm-up of 100 connections. Memory that the kernel holds for sockets is not in it",
@@ -216,6 +270,17 @@ impl Entrant {
             FloorUring => Server::new("floor (io_uring)", "bench/bin/floor_uring PORT", SERVER_CPU),
             FloorEpoll => Server::new("floor (epoll)", "bench/bin/floor_epoll PORT", SERVER_CPU),
             FloorEpollOnce => Server::new("floor (epoll, closing)", "bench/bin/floor_epoll PORT once", SERVER_CPU),
+            H2o => Server::new("h2o", "h2o -c DIR/h2o.conf", SERVER_CPU),
+            H2oTls => Server::new("h2o-tls", "h2o -c DIR/h2o-tls.conf", SERVER_CPU),
+            NginxTls => Server::new("nginx-tls", "nginx -e stderr -p DIR -c DIR/nginx-tls.conf", SERVER_CPU),
+            HighwireTls(engine) => Server::new(
+                &format!("highwire-tls ({})", engine.name()),
+                &format!(
+                    "target/release/highwire demo --tls-listen 127.0.0.1:PORT --tls-self-signed --workers 1 --engine {}",
+                    engine.name()
+                ),
+                SERVER_CPU,
+            ),
             Highwire(engine) => Server::new(
                 &format!("highwire ({})", engine.name()),
                 &format!("target/release/highwire demo --listen 127.0.0.1:PORT --workers 1 --engine {}", engine.name()),

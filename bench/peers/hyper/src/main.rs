@@ -1,4 +1,5 @@
-//! hyper as a peer: `peer-hyper PORT`, HTTP/1.1 on one thread, answers pipelined requests in one write.
+//! hyper as a peer: `peer-hyper PORT`, HTTP/1.1 and HTTP/2 (by prior knowledge) on one thread, answers pipelined
+//! requests in one write.
 
 use std::{convert::Infallible, env, io, net::Ipv4Addr};
 
@@ -6,7 +7,8 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
+use hyper_util::rt::TokioExecutor;
+use hyper_util::server::conn::auto;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -34,9 +36,9 @@ async fn serve(port: u16) -> io::Result<()> {
         };
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
-            let connection = http1::Builder::new()
-                .pipeline_flush(true)
-                .serve_connection(TokioIo::new(stream), service_fn(answer));
+            let mut builder = auto::Builder::new(TokioExecutor::new());
+            builder.http1().pipeline_flush(true);
+            let connection = builder.serve_connection(TokioIo::new(stream), service_fn(answer));
             // A client that leaves mid-request is the load generator stopping.
             let _ = connection.await;
         });
