@@ -40,8 +40,6 @@ pub(crate) enum Phase {
     Switched,
     /// Whatever its HTTP/2 streams wait for: the earliest of their deadlines.
     Streams,
-    /// That its HTTP/2 peer has heard that we go away.
-    Drains,
     /// The peer's end, after ours.
     Linger,
     /// Nothing: it is to be forgotten.

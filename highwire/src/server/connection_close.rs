@@ -12,6 +12,7 @@ use crate::StatusCode;
 use crate::body::BodyError;
 use crate::request::BodyUse;
 use io::{Op, Queue};
+use proto::h2::{Code, Failure};
 use proto::{Head, h1};
 use std::sync::atomic::Ordering;
 
@@ -68,6 +69,11 @@ impl Connection {
     /// The engine has no memory for what the peer sends.
     pub(super) fn no_memory(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         self.unread = Vec::new();
+        if let Some(http2) = &mut self.http2 {
+            let text = "the server has no memory for this now";
+            http2.http.fail(Failure { code: Code::EnhanceYourCalm, text }, &mut out.queue.output);
+            return self.finish(kit, out);
+        }
         self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the server has no memory for this now", kit, out);
         out.flush(self.id);
         if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
@@ -192,7 +198,7 @@ impl Connection {
                 self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", kit, out);
             }
             Phase::Write => self.abort(kit, out),
-            Phase::Switched | Phase::Streams | Phase::Drains => self.phase = phase,
+            Phase::Switched | Phase::Streams => self.phase = phase,
         }
         out.flush(self.id);
         if !self.closing && !matches!(self.phase, Phase::Gone | Phase::Linger | Phase::Switched | Phase::Body) {
@@ -217,7 +223,10 @@ impl Connection {
     /// A graceful shutdown begins: whoever waits for nothing is let go, the others after their answer.
     pub(crate) fn drain(&mut self, kit: &mut Kit, queue: &mut Queue) {
         if self.http2.is_some() {
-            return self.with_out(kit, queue, |connection, kit, out| connection.drain_http2(kit, out));
+            return self.with_out(kit, queue, |connection, kit, out| {
+                connection.drain_http2(kit, out);
+                connection.settle_http2(kit, out);
+            });
         }
         self.http.close_after();
         match self.phase {
@@ -236,7 +245,10 @@ impl Connection {
 
     /// The hard deadline of a shutdown: whether something was cut.
     pub(crate) fn cut(&mut self, kit: &mut Kit, queue: &mut Queue) -> bool {
-        let busy = !matches!(self.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh);
+        let busy = match &self.http2 {
+            Some(http2) => http2.http.open_streams() > 0 || self.blocked,
+            None => !matches!(self.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh),
+        };
         self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
         busy
     }

@@ -51,12 +51,12 @@ pub(super) struct Active {
     /// The answer is complete, and what still comes of the request is dropped.
     pub(super) drops: bool,
     /// Bytes of the request's body that its handler has got and the peer has not been credited for.
-    given: usize,
-    /// Bytes of the request's body that the handler of a whole one has.
-    lent: usize,
-    body_bytes: u64,
+    pub(super) given: usize,
+    /// Bytes of the request's body that the handler of a whole one has; then those of its whole answer.
+    pub(super) lent: usize,
+    pub(super) body_bytes: u64,
     /// Bytes that came since the body's rate was last judged.
-    arrived: u64,
+    pub(super) arrived: u64,
     /// When it is looked at, and why.
     pub(super) due: u32,
     pub(super) waits: Waits,
@@ -78,6 +78,12 @@ pub(crate) struct Http2 {
     /// By the stream's place.
     pub(super) active: Vec<Option<Box<Active>>>,
     pub(super) count: usize,
+    /// Bytes of bodies whose streams are over, and that the peer has not been credited for on the connection.
+    pub(super) owed: usize,
+    /// When the second GOAWAY of a graceful shutdown is due.
+    pub(super) goes_at: Option<u32>,
+    /// When bytes of a body were sent last.
+    pub(super) sent_at: u32,
 }
 
 impl Http2 {
@@ -124,6 +130,7 @@ impl Http2 {
         }
         let Some(mut active) = self.active[stream.place as usize].take() else { return };
         self.count -= 1;
+        self.owed += active.given;
         if active.scheduled {
             self.schedule.remove(stream);
         }
@@ -145,8 +152,7 @@ impl Http2 {
             let exchange = &active.exchange;
             let collect = exchange.collect.as_ref();
             STREAM_BYTES
-                + active.lent
-                + if active.pending.is_unique() { active.pending.len() } else { 0 }
+                + active.lent.max(if active.pending.is_unique() { active.pending.len() } else { 0 })
                 + collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
                 + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
         };
@@ -183,10 +189,21 @@ impl Connection {
     pub(super) fn begin_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let config = &kit.shared.setup.config;
         let http = h2::Connection::new(proto::Role::Server, config.http2, &config.limits, &mut out.queue.output);
-        let http2 = Http2 { http, schedule: Schedule::default(), active: Vec::new(), count: 0 };
+        let http2 = Http2 {
+            http,
+            schedule: Schedule::default(),
+            active: Vec::new(),
+            count: 0,
+            owed: 0,
+            goes_at: None,
+            sent_at: kit.tick,
+        };
         self.http2 = Some(Box::new(http2));
         if !self.recharge(kit) {
-            self.abort(kit, out);
+            return self.abort(kit, out);
+        }
+        if kit.draining {
+            self.drain_http2(kit, out);
         }
     }
 
@@ -457,11 +474,16 @@ impl Connection {
         if active.body_bytes > self.body_limit(body_use, kit) {
             if body_use == BodyUse::None {
                 // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
-                if active.drops {
+                let drops = active.drops;
+                http2.http.dropped(data.len(), &mut out.queue.output);
+                if drops {
                     http2.http.reset(stream, Code::NoError, &mut out.queue.output);
                     http2.forget(stream, kit);
                 }
                 return;
+            }
+            if body_use == BodyUse::Whole {
+                http2.http.dropped(data.len(), &mut out.queue.output);
             }
             let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
             self.give_up_http2(http2, stream, BodyError::TooLarge, kit);
@@ -471,13 +493,14 @@ impl Connection {
             http2.http.used(stream, data.len(), &mut out.queue.output);
         }
         if self.charge_http2(http2, stream, kit, out) && body_use == BodyUse::Parts {
-            self.credit_http2(http2, stream, out);
+            self.credit_http2(http2, stream, kit, out);
             self.poll_http2(http2, stream, kit, out);
         }
     }
 
     /// Credits the peer for what a handler has taken of a body.
-    pub(super) fn credit_http2(&mut self, http2: &mut Http2, stream: StreamRef, out: &mut Out<'_>) {
+    pub(super) fn credit_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+        let awaits_body = http2.http.awaits_body(stream);
         let Some(active) = http2.get(stream) else { return };
         let Some(incoming) = &active.exchange.incoming else { return };
         let incoming = incoming.borrow();
@@ -486,6 +509,10 @@ impl Connection {
         if taken > 0 && waiting < INCOMING_BYTES {
             active.given -= taken;
             drop(incoming);
+            if active.waits == Waits::Handler && awaits_body && !active.answered {
+                // The handler reads on: from here on the peer is waited for again.
+                (active.due, active.waits) = (kit.tick.saturating_add(kit.timeouts.body), Waits::Body);
+            }
             http2.http.used(stream, taken, &mut out.queue.output);
         }
     }
@@ -532,11 +559,17 @@ impl Connection {
                 Routed::Answer(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
             }
         }
-        self.done_http2(http2, stream, kit);
+        self.done_http2(http2, stream, kit, out);
     }
 
     /// Charges what the connection holds now: whether there is room. Where there is none, the stream that wanted it gets 503.
-    fn charge_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> bool {
+    pub(super) fn charge_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) -> bool {
         if self.charge(self.held() + http2.held(), kit) {
             return true;
         }
@@ -549,15 +582,5 @@ impl Connection {
             http2.forget(stream, kit);
         }
         false
-    }
-}
-
-impl Active {
-    /// Whether the body came fast enough since it was last looked at; then it is looked at again later.
-    pub(super) fn body_is_fast_enough(&mut self, kit: &Kit) -> bool {
-        let deadlines = &kit.shared.setup.config.deadlines;
-        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
-        self.due = kit.tick.saturating_add(kit.timeouts.body);
-        std::mem::take(&mut self.arrived) >= wanted
     }
 }

@@ -8,6 +8,7 @@ use super::dispatch::Kit;
 use super::out::Out;
 use crate::StatusCode;
 use crate::body::BodyError;
+use crate::request::BodyUse;
 use crate::response::{Content, Response};
 use bytes::Bytes;
 use http::header;
@@ -70,7 +71,7 @@ impl Connection {
             return http2.forget(stream, kit);
         }
         if let Some(active) = http2.get(stream) {
-            active.answered = true;
+            (active.answered, active.lent) = (true, 0);
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
             _ if withheld => {}
@@ -84,9 +85,13 @@ impl Connection {
                 };
                 if sent < bytes.len() {
                     let active = http2.active(stream, kit);
+                    // All of it stays until the last of it is sent.
+                    active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
                     (active.pending, active.ends, active.answered) = (bytes.slice(sent..), true, true);
                     self.schedule_http2(http2, stream);
-                    return self.pump_http2(http2, kit, out);
+                    self.pump_http2(http2, kit, out);
+                    self.charge_http2(http2, stream, kit, out);
+                    return;
                 }
             }
             Content::Stream(streamed) => {
@@ -97,11 +102,11 @@ impl Connection {
             }
             Content::Switch(_) => {}
         }
-        self.done_http2(http2, stream, kit);
+        self.done_http2(http2, stream, kit, out);
     }
 
     /// Where a stream's answer is complete: its exchange goes, and a peer that still sends is told that nobody reads.
-    pub(super) fn done_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit) {
+    pub(super) fn done_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
         let is_over = match http2.get(stream) {
             None => true,
             Some(active) => active.answered && active.pending.is_empty() && active.exchange.body.is_none(),
@@ -112,11 +117,19 @@ impl Connection {
         if http2.http.awaits_body(stream) {
             // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
             let due = kit.tick.saturating_add(kit.timeouts.body);
+            let most = self.body_limit(BodyUse::None, kit);
             let active = http2.active(stream, kit);
+            if active.body_bytes > most {
+                // More than that has come already.
+                http2.http.reset(stream, Code::NoError, &mut out.queue.output);
+                return http2.forget(stream, kit);
+            }
             if !std::mem::replace(&mut active.drops, true) {
                 (active.answered, active.due, active.waits) = (true, due, Waits::Body);
                 let mut exchange = std::mem::take(&mut active.exchange);
+                let given = std::mem::take(&mut active.given);
                 super::connection_h2::end_exchange(&mut exchange, kit);
+                http2.http.used(stream, given, &mut out.queue.output);
             }
             return;
         }
@@ -171,7 +184,7 @@ impl Connection {
                     }
                 }
                 Sent::Waits => {}
-                Sent::Over => self.done_http2(http2, stream, kit),
+                Sent::Over => self.done_http2(http2, stream, kit, out),
             }
             if out.waiting() >= AHEAD_BYTES {
                 self.send_and_hear(kit, out);
@@ -223,6 +236,9 @@ impl Connection {
                 return Sent::Waits;
             }
         };
+        if sent > 0 {
+            http2.sent_at = now;
+        }
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let _ = active.pending.split_to(sent);
         if sent == 0 {
@@ -267,7 +283,7 @@ impl Connection {
             } else if active.exchange.body.is_some() {
                 self.schedule_http2(&mut http2, stream);
             }
-            self.credit_http2(&mut http2, stream, out);
+            self.credit_http2(&mut http2, stream, kit, out);
             if self.is_ending() {
                 break;
             }
@@ -286,14 +302,16 @@ impl Connection {
         }
         self.recharge(kit);
         let Some(http2) = &mut self.http2 else { return out.flush(self.id) };
+        let owed = std::mem::take(&mut http2.owed);
+        http2.http.dropped(owed, &mut out.queue.output);
         let is_quiet = http2.http.open_streams() == 0;
-        if kit.draining && is_quiet && http2.http.is_gone() || (self.ended && is_quiet) {
+        if is_quiet && (self.ended || http2.http.is_gone()) {
             return self.finish(kit, out);
         }
         if is_quiet {
             http2.http.shrink();
         }
-        let due = http2.active.iter().flatten().map(|active| active.due).min();
+        let due = http2.active.iter().flatten().map(|active| active.due).chain(http2.goes_at).min();
         if self.blocked && out.waiting() > 0 {
             self.sent_away(out.waiting(), kit, out);
         }
@@ -308,7 +326,7 @@ impl Connection {
             kit.deadlines.set_at(self.id.index, due);
         } else if !self.unread.is_empty() {
             self.wait_for(Phase::Head, kit);
-        } else if self.phase != Phase::Drains {
+        } else {
             self.wait_for(Phase::Idle, kit);
         }
     }
@@ -319,6 +337,10 @@ impl Connection {
         match phase {
             Phase::Streams => {
                 let Some(mut http2) = self.http2.take() else { return };
+                if http2.goes_at.take_if(|at| *at <= kit.tick).is_some() {
+                    // Whoever has begun a stream meanwhile has it served.
+                    http2.http.go_away(&mut out.queue.output);
+                }
                 self.streams_expired(&mut http2, kit, out);
                 self.put_back(http2, kit);
                 self.drive_http2(kit, head, out);
@@ -326,13 +348,6 @@ impl Connection {
             Phase::Write => {
                 kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 self.abort(kit, out);
-            }
-            // The second GOAWAY: whoever has begun a stream meanwhile has it served.
-            Phase::Drains => {
-                if let Some(http2) = &mut self.http2 {
-                    http2.http.go_away(&mut out.queue.output);
-                }
-                self.settle_http2(kit, out);
             }
             _ => {
                 if let Some(http2) = &mut self.http2 {
@@ -354,6 +369,20 @@ impl Connection {
             }
             let (stream, waits, answered) = (active.stream, active.waits, active.answered);
             if waits == Waits::Body && active.body_is_fast_enough(kit) {
+                continue;
+            }
+            if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
+                // The peer may send no more until the handler has read, or answered.
+                if let Some(active) = http2.get(stream) {
+                    (active.due, active.waits) = (kit.tick.saturating_add(kit.timeouts.handler), Waits::Handler);
+                }
+                continue;
+            }
+            if waits == Waits::Body && !answered && !http2.http.may_receive() {
+                // Nor until the handlers of others have read: they have their own time.
+                continue;
+            }
+            if self.waits_for_its_turn(http2, stream, kit) {
                 continue;
             }
             kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -380,9 +409,30 @@ impl Connection {
     pub(super) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let Some(http2) = &mut self.http2 else { return };
         http2.http.go_away(&mut out.queue.output);
-        out.flush(self.id);
-        self.phase = Phase::Drains;
-        kit.deadlines.set(self.id.index, kit.tick, super::connection_close::DRAIN_TICKS);
+        http2.goes_at = Some(kit.tick.saturating_add(super::connection_close::DRAIN_TICKS));
+    }
+
+    /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send.
+    fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
+        let is_open = http2.http.is_open_by_itself(stream);
+        let due = http2.sent_at.saturating_add(kit.timeouts.write);
+        let Some(active) = http2.get(stream) else { return false };
+        let waits = active.answered && (active.scheduled || active.waits == Waits::Window);
+        if !waits || !is_open || due <= kit.tick {
+            return false;
+        }
+        active.due = due;
+        true
+    }
+}
+
+impl Active {
+    /// Whether the body came fast enough since it was last looked at; then it is looked at again later.
+    fn body_is_fast_enough(&mut self, kit: &Kit) -> bool {
+        let deadlines = &kit.shared.setup.config.deadlines;
+        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
+        self.due = kit.tick.saturating_add(kit.timeouts.body);
+        std::mem::take(&mut self.arrived) >= wanted
     }
 }
 

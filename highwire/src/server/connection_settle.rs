@@ -109,7 +109,7 @@ impl Connection {
             Phase::Handler => timeouts.handler,
             Phase::Write => timeouts.write,
             Phase::Linger => timeouts.linger,
-            Phase::Switched | Phase::Streams | Phase::Drains | Phase::Gone => {
+            Phase::Switched | Phase::Streams | Phase::Gone => {
                 return kit.deadlines.clear(self.id.index);
             }
         };

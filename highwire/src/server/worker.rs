@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::dispatch::Kit;
 use super::shared::{Shared, Tls};
+use super::shutdown::Report;
 use crate::Result;
 use io::wake::{Notifier, TaskInbox};
 use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
@@ -175,6 +176,24 @@ impl<D: Driver> Worker<D> {
     /// Bytes that this worker has charged to the memory budget for its peers.
     pub fn account(&self) -> usize {
         self.floor.kit.share.charged()
+    }
+
+    /// Stops accepting and finishes what is under way, until the shutdown deadline at the latest. The turns go on until one
+    /// says that the worker has stopped.
+    pub fn stop(&self) {
+        self.floor.kit.shared.draining.store(true, Ordering::Release);
+        self.floor.outside.notifier.notify();
+    }
+
+    /// The same, but nothing that is under way is waited for.
+    pub fn abort(&self) {
+        self.floor.kit.shared.aborting.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    /// What became of its connections so far.
+    pub fn report(&self) -> Report {
+        Report::of(&self.floor.kit.shared)
     }
 
     /// Runs turns until the server stops.

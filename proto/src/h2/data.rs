@@ -129,6 +129,21 @@ impl Connection {
         }
     }
 
+    /// Bytes of a body were dropped: others may use the connection's window again, while the stream's stays as it is.
+    pub fn dropped(&mut self, bytes: usize, out: &mut Vec<u8>) {
+        self.used_of_connection(bytes as u32, out);
+    }
+
+    /// Whether the connection's window lets the peer send more of bodies.
+    pub fn may_receive(&self) -> bool {
+        !self.receive.is_closed()
+    }
+
+    /// Whether a stream's own window lets the peer send more of its body.
+    pub fn may_receive_on(&mut self, stream: StreamRef) -> bool {
+        self.streams.get(stream).is_some_and(|found| !found.receive.is_closed())
+    }
+
     pub(super) fn used_of_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
         if bytes > 0
             && let Some(more) = self.receive.use_up(bytes)

@@ -70,6 +70,11 @@ impl ReceiveWindow {
         }
     }
 
+    /// Whether the peer has sent all that it may.
+    pub(super) fn is_closed(self) -> bool {
+        self.left == 0
+    }
+
     /// Bytes were used up: by how much the peer is now told that the window grows. Not for each byte, but when half of it is
     /// used, so that few updates are sent and the peer never waits for one that reads fast enough.
     pub(super) fn use_up(&mut self, bytes: u32) -> Option<u32> {

@@ -169,6 +169,11 @@ impl Connection {
         Ok(stream)
     }
 
+    /// Whether the stream's own window is open; the connection's may still be closed.
+    pub fn is_open_by_itself(&mut self, stream: StreamRef) -> bool {
+        self.streams.get(stream).is_some_and(|found| found.send.available() > 0)
+    }
+
     /// How many bytes of a body may be sent now.
     #[inline]
     pub fn capacity(&mut self, stream: StreamRef) -> usize {
