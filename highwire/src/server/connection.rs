@@ -8,12 +8,12 @@
 //! connection that waits for its next request owns no memory but this struct.
 
 use super::connection_body::trailer_fields;
-use super::connection_h2::Http2;
 use super::context::TaskKind;
 use super::dispatch::{Kit, Routed};
 use super::exchange::{Exchange, LogLine};
 use super::out::Out;
 use super::secure::Secure;
+use super::streams::Http2;
 use crate::handler::Outcome;
 use crate::request::{Hooks, Ready};
 use crate::response::Response;

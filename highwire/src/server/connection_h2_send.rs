@@ -2,10 +2,10 @@
 //! streams wait for, and how long.
 
 use super::connection::{Connection, Phase};
-use super::connection_h2::{Active, Http2, Waits};
 use super::connection_send::is_framing;
 use super::dispatch::Kit;
 use super::out::Out;
+use super::streams::{Active, Http2, Waits};
 use crate::StatusCode;
 use crate::body::BodyError;
 use crate::request::BodyUse;
@@ -128,7 +128,7 @@ impl Connection {
                 (active.answered, active.due, active.waits) = (true, due, Waits::Body);
                 let mut exchange = std::mem::take(&mut active.exchange);
                 let given = std::mem::take(&mut active.given);
-                super::connection_h2::end_exchange(&mut exchange, kit);
+                super::streams::end_exchange(&mut exchange, kit);
                 http2.http.used(stream, given, &mut out.queue.output);
             }
             return;

@@ -29,6 +29,7 @@ mod secure;
 mod shared;
 mod shutdown;
 pub(crate) mod states;
+mod streams;
 mod worker;
 
 pub use config::{Balance, Caps, Config, Deadlines, Engine};

@@ -54,7 +54,7 @@ pub(crate) struct Counters {
     pub(crate) handshakes: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
     /// HTTP/2 connections that ended because an allowance ran out, by its kind.
-    pub(crate) http2_fired: [AtomicU64; super::connection_h2::BUDGETS],
+    pub(crate) http2_fired: [AtomicU64; super::streams::BUDGETS],
 }
 
 /// What all workers share.

@@ -1,6 +1,6 @@
 //! The states of an HTTP/2 stream as a table (RFC 9113 section 5.1): the only place that says what may follow what.
 //!
-//! There is no push, so no state is reserved. A stream that is closed is forgotten: [`super::streams`] remembers for a while
+//! There is no push, so no state is reserved. A stream that is closed is forgotten: the connection remembers for a while
 //! how the last ones ended.
 
 /// Where a stream is. `Local` and `Remote` say whose direction has ended.

@@ -1,0 +1,150 @@
+//! The exchanges of a connection that speaks HTTP/2, by their streams.
+
+use super::dispatch::Kit;
+use super::exchange::Exchange;
+use crate::body::BodyError;
+use bytes::Bytes;
+use proto::h2::{self, Schedule, StreamRef};
+
+/// What a connection that speaks HTTP/2 is charged beside what it holds for its streams: its state, its tables, and what the
+/// allocator rounds them to.
+pub(super) const CONNECTION_BYTES: usize = 6 * 1024;
+
+/// How many allowances there are whose running out is counted.
+pub(super) const BUDGETS: usize = h2::budget::KINDS;
+
+/// What a stream is charged beside its bytes.
+const STREAM_BYTES: usize = 512;
+
+/// A stream whose exchange was not over at once.
+pub(super) struct Active {
+    pub(super) stream: StreamRef,
+    pub(super) exchange: Exchange,
+    /// Bytes of the answer that the windows have not allowed yet.
+    pub(super) pending: Bytes,
+    /// The answer ends behind them.
+    pub(super) ends: bool,
+    /// It is in the schedule.
+    pub(super) scheduled: bool,
+    /// The answer's head is sent.
+    pub(super) answered: bool,
+    /// The answer is complete, and what still comes of the request is dropped.
+    pub(super) drops: bool,
+    /// Bytes of the request's body that its handler has got and the peer has not been credited for.
+    pub(super) given: usize,
+    /// Bytes of the request's body that the handler of a whole one has; then those of its whole answer.
+    pub(super) lent: usize,
+    pub(super) body_bytes: u64,
+    /// Bytes that came since the body's rate was last judged.
+    pub(super) arrived: u64,
+    /// When it is looked at, and why.
+    pub(super) due: u32,
+    pub(super) waits: Waits,
+}
+
+/// What a stream waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Body,
+    Handler,
+    /// That the peer allows more to be sent.
+    Window,
+}
+
+/// What a connection that speaks HTTP/2 has in place of one exchange.
+pub(crate) struct Http2 {
+    pub(super) http: h2::Connection,
+    pub(super) schedule: Schedule,
+    /// By the stream's place.
+    pub(super) active: Vec<Option<Box<Active>>>,
+    pub(super) count: usize,
+    /// Bytes of bodies whose streams are over, and that the peer has not been credited for on the connection.
+    pub(super) owed: usize,
+    /// When the second GOAWAY of a graceful shutdown is due.
+    pub(super) goes_at: Option<u32>,
+    /// When bytes of a body were sent last.
+    pub(super) sent_at: u32,
+}
+
+impl Http2 {
+    pub(super) fn get(&mut self, stream: StreamRef) -> Option<&mut Active> {
+        let active = self.active.get_mut(stream.place as usize)?.as_deref_mut()?;
+        (active.stream == stream).then_some(active)
+    }
+
+    /// The stream's exchange, made where there is none.
+    pub(super) fn active(&mut self, stream: StreamRef, kit: &Kit) -> &mut Active {
+        let place = stream.place as usize;
+        if place >= self.active.len() {
+            self.active.resize_with(place + 1, || None);
+        }
+        let slot = &mut self.active[place];
+        if slot.as_ref().is_none_or(|active| active.stream != stream) {
+            debug_assert!(slot.is_none(), "an exchange outlived its stream");
+            self.count += usize::from(slot.is_none());
+            *slot = None;
+        }
+        slot.get_or_insert_with(|| {
+            Box::new(Active {
+                stream,
+                exchange: Exchange::default(),
+                pending: Bytes::new(),
+                ends: false,
+                scheduled: false,
+                answered: false,
+                drops: false,
+                given: 0,
+                lent: 0,
+                body_bytes: 0,
+                arrived: 0,
+                due: kit.tick.saturating_add(kit.timeouts.handler),
+                waits: Waits::Handler,
+            })
+        })
+    }
+
+    /// Forgets a stream's exchange: its handler is cancelled, its body ends.
+    pub(super) fn forget(&mut self, stream: StreamRef, kit: &mut Kit) {
+        if self.get(stream).is_none() {
+            return;
+        }
+        let Some(mut active) = self.active[stream.place as usize].take() else { return };
+        self.count -= 1;
+        self.owed += active.given;
+        if active.scheduled {
+            self.schedule.remove(stream);
+        }
+        end_exchange(&mut active.exchange, kit);
+        if self.count == 0 {
+            self.active = Vec::new();
+        }
+    }
+
+    pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
+        for mut active in self.active.drain(..).flatten() {
+            end_exchange(&mut active.exchange, kit);
+        }
+    }
+
+    /// Bytes that are held for the peer.
+    pub(super) fn held(&self) -> usize {
+        let of = |active: &Active| {
+            let exchange = &active.exchange;
+            let collect = exchange.collect.as_ref();
+            STREAM_BYTES
+                + active.lent.max(if active.pending.is_unique() { active.pending.len() } else { 0 })
+                + collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
+                + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
+        };
+        CONNECTION_BYTES + self.http.held() + self.active.iter().flatten().map(|active| of(active)).sum::<usize>()
+    }
+}
+
+pub(super) fn end_exchange(exchange: &mut Exchange, kit: &mut Kit) {
+    if let Some(future) = exchange.future.take() {
+        kit.cancel(future);
+    }
+    if let Some(incoming) = exchange.incoming.take() {
+        incoming.borrow_mut().finish(Err(BodyError::CutShort), Vec::new());
+    }
+}
