@@ -20,6 +20,9 @@ pub const RECEIVES_A_TURN: usize = 4;
 /// Sends of one socket in one turn of the readiness driver, for the same reason.
 pub const SENDS_A_TURN: usize = 16;
 
+/// Descriptors for which a server makes room at its start: half a megabyte of the kernel's memory.
+pub const TABLE_DESCRIPTORS: usize = 64 * 1024;
+
 /// Connections accepted from one listener in one turn, so that a flood of connections does not keep those that stand
 /// waiting.
 pub const ACCEPTS_A_TURN: usize = 64;

@@ -24,6 +24,24 @@ pub fn raise_descriptors() {
     }
 }
 
+/// Makes room in the process's table of descriptors for so many, at most [`limit::TABLE_DESCRIPTORS`](crate::limit::TABLE_DESCRIPTORS).
+///
+/// The kernel doubles the table when it is full, and in a process with threads it waits each time until every CPU has passed
+/// through its scheduler: 10 to 100 ms in which the accepting thread stands (measured, on Linux 6.18). Once made large, it
+/// stays so. Where that is refused, nothing is lost but the time.
+pub fn reserve_descriptors(wanted: usize) {
+    let most = wanted.min(descriptors()).min(crate::limit::TABLE_DESCRIPTORS);
+    let Ok(last) = libc::c_int::try_from(most.saturating_sub(1)) else { return };
+    let Ok(notifier) = crate::wake::Notifier::new() else { return };
+    // SAFETY: the call takes no pointers; what it gives is a fresh descriptor, closed here and nobody else's.
+    unsafe {
+        let copy = libc::fcntl(notifier.descriptor(), libc::F_DUPFD_CLOEXEC, last);
+        if copy >= 0 {
+            libc::close(copy);
+        }
+    }
+}
+
 /// Makes all threads share one heap. glibc reserves 64 MiB of address space for each thread's own, which a process whose
 /// address space is limited cannot spare; here the steady state allocates nothing, so nobody waits for another.
 pub fn share_heap() {

@@ -2,7 +2,7 @@
 
 use super::blocking;
 use super::config::{Balance, Config, Engine};
-use super::shared::{Setup, Shared, Tls};
+use super::shared::{RESERVED_DESCRIPTORS, Setup, Shared, Tls};
 use super::shutdown::Report;
 use super::worker::{Outside, Worker};
 use crate::{Error, Result};
@@ -142,6 +142,8 @@ impl Server {
         if self.listeners.is_empty() {
             return Err(Error::Setting("the server has no address to listen on".to_string()));
         }
+        // Before there are threads: then it takes no time.
+        io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
         let addresses = self.addresses();
         let (shared, count) = (self.shared.clone(), self.workers());
         let mut handle = Handle { shared, addresses, outsides: Vec::new(), threads: Vec::new() };

@@ -86,7 +86,7 @@ pub(crate) type Tls = Arc<crate::tls::Reload>;
 pub(crate) type Tls = std::convert::Infallible;
 
 /// Descriptors that are not for connections: listeners, rings, files, logs.
-const RESERVED_DESCRIPTORS: usize = 32;
+pub(crate) const RESERVED_DESCRIPTORS: usize = 32;
 
 impl Shared {
     pub(crate) fn new(setup: Setup) -> Shared {
