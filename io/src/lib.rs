@@ -10,6 +10,8 @@
 pub mod affinity;
 pub mod clock;
 pub mod driver;
+#[cfg(target_os = "linux")]
+pub mod file;
 pub mod limit;
 pub mod listen;
 pub mod memory;

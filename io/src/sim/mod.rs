@@ -9,6 +9,8 @@
 //! that [`Simulated::until`] names or that a client waits for.
 
 mod faults;
+#[cfg(target_os = "linux")]
+pub mod files;
 mod network;
 
 pub use faults::Faults;

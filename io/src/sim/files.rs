@@ -1,0 +1,193 @@
+//! Files in memory, with the faults of a disk: the simulator's twin of [`file`](crate::file).
+
+use crate::file::{File, Files, Metadata};
+use crate::random::Seeded;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::time::UNIX_EPOCH;
+
+/// How often a disk fails, one in so many chances, 0 for never.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskFaults {
+    /// What is read is not in the cache.
+    pub cold: u32,
+    /// A read gives a part of what it could.
+    pub short: u32,
+    /// A read fails (EIO).
+    pub broken: u32,
+}
+
+/// A file's bytes, which all that have it open share.
+type Contents = Rc<RefCell<Vec<u8>>>;
+
+#[derive(Debug)]
+struct Disk {
+    files: RefCell<BTreeMap<Vec<u8>, Contents>>,
+    faults: DiskFaults,
+    random: RefCell<Seeded>,
+    full: Cell<bool>,
+}
+
+/// A folder; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct SimulatedFolder {
+    disk: Rc<Disk>,
+}
+
+/// A file of it.
+#[derive(Clone, Debug)]
+pub struct SimulatedFile {
+    disk: Rc<Disk>,
+    bytes: Contents,
+    metadata: Metadata,
+}
+
+impl SimulatedFolder {
+    /// An empty folder.
+    pub fn new(seed: u64, faults: DiskFaults) -> SimulatedFolder {
+        let (files, random) = (RefCell::default(), RefCell::new(Seeded::new(seed)));
+        SimulatedFolder { disk: Rc::new(Disk { files, faults, random, full: Cell::new(false) }) }
+    }
+
+    /// From now on the disk has no room, or has again.
+    pub fn set_full(&self, full: bool) {
+        self.disk.full.set(full);
+    }
+
+    /// Writes a file, new or not: whoever has it open sees the change.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] where there is no room.
+    pub fn write(&self, path: &[u8], bytes: &[u8]) -> io::Result<()> {
+        if self.disk.full.get() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut files = self.disk.files.borrow_mut();
+        *files.entry(path.to_vec()).or_default().borrow_mut() = bytes.to_vec();
+        Ok(())
+    }
+}
+
+impl Disk {
+    fn chance(&self, one_in: u32) -> bool {
+        one_in != 0 && self.random.borrow_mut().next().is_multiple_of(u64::from(one_in))
+    }
+}
+
+impl Files for SimulatedFolder {
+    type File = SimulatedFile;
+
+    fn open(&self, path: &[u8]) -> io::Result<SimulatedFile> {
+        let mut parts: Vec<&[u8]> = Vec::new();
+        if path.first() == Some(&b'/') {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        for part in path.split(|&byte| byte == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => drop(parts.pop().ok_or(io::ErrorKind::PermissionDenied)?),
+                part if part.contains(&0) => return Err(io::ErrorKind::InvalidInput.into()),
+                part => parts.push(part),
+            }
+        }
+        let path = parts.join(&b'/');
+        let files = self.disk.files.borrow();
+        let metadata = |is_folder, length: usize| Metadata { is_folder, length: length as u64, modified: UNIX_EPOCH };
+        if let Some(bytes) = files.get(&path) {
+            let metadata = metadata(false, bytes.borrow().len());
+            return Ok(SimulatedFile { disk: self.disk.clone(), bytes: bytes.clone(), metadata });
+        }
+        let inside = [&path[..], b"/"].concat();
+        if path.is_empty() || files.keys().any(|other| other.starts_with(&inside)) {
+            let metadata = metadata(true, 0);
+            return Ok(SimulatedFile { disk: self.disk.clone(), bytes: Rc::default(), metadata });
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl File for SimulatedFile {
+    fn metadata(&self) -> Metadata {
+        self.metadata
+    }
+
+    fn read_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        if self.disk.chance(self.disk.faults.cold) {
+            return Ok(None);
+        }
+        self.read(buffer, offset).map(Some)
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if self.disk.chance(self.disk.faults.broken) {
+            return Err(io::Error::other("the disk cannot read this (EIO)"));
+        }
+        let bytes = self.bytes.borrow();
+        let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+        let mut count = rest.len().min(buffer.len());
+        if count > 1 && self.disk.chance(self.disk.faults.short) {
+            count = 1 + (self.disk.random.borrow_mut().next() % (count as u64 - 1)) as usize;
+        }
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(file: &SimulatedFile) -> (Vec<u8>, usize) {
+        let (mut bytes, mut waits) = (Vec::new(), 0);
+        let mut buffer = [0; 7];
+        loop {
+            match file.read_now(&mut buffer, bytes.len() as u64).expect("this disk does not break") {
+                None => {
+                    waits += 1;
+                    assert!(waits < 10_000, "it is never in the cache");
+                }
+                Some(0) => return (bytes, waits),
+                Some(count) => bytes.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_whatever_the_disk_does_and_the_same_seed_does_the_same() {
+        let text: Vec<u8> = (0..=255).collect();
+        let read = |seed| {
+            let folder = SimulatedFolder::new(seed, DiskFaults { cold: 3, short: 2, broken: 0 });
+            folder.write(b"a/b", &text).expect("room");
+            whole(&folder.open(b"a/./c/../b").expect("a file"))
+        };
+        for seed in 0..50 {
+            let (bytes, waits) = read(seed);
+            assert_eq!(bytes, text, "seed {seed}");
+            assert_eq!(read(seed).1, waits, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn paths_mean_what_they_mean_on_a_disk() {
+        let folder = SimulatedFolder::new(1, DiskFaults::default());
+        folder.write(b"a/b", b"x").expect("room");
+        for (path, expected) in [
+            (&b"../a/b"[..], io::ErrorKind::PermissionDenied),
+            (b"a/../../b", io::ErrorKind::PermissionDenied),
+            (b"/a/b", io::ErrorKind::PermissionDenied),
+            (b"a/c", io::ErrorKind::NotFound),
+            (b"a\0", io::ErrorKind::InvalidInput),
+        ] {
+            assert_eq!(folder.open(path).expect_err("no file").kind(), expected, "{path:?}");
+        }
+        assert!(folder.open(b"a").expect("a folder").metadata().is_folder);
+        folder.set_full(true);
+        assert_eq!(folder.write(b"c", b"").expect_err("no room").kind(), io::ErrorKind::StorageFull);
+        let file = folder.open(b"a/b").expect("a file");
+        folder.set_full(false);
+        folder.write(b"a/b", b"").expect("it shrinks");
+        assert_eq!(file.read(&mut [0; 4], 0).expect("an earlier end"), 0);
+    }
+}
