@@ -143,7 +143,9 @@ mod tests {
     #[test]
     fn alignment_does_not_matter() {
         let text: Vec<u8> = (0..200).map(|i| if i == 150 { b'\r' } else { b'a' + (i % 26) as u8 }).collect();
-        for start in 0..64 {
+        // Miri takes minutes for all of them; what it looks for shows at any.
+        let step = if cfg!(miri) { 31 } else { 1 };
+        for start in (0..64).step_by(step) {
             all_agree(&text[start..]);
         }
     }
