@@ -5,58 +5,15 @@
 #![cfg(unix)]
 
 mod demo;
+mod programs;
 
 use demo::{Demo, not_run, program};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-macro_rules! on_every_engine {
-    ($($engine:ident),*: $tests:tt) => { $(on_every_engine!(@ $engine $tests);)* };
-    (@ $engine:ident [$($test:ident),*]) => {
-        mod $engine {
-            $(#[test] fn $test() { super::$test(stringify!($engine)); })*
-        }
-    };
-}
+use programs::{Folder, on_every_engine, output, output_text};
+use std::path::Path;
 
 on_every_engine! {
     uring, readiness, threads:
     [curl_asks_every_route, curl_uploads, curl_keeps_its_connection, curl_on_every_kind_of_listener, ab, wrk, python, node, chromium]
-}
-
-/// An empty folder that goes with its test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind in the folder for temporary files harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Runs a program to its end: what it printed.
-fn output(program: &Path, arguments: &[&str]) -> Vec<u8> {
-    let output = Command::new(program).args(arguments).output().expect("a program that starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let printed = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(4096)]);
-    assert!(output.status.success(), "{program:?} {arguments:?}: {}\n{errors}\n{printed}", output.status);
-    output.stdout
-}
-
-fn output_text(program: &Path, arguments: &[&str]) -> String {
-    String::from_utf8(output(program, arguments)).expect("text")
 }
 
 /// An answer as curl shows it with `--include`.

@@ -1,0 +1,50 @@
+//! What tests with other people's programs share: running one to its end, a folder for its files, a test for each engine.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Makes a test of each function for each engine, whose name it is given.
+macro_rules! on_every_engine {
+    ($($engine:ident),*: $tests:tt) => { $(on_every_engine!(@ $engine $tests);)* };
+    (@ $engine:ident [$($test:ident),*]) => {
+        mod $engine {
+            $(#[test] fn $test() { super::$test(stringify!($engine)); })*
+        }
+    };
+}
+pub(crate) use on_every_engine;
+
+/// An empty folder that goes with its test.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind in the folder for temporary files harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a program to its end: what it printed.
+pub(crate) fn output(program: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = Command::new(program).args(arguments).output().expect("a program that starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(4096)]);
+    assert!(output.status.success(), "{program:?} {arguments:?}: {}\n{errors}\n{printed}", output.status);
+    output.stdout
+}
+
+pub(crate) fn output_text(program: &Path, arguments: &[&str]) -> String {
+    String::from_utf8(output(program, arguments)).expect("text")
+}
