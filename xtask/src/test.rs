@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
-use crate::process::{self, AB, CHROMIUM, CURL, GCC, LIBEVENT, LIBURING, PRLIMIT, STRACE, Tool, WRK};
+use crate::process::{self, AB, CHROMIUM, CURL, GCC, H2LOAD, LIBEVENT, LIBURING, PRLIMIT, STRACE, Tool, WRK};
 use crate::{Error, Result, bench, fuzz, tidy};
 
 pub(crate) const HELP: &str = "\
@@ -159,7 +159,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// The real clients and helpers that tests look for. A test whose program is missing says that it was not run.
-const CLIENTS: &[Tool] = &[CURL, AB, WRK, STRACE, PRLIMIT, CHROMIUM];
+const CLIENTS: &[Tool] = &[CURL, AB, WRK, H2LOAD, STRACE, PRLIMIT, CHROMIUM];
 
 fn fetch_tools() -> Result<()> {
     for tool in CLIENTS {
