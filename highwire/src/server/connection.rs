@@ -412,9 +412,7 @@ impl Connection {
             self.http.close_after();
         }
         if config.access_log {
-            let words = |span: proto::Span| String::from_utf8_lossy(span.of(seen)).into_owned();
-            let (method, target) = (words(head.method_span), words(head.target.whole));
-            self.exchange(kit).log = Some(LogLine { method, target, since: kit.now });
+            self.exchange(kit).log = Some(LogLine::new(head, seen, kit.now));
         }
         let route = match kit.route(head, seen) {
             Routed::Route(route) => route,
@@ -473,25 +471,7 @@ impl Connection {
         let task = self.task();
         self.send_interims(out);
         let Some(exchange) = &mut self.exchange else { return };
-        let mut answer = None;
-        if let Some(slot) = &exchange.reply
-            && let Some(response) = slot.take()
-        {
-            exchange.reply = None;
-            answer = Some(response);
-        }
-        if let Some(future) = exchange.future {
-            if answer.is_some() && exchange.reply.is_none() {
-                exchange.future = None;
-                kit.cancel(future);
-            } else if let std::task::Poll::Ready(response) = kit.poll(future, task) {
-                exchange.future = None;
-                // A handler that took a `Reply` answers by it alone.
-                if exchange.reply.is_none() {
-                    answer = Some(response);
-                }
-            }
-        }
+        let answer = exchange.take_answer(kit, task);
         if let Some(mut response) = answer {
             self.answer(&mut response, kit, out);
         } else {

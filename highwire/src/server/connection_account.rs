@@ -50,12 +50,7 @@ impl Connection {
             http2.release(kit);
         }
         if let Some(mut exchange) = self.exchange.take() {
-            if let Some(future) = exchange.future.take() {
-                kit.cancel(future);
-            }
-            if let Some(incoming) = exchange.incoming.take() {
-                incoming.borrow_mut().finish(Err(BodyError::CutShort), Vec::new());
-            }
+            exchange.give_up(BodyError::CutShort, kit);
             if let Some(switched) = &exchange.switched {
                 switched.raw.borrow_mut().end(true);
             }

@@ -40,15 +40,8 @@ impl Connection {
         };
         let mut begun = self.http.server() == h1::state::State::SendsBody;
         if let Some(exchange) = &mut self.exchange {
-            if let Some(incoming) = exchange.incoming.take() {
-                incoming.borrow_mut().finish(Err(why), Vec::new());
-            }
-            if let Some(future) = exchange.future.take() {
-                kit.cancel(future);
-            }
             begun |= exchange.body.is_some();
-            exchange.reply = None;
-            exchange.collect = None;
+            exchange.give_up(why, kit);
         }
         if begun {
             return self.abort(kit, out);

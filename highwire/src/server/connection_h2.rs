@@ -1,7 +1,7 @@
 //! A connection that speaks HTTP/2: what is received becomes requests, each on a stream of its own.
 //!
 //! The connection is the same as for HTTP/1: its socket, its window of unread bytes, its place in the memory account. What
-//! differs is here: several exchanges at once ([`Active`](super::streams::Active)), and a schedule of who sends next. A request that is answered at
+//! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
 use super::connection::Connection;
@@ -18,7 +18,6 @@ use proto::h2::{Code, Event, Lent, Schedule, StreamRef};
 use proto::{Head, Length, h2};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::Poll;
 
 /// Bytes of a body that wait for a handler before the peer's window is left to shrink.
 const INCOMING_BYTES: usize = 64 * 1024;
@@ -100,8 +99,8 @@ impl Connection {
     pub(super) fn advance_http2(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
         let Some(mut http2) = self.http2.take() else { return window.len() };
         let mut fields = std::mem::take(&mut kit.fields);
-        let shared = kit.shared.clone();
-        let limits = &shared.setup.config.limits;
+        // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
+        let limits = &kit.shared.setup.config.limits.clone();
         let mut at = 0;
         while !self.blocked && !self.is_ending() {
             let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
@@ -182,9 +181,7 @@ impl Connection {
             http2.http.go_away(&mut out.queue.output);
         }
         if config.access_log {
-            let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
-            let (method, target) = (words(head.method_span), words(head.target.whole));
-            http2.active(stream, kit).exchange.log = Some(LogLine { method, target, since: kit.now });
+            http2.active(stream, kit).exchange.log = Some(LogLine::new(head, window, kit.now));
         }
         let route = match kit.route(head, window) {
             Routed::Route(route) => route,
@@ -271,25 +268,7 @@ impl Connection {
         let task = self.task();
         self.send_interims_http2(http2, stream, out);
         let Some(active) = http2.get(stream) else { return };
-        let exchange = &mut active.exchange;
-        let mut answer = None;
-        if let Some(slot) = &exchange.reply
-            && let Some(response) = slot.take()
-        {
-            exchange.reply = None;
-            answer = Some(response);
-        }
-        if let Some(future) = exchange.future {
-            if answer.is_some() {
-                exchange.future = None;
-                kit.cancel(future);
-            } else if let Poll::Ready(response) = kit.poll(future, task) {
-                exchange.future = None;
-                if exchange.reply.is_none() {
-                    answer = Some(response);
-                }
-            }
-        }
+        let answer = active.exchange.take_answer(kit, task);
         self.send_interims_http2(http2, stream, out);
         if let Some(mut response) = answer {
             self.respond_http2(http2, stream, &mut response, kit, out);
@@ -376,15 +355,8 @@ impl Connection {
 
     /// A handler gets no more of its body, and is not waited for.
     pub(super) fn give_up_http2(&mut self, http2: &mut Http2, stream: StreamRef, why: BodyError, kit: &mut Kit) {
-        let Some(active) = http2.get(stream) else { return };
-        let exchange = &mut active.exchange;
-        if let Some(incoming) = exchange.incoming.take() {
-            incoming.borrow_mut().finish(Err(why), Vec::new());
-        }
-        exchange.reply = None;
-        exchange.collect = None;
-        if let Some(future) = exchange.future.take() {
-            kit.cancel(future);
+        if let Some(active) = http2.get(stream) {
+            active.exchange.give_up(why, kit);
         }
     }
 

@@ -128,7 +128,7 @@ impl Connection {
                 (active.answered, active.due, active.waits) = (true, due, Waits::Body);
                 let mut exchange = std::mem::take(&mut active.exchange);
                 let given = std::mem::take(&mut active.given);
-                super::streams::end_exchange(&mut exchange, kit);
+                exchange.give_up(BodyError::CutShort, kit);
                 http2.http.used(stream, given, &mut out.queue.output);
             }
             return;

@@ -41,7 +41,9 @@ impl Connection {
                 if let Heard::Opened = heard {
                     kit.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
                     kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.head);
-                    if let Some(tls) = &out.tls {
+                    if tracing::enabled!(tracing::Level::DEBUG)
+                        && let Some(tls) = &out.tls
+                    {
                         let facts = tls.facts();
                         tracing::debug!(peer = %crate::Peer::from(self.peer), version = facts.version, cipher = facts.cipher,
                             server_name = facts.server_name.as_deref(), subject = facts.subject.as_deref(), http2 = is_http2,

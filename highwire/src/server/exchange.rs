@@ -1,6 +1,9 @@
 //! What a connection keeps of an exchange that is not over at once: most are, and have none of this.
 
-use crate::body::Incoming;
+use super::context::TaskKind;
+use super::dispatch::Kit;
+use crate::Response;
+use crate::body::{BodyError, Incoming};
 use crate::reply::{InterimQueue, ReplySlot};
 use crate::response::Streamed;
 use crate::upgrade::Raw;
@@ -10,6 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// An exchange under way. Workers use them again, so that a pending handler allocates nothing.
 #[derive(Default)]
@@ -34,6 +38,33 @@ impl Exchange {
     /// Whether the handler has still to answer.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.future.is_some() || self.reply.is_some()
+    }
+
+    /// Sees whether the answer has come, from the handler's future or from elsewhere.
+    pub(crate) fn take_answer(&mut self, kit: &mut Kit, task: TaskKind) -> Option<Response> {
+        if let Some(response) = self.reply.as_ref().and_then(|slot| slot.take()) {
+            self.reply = None;
+            if let Some(future) = self.future.take() {
+                kit.cancel(future);
+            }
+            return Some(response);
+        }
+        let Poll::Ready(response) = kit.poll(self.future?, task) else { return None };
+        self.future = None;
+        // A handler that took a `Reply` answers by it alone.
+        self.reply.is_none().then_some(response)
+    }
+
+    /// The handler gets no more of its request, and is not waited for.
+    pub(crate) fn give_up(&mut self, why: BodyError, kit: &mut Kit) {
+        if let Some(incoming) = self.incoming.take() {
+            incoming.borrow_mut().finish(Err(why), Vec::new());
+        }
+        if let Some(future) = self.future.take() {
+            kit.cancel(future);
+        }
+        self.reply = None;
+        self.collect = None;
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -64,4 +95,12 @@ pub(crate) struct LogLine {
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) since: io::Instant,
+}
+
+impl LogLine {
+    /// What a head says, at a moment.
+    pub(crate) fn new(head: &Head, window: &[u8], since: io::Instant) -> LogLine {
+        let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+        LogLine { method: words(head.method_span), target: words(head.target.whole), since }
+    }
 }

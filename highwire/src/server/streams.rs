@@ -114,7 +114,7 @@ impl Http2 {
         if active.scheduled {
             self.schedule.remove(stream);
         }
-        end_exchange(&mut active.exchange, kit);
+        active.exchange.give_up(BodyError::CutShort, kit);
         if self.count == 0 {
             self.active = Vec::new();
         }
@@ -122,7 +122,7 @@ impl Http2 {
 
     pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
         for mut active in self.active.drain(..).flatten() {
-            end_exchange(&mut active.exchange, kit);
+            active.exchange.give_up(BodyError::CutShort, kit);
         }
     }
 
@@ -137,14 +137,5 @@ impl Http2 {
                 + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
         };
         CONNECTION_BYTES + self.http.held() + self.active.iter().flatten().map(|active| of(active)).sum::<usize>()
-    }
-}
-
-pub(super) fn end_exchange(exchange: &mut Exchange, kit: &mut Kit) {
-    if let Some(future) = exchange.future.take() {
-        kit.cancel(future);
-    }
-    if let Some(incoming) = exchange.incoming.take() {
-        incoming.borrow_mut().finish(Err(BodyError::CutShort), Vec::new());
     }
 }
