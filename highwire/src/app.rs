@@ -3,7 +3,7 @@
 use crate::handler::{Handler, Route};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Factory, Server, Setup, states};
-use crate::{Error, IntoResponse, Method, Request, Response, Result, StatusCode};
+use crate::{Error, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
 use io::{Address, Listener};
 use std::any::Any;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub struct App {
     on_error: Option<ErrorHandler>,
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
+    https: Https,
 }
 
 /// Turns an error's status and words into a response.
@@ -72,6 +73,7 @@ impl App {
             on_error: None,
             host: None,
             fallback: None,
+            https: Https::default(),
         }
     }
 
@@ -161,6 +163,12 @@ impl App {
         self
     }
 
+    /// Sets what is asked of clients about TLS: redirects from the clear, and HSTS.
+    pub fn https(mut self, https: Https) -> App {
+        self.https = https;
+        self
+    }
+
     /// Changes the settings.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> App {
         change(&mut self.config);
@@ -233,6 +241,7 @@ impl App {
             config: self.config,
             not_found: self.not_found,
             on_error: self.on_error,
+            https: self.https,
         })
     }
 }

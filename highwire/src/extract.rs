@@ -1,6 +1,7 @@
 //! Extractors that need nothing but the request's head and the server's state.
 
 use crate::request::{FromRequest, Request};
+use crate::server::Report;
 use crate::{Method, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::net::IpAddr;
@@ -81,13 +82,57 @@ impl FromRequest for Peer {
     }
 }
 
-/// The scheme that the request came by: `http`, or `https` where the target says so.
+/// The TLS of the connection that a request came by: an extractor. Where there is none, the answer is 403;
+/// `Option<Tls>` is for handlers that serve both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tls {
+    /// The version: `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite: `TLS13_AES_256_GCM_SHA384`.
+    pub cipher: &'static str,
+    /// The name that the client asked for (SNI), in lower case.
+    pub server_name: Option<String>,
+    /// The protocol that both sides agreed on (ALPN): `h2`, `http/1.1`.
+    pub alpn: Option<String>,
+    /// The session goes on with an earlier one.
+    pub resumed: bool,
+    /// The certificate that the client has proved, where [it was asked](crate::tls::ClientAuth).
+    pub client: Option<ClientCertificate>,
+}
+
+/// Who a client is, by its certificate: an authority that the server trusts has vouched for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientCertificate {
+    /// The subject, as RFC 4514 writes it: `CN=alice,O=Example`.
+    pub subject: Option<String>,
+    /// The names that it is for: DNS names, addresses, URIs, mail addresses.
+    pub names: Vec<String>,
+    /// All of it, in DER.
+    pub der: Vec<u8>,
+}
+
+impl FromRequest for Tls {
+    fn from_request(request: &mut Request<'_>) -> Result<Tls, Response> {
+        request.tls().ok_or_else(|| Response::error(StatusCode::FORBIDDEN, "this is served under https only\n"))
+    }
+}
+
+/// What became of the server's connections so far.
+impl FromRequest for Report {
+    fn from_request(request: &mut Request<'_>) -> Result<Report, Response> {
+        Ok(Report::of(request.shared))
+    }
+}
+
+/// The scheme that the request came by: `https` under TLS, and where the target says so; else `http`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme(pub &'static str);
 
 impl FromRequest for Scheme {
     fn from_request(request: &mut Request<'_>) -> Result<Scheme, Response> {
-        Ok(Scheme(if request.head.target.https { "https" } else { "http" }))
+        Ok(Scheme(if request.is_secure() || request.head.target.https { "https" } else { "http" }))
     }
 }
 

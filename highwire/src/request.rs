@@ -2,7 +2,7 @@
 
 use crate::body::{Body, Incoming};
 use crate::reply::{InterimQueue, ReplySlot};
-use crate::server::Shared;
+use crate::server::{Secure, Shared};
 use crate::{Params, Response};
 use bytes::Bytes;
 use http::StatusCode;
@@ -30,6 +30,13 @@ pub enum BodyUse {
     Parts,
 }
 
+/// Whom a request comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'r> {
+    pub(crate) peer: Peer,
+    pub(crate) tls: Option<&'r Secure>,
+}
+
 /// The body that stands ready for a handler.
 #[derive(Debug, Default)]
 pub(crate) enum Ready {
@@ -54,7 +61,7 @@ pub struct Request<'r> {
     pub(crate) head: &'r Head,
     pub(crate) window: &'r [u8],
     pub(crate) params: Params<'r>,
-    pub(crate) peer: Peer,
+    pub(crate) caller: Caller<'r>,
     pub(crate) shared: &'r Arc<Shared>,
     pub(crate) locals: &'r Locals,
     pub(crate) body: Ready,
@@ -121,7 +128,17 @@ impl<'r> Request<'r> {
 
     /// Who sent it.
     pub fn peer(&self) -> crate::Peer {
-        self.peer.into()
+        self.caller.peer.into()
+    }
+
+    /// Whether the connection is under TLS.
+    pub fn is_secure(&self) -> bool {
+        self.caller.tls.is_some()
+    }
+
+    /// What there is to say about the connection's TLS, where it has any.
+    pub fn tls(&self) -> Option<crate::Tls> {
+        self.caller.tls.map(|tls| tls.facts())
     }
 
     /// The whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].

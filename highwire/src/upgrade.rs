@@ -1,4 +1,4 @@
-//! Other protocols on the same connection: `Upgrade` and CONNECT hand a handler the raw byte stream.
+//! Other protocols on the same connection, or on a stream of HTTP/2: `Upgrade` and CONNECT hand a handler the raw bytes.
 
 use crate::Response;
 use crate::body::PART_BYTES;
@@ -29,6 +29,8 @@ pub(crate) const RAW_BYTES: usize = 64 * 1024;
 pub(crate) struct Raw {
     pub(crate) received: VecDeque<Bytes>,
     pub(crate) held: usize,
+    /// Bytes in `received`; `held` has what holding them costs, too.
+    pub(crate) bytes: usize,
     pub(crate) ended: bool,
     pub(crate) broken: bool,
     pub(crate) paused: bool,
@@ -50,6 +52,7 @@ impl Raw {
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.held += bytes.len() + PART_BYTES;
+        self.bytes += bytes.len();
         self.received.push_back(Bytes::copy_from_slice(bytes));
         self.reader.take().into_iter().for_each(Waker::wake);
     }
@@ -90,6 +93,7 @@ impl RawStream {
             let mut raw = self.raw.borrow_mut();
             if let Some(bytes) = raw.received.pop_front() {
                 raw.held -= bytes.len() + PART_BYTES;
+                raw.bytes -= bytes.len();
                 if raw.paused {
                     raw.connection.iter().for_each(Waker::wake_by_ref);
                 }
@@ -162,6 +166,9 @@ impl Drop for RawStream {
 
 /// What a request proposes: an extractor. The handler accepts, or answers something else.
 ///
+/// The same handler serves HTTP/2, where a CONNECT with `:protocol` proposes (RFC 8441): it finds the route that a `GET` with
+/// `Upgrade` finds, is answered with 200, and the bytes are those of its stream.
+///
 /// ```no_run
 /// use highwire::{App, Upgrade};
 ///
@@ -188,12 +195,12 @@ impl Upgrade {
         &self.proposed
     }
 
-    /// Whether the request is CONNECT.
+    /// Whether the request is CONNECT for a tunnel, to the authority that it names.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }
 
-    /// Accepts a protocol (101), or the tunnel (200) where the request is CONNECT: `start` then owns the bytes. Where the
+    /// Accepts a protocol (101; 200 on HTTP/2), or the tunnel (200) where the request is CONNECT: `start` then owns the bytes. Where the
     /// request did not propose that protocol, the answer is 426 Upgrade Required and names it.
     pub fn accept<F, Fut>(self, protocol: &'static str, start: F) -> Response
     where
@@ -216,7 +223,11 @@ impl Upgrade {
 
 impl FromRequest for Upgrade {
     fn from_request(request: &mut Request<'_>) -> Result<Upgrade, Response> {
-        let tunnel = request.head.method == proto::Method::Connect;
+        let protocol = request.head.protocol.of(request.window);
+        let tunnel = request.head.method == proto::Method::Connect && protocol.is_empty();
+        if !protocol.is_empty() {
+            return Ok(Upgrade { proposed: vec![String::from_utf8_lossy(protocol).into_owned()], tunnel });
+        }
         let mut proposed = Vec::new();
         if request.head.upgrade && !tunnel {
             for value in request.head.named(request.window, b"upgrade") {

@@ -186,6 +186,9 @@ impl Thread {
         for task in std::mem::take(&mut self.tasks) {
             match TaskKind::of(task) {
                 TaskKind::Connection { .. } => self.connection.woken(&mut self.kit, &mut self.head, &mut self.queue),
+                TaskKind::Stream { place, .. } => {
+                    self.connection.woken_stream(place as usize, &mut self.kit, &mut self.head, &mut self.queue);
+                }
                 TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
             }
         }

@@ -15,7 +15,7 @@ use super::out::Out;
 use super::secure::Secure;
 use super::streams::Http2;
 use crate::handler::Outcome;
-use crate::request::{Hooks, Ready};
+use crate::request::{Caller, Hooks, Ready};
 use crate::response::Response;
 use io::{Op, Peer, Queue, SocketId};
 use proto::h1;
@@ -167,6 +167,10 @@ impl Connection {
         TaskKind::Connection { index: self.id.index, generation: self.id.generation }
     }
 
+    pub(super) fn stream_task(&self, stream: proto::h2::StreamRef) -> TaskKind {
+        TaskKind::stream(self.id, stream.place)
+    }
+
     /// Bytes came.
     pub(crate) fn received(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
         if self.is_ending() {
@@ -224,6 +228,7 @@ impl Connection {
         if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
             switched.raw.borrow_mut().end(false);
         }
+        self.end_tunnels(kit, out);
         self.settle(kit, head, out);
     }
 
@@ -398,6 +403,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) -> usize {
         self.served += 1;
+        kit.requests += 1;
         self.body_bytes = 0;
         self.body_refused = false;
         // Each exchange has its own time, whatever the one before left of its.
@@ -414,7 +420,7 @@ impl Connection {
         if config.access_log {
             self.exchange(kit).log = Some(LogLine::new(head, seen, kit.now));
         }
-        let route = match kit.route(head, seen) {
+        let route = match kit.route(head, seen, out.tls.is_some()) {
             Routed::Route(route) => route,
             Routed::Answer(mut response) => {
                 self.leave_body(length, head, kit);
@@ -434,7 +440,8 @@ impl Connection {
     pub(super) fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit, out: &mut Out<'_>) {
         let mut hooks = Hooks::default();
         let mut answer = None;
-        let outcome = kit.call(route, request, self.peer, self.task(), body, &mut hooks, &mut answer);
+        let caller = Caller { peer: self.peer, tls: out.tls.as_deref() };
+        let outcome = kit.call(route, request, caller, self.task(), body, &mut hooks, &mut answer);
         if hooks.reply.is_some() || hooks.interim.is_some() {
             let exchange = self.exchange(kit);
             exchange.reply = hooks.reply;

@@ -18,15 +18,7 @@ impl Connection {
             + self.unread.capacity()
             + self.sealed.capacity()
             + if self.is_secure { super::connection_tls::SESSION_BYTES } else { 0 }
-            + self.exchange.as_ref().map_or(0, |exchange| {
-                let collect = exchange.collect.as_ref();
-                collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
-                    + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
-                    + exchange.switched.as_ref().map_or(0, |switched| {
-                        let raw = switched.raw.borrow();
-                        raw.held + raw.outgoing_held
-                    })
-            })
+            + self.exchange.as_ref().map_or(0, |exchange| exchange.held())
     }
 
     /// Charges so many bytes, in place of what was charged before: whether there was room.
@@ -51,9 +43,6 @@ impl Connection {
         }
         if let Some(mut exchange) = self.exchange.take() {
             exchange.give_up(BodyError::CutShort, kit);
-            if let Some(switched) = &exchange.switched {
-                switched.raw.borrow_mut().end(true);
-            }
             kit.recycle(exchange);
         }
         (self.lent, self.away) = (0, 0);

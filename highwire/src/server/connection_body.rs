@@ -190,7 +190,7 @@ impl Connection {
             // The handler has it from now on; it is given back when the answer is out.
             self.lent = u32::try_from(body.capacity()).unwrap_or(u32::MAX);
             // The look-up left the path's parameters for the last head that was seen: this one's are found again.
-            match kit.route(&own_head, &window) {
+            match kit.route(&own_head, &window, out.tls.is_some()) {
                 Routed::Route(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),
                 Routed::Answer(mut response) => self.respond(&mut response, kit, out),
             }

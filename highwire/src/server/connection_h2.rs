@@ -12,7 +12,7 @@ use super::out::Out;
 use super::streams::{Http2, Waits};
 use crate::body::{BodyError, Incoming};
 use crate::handler::Outcome;
-use crate::request::{BodyUse, Hooks, Ready};
+use crate::request::{BodyUse, Caller, Hooks, Ready};
 use crate::{StatusCode, reply};
 use proto::h2::{Code, Event, Lent, Schedule, StreamRef};
 use proto::{Head, Length, h2};
@@ -174,6 +174,7 @@ impl Connection {
     ) {
         let (head, window) = request;
         self.served = self.served.saturating_add(1);
+        (kit.requests, kit.streams) = (kit.requests + 1, kit.streams + 1);
         let config = &kit.shared.setup.config;
         let last = config.caps.requests_a_connection;
         if last != 0 && self.served >= last {
@@ -183,10 +184,19 @@ impl Connection {
         if config.access_log {
             http2.active(stream, kit).exchange.log = Some(LogLine::new(head, window, kit.now));
         }
-        let route = match kit.route(head, window) {
+        let route = match kit.route(head, window, out.tls.is_some()) {
             Routed::Route(route) => route,
             Routed::Answer(mut response) => return self.respond_http2(http2, stream, &mut response, kit, out),
         };
+        if head.method == proto::Method::Connect {
+            // What follows is no body, if a protocol is accepted.
+            self.connect_http2(http2, stream, kit);
+            self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
+            if length == Length::Empty {
+                self.end_tunnel(http2, stream, kit, out);
+            }
+            return;
+        }
         if length == Length::Empty {
             return self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
         }
@@ -201,7 +211,7 @@ impl Connection {
             // The stream was just begun, and there is no field that could be refused.
             let _ = http2.http.send_interim(stream, 100, &mut out.queue.output, |_| {});
         }
-        let task = self.task();
+        let task = self.stream_task(stream);
         let body_due = kit.tick.saturating_add(kit.timeouts.body);
         let active = http2.active(stream, kit);
         (active.due, active.waits) = (body_due, Waits::Body);
@@ -236,7 +246,8 @@ impl Connection {
     ) {
         let mut hooks = Hooks::default();
         let mut answer = None;
-        let outcome = kit.call(route, request, self.peer, self.task(), body, &mut hooks, &mut answer);
+        let caller = Caller { peer: self.peer, tls: out.tls.as_deref() };
+        let outcome = kit.call(route, request, caller, self.stream_task(stream), body, &mut hooks, &mut answer);
         let has_hooks = hooks.reply.is_some() || hooks.interim.is_some();
         if has_hooks {
             let exchange = &mut http2.active(stream, kit).exchange;
@@ -265,7 +276,7 @@ impl Connection {
 
     /// Sees whether a stream's answer has come.
     pub(super) fn poll_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
-        let task = self.task();
+        let task = self.stream_task(stream);
         self.send_interims_http2(http2, stream, out);
         let Some(active) = http2.get(stream) else { return };
         let answer = active.exchange.take_answer(kit, task);
@@ -294,6 +305,9 @@ impl Connection {
         let Some(active) = http2.get(stream) else {
             return http2.http.used(stream, data.len(), &mut out.queue.output);
         };
+        if active.exchange.switched.is_some() {
+            return self.data_tunnel(http2, stream, data, kit, out);
+        }
         active.body_bytes += data.len() as u64;
         active.arrived += data.len() as u64;
         let exchange = &mut active.exchange;
@@ -338,14 +352,11 @@ impl Connection {
     pub(super) fn credit_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
         let awaits_body = http2.http.awaits_body(stream);
         let Some(active) = http2.get(stream) else { return };
-        let Some(incoming) = &active.exchange.incoming else { return };
-        let incoming = incoming.borrow();
-        let waiting = if incoming.abandoned { 0 } else { incoming.bytes };
+        let Some(waiting) = active.untaken() else { return };
         let taken = active.given.saturating_sub(waiting);
         if taken > 0 && waiting < INCOMING_BYTES {
             active.given -= taken;
-            drop(incoming);
-            if active.waits == Waits::Handler && awaits_body && !active.answered {
+            if active.waits == Waits::Handler && awaits_body && !active.answered && active.exchange.switched.is_none() {
                 // The handler reads on: from here on the peer is waited for again.
                 (active.due, active.waits) = (kit.tick.saturating_add(kit.timeouts.body), Waits::Body);
             }
@@ -374,6 +385,9 @@ impl Connection {
         if active.drops {
             return http2.forget(stream, kit);
         }
+        if active.exchange.switched.is_some() {
+            return self.end_tunnel(http2, stream, kit, out);
+        }
         (active.due, active.waits) = (handler_due, Waits::Handler);
         if let Some(incoming) = &active.exchange.incoming {
             incoming.borrow_mut().finish(Ok(()), trailers);
@@ -381,7 +395,7 @@ impl Connection {
         } else if let Some(collect) = active.exchange.collect.take() {
             let Collect { route, head, window, body } = collect;
             active.lent = body.capacity();
-            match kit.route(&head, &window) {
+            match kit.route(&head, &window, out.tls.is_some()) {
                 Routed::Route(_) => {
                     self.call_http2(http2, stream, route, (&head, &window), Ready::Whole(body.into()), kit, out);
                 }

@@ -8,10 +8,11 @@ use super::out::Out;
 use super::streams::{Active, Http2, Waits};
 use crate::StatusCode;
 use crate::body::BodyError;
-use crate::request::BodyUse;
+use crate::request::{BodyUse, Caller};
 use crate::response::{Content, Response};
 use bytes::Bytes;
 use http::header;
+use io::Queue;
 use proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use proto::{Head, Length};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +46,15 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         if let Some(line) = http2.get(stream).and_then(|active| active.exchange.log.take()) {
-            super::connection_send::log_answer(&line, self.peer, response, kit);
+            super::connection_send::log_answer(
+                &line,
+                Caller { peer: self.peer, tls: out.tls.as_deref() },
+                response,
+                kit,
+            );
+        }
+        if let Some(active) = http2.get(stream).filter(|active| active.exchange.switched.is_some()) {
+            self.answer_connect(active, response, kit);
         }
         if let Content::Switch(_) = &response.content {
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
@@ -54,6 +63,7 @@ impl Connection {
             tracing::error!(status = %response.status, "a handler's final answer has an interim status");
             response.status = StatusCode::INTERNAL_SERVER_ERROR;
         }
+        kit.add_hsts(response, out.tls.is_some());
         let status = response.status.as_u16();
         let length = match &response.content {
             Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
@@ -116,9 +126,11 @@ impl Connection {
         }
         if http2.http.awaits_body(stream) {
             // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
-            let due = kit.tick.saturating_add(kit.timeouts.body);
             let most = self.body_limit(BodyUse::None, kit);
             let active = http2.active(stream, kit);
+            // Whoever speaks another protocol ends as a connection does.
+            let is_tunnel = active.exchange.switched.is_some();
+            let due = kit.tick.saturating_add(if is_tunnel { kit.timeouts.linger } else { kit.timeouts.body });
             if active.body_bytes > most {
                 // More than that has come already.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
@@ -197,7 +209,7 @@ impl Connection {
 
     /// Sends one frame of a stream's answer.
     fn send_frame_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
-        let waker = kit.context.inbox.waker(self.task().number());
+        let waker = kit.context.inbox.waker(self.stream_task(stream).number());
         let (now, timeouts) = (kit.tick, kit.timeouts);
         let Some(active) = http2.get(stream) else { return Sent::Over };
         while active.pending.is_empty() && !active.ends {
@@ -205,7 +217,7 @@ impl Connection {
             let poll = AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker)));
             match catch_unwind(poll) {
                 Ok(Poll::Pending) => {
-                    (active.due, active.waits) = (now.saturating_add(timeouts.handler), Waits::Handler);
+                    (active.due, active.waits) = (active.body_due(kit), Waits::Handler);
                     return Sent::Waits;
                 }
                 Ok(Poll::Ready(Some(Ok(bytes)))) => active.pending = bytes,
@@ -276,18 +288,42 @@ impl Connection {
     pub(super) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         let Some(mut http2) = self.http2.take() else { return };
         for place in 0..http2.active.len() {
-            let Some(Some(active)) = http2.active.get(place) else { continue };
-            let stream = active.stream;
-            if active.exchange.awaits_answer() {
-                self.poll_http2(&mut http2, stream, kit, out);
-            } else if active.exchange.body.is_some() {
-                self.schedule_http2(&mut http2, stream);
-            }
-            self.credit_http2(&mut http2, stream, kit, out);
+            self.drive_stream(&mut http2, place, kit, out);
             if self.is_ending() {
                 break;
             }
         }
+        self.driven(http2, kit, head, out);
+    }
+
+    /// A task of one of the streams was woken.
+    pub(crate) fn woken_stream(&mut self, place: usize, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        if self.is_ending() {
+            return;
+        }
+        self.with_out(kit, queue, |connection, kit, out| {
+            let Some(mut http2) = connection.http2.take() else { return };
+            connection.drive_stream(&mut http2, place, kit, out);
+            connection.driven(http2, kit, head, out);
+        });
+    }
+
+    /// Moves on what can move on one stream: its handler, its bodies, its other protocol.
+    fn drive_stream(&mut self, http2: &mut Http2, place: usize, kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(Some(active)) = http2.active.get(place) else { return };
+        let (stream, exchange) = (active.stream, &active.exchange);
+        if exchange.awaits_answer() {
+            self.poll_http2(http2, stream, kit, out);
+        } else if exchange.switched.is_some() {
+            self.poll_tunnel(http2, stream, kit, out);
+        } else if exchange.body.is_some() {
+            self.schedule_http2(http2, stream);
+        }
+        self.credit_http2(http2, stream, kit, out);
+    }
+
+    /// After streams were moved on: sends what they have, and reads on.
+    fn driven(&mut self, mut http2: Box<Http2>, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         self.pump_http2(&mut http2, kit, out);
         self.put_back(http2, kit);
         self.proceed_http2(kit, head, out);
@@ -410,6 +446,7 @@ impl Connection {
         let Some(http2) = &mut self.http2 else { return };
         http2.http.go_away(&mut out.queue.output);
         http2.goes_at = Some(kit.tick.saturating_add(super::connection_close::DRAIN_TICKS));
+        http2.active.iter().flatten().for_each(|active| active.drain());
     }
 
     /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send.

@@ -5,6 +5,7 @@ use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::{LogLine, Switched};
 use super::out::Out;
+use crate::request::Caller;
 use crate::response::{Content, Response, Streamed};
 use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
 use bytes::Bytes;
@@ -39,8 +40,9 @@ impl Connection {
             self.http.close_after();
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.log.is_some()) {
-            self.log(response, kit);
+            self.log(response, kit, out);
         }
+        kit.add_hsts(response, out.tls.is_some());
         let status = response.status.as_u16();
         if let Content::Bytes(body) = &response.content
             && body.len() <= INLINE_BYTES
@@ -345,28 +347,36 @@ impl Connection {
 
     /// Writes the access log's line.
     #[cold]
-    fn log(&mut self, response: &Response, kit: &Kit) {
+    fn log(&mut self, response: &Response, kit: &Kit, out: &Out<'_>) {
         let Some(line) = self.exchange.as_mut().and_then(|exchange| exchange.log.take()) else { return };
-        log_answer(&line, self.peer, response, kit);
+        log_answer(&line, Caller { peer: self.peer, tls: out.tls.as_deref() }, response, kit);
     }
 }
 
 /// Writes the access log's line.
 #[cold]
-pub(super) fn log_answer(line: &LogLine, peer: io::Peer, response: &Response, kit: &Kit) {
+pub(super) fn log_answer(line: &LogLine, caller: Caller<'_>, response: &Response, kit: &Kit) {
     let bytes = match &response.content {
         Content::Bytes(bytes) => Some(bytes.len() as u64),
         Content::Stream(streamed) => streamed.length,
         Content::Switch(_) => None,
     };
+    let tls = caller.tls.map(|tls| tls.facts());
+    let tls = tls.as_ref();
     tracing::info!(
         target: "highwire::access",
-        peer = %crate::Peer::from(peer),
+        peer = %crate::Peer::from(caller.peer),
         method = line.method.as_str(),
         target = line.target.as_str(),
+        protocol = line.protocol,
         status = response.status.as_u16(),
         bytes,
         microseconds = kit.now.since(line.since).as_micros() as u64,
+        tls = tls.map(|tls| tls.version),
+        cipher = tls.map(|tls| tls.cipher),
+        server_name = tls.and_then(|tls| tls.server_name.as_deref()),
+        alpn = tls.and_then(|tls| tls.alpn.as_deref()),
+        subject = tls.and_then(|tls| tls.client.as_ref()?.subject.as_deref()),
     );
 }
 

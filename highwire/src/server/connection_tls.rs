@@ -24,6 +24,9 @@ impl Connection {
     /// Bytes of TLS came.
     pub(super) fn received_tls(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         let Some(tls) = &mut out.tls else { return };
+        if tls.is_declined(bytes) {
+            return self.go_plain(bytes, kit, head, out);
+        }
         if tls.is_handshaking() {
             if kit.handshakes == 0 || !self.sealed.is_empty() {
                 // Others have had this turn's share of the work; those that stand are served first.
@@ -45,9 +48,7 @@ impl Connection {
                         && let Some(tls) = &out.tls
                     {
                         let facts = tls.facts();
-                        tracing::debug!(peer = %crate::Peer::from(self.peer), version = facts.version, cipher = facts.cipher,
-                            server_name = facts.server_name.as_deref(), subject = facts.subject.as_deref(), http2 = is_http2,
-                            "a TLS connection stands");
+                        tracing::debug!(peer = %crate::Peer::from(self.peer), ?facts, "a TLS connection stands");
                     }
                     if is_http2 {
                         self.begin_http2(kit, out);
@@ -82,6 +83,17 @@ impl Connection {
         plain.clear();
         raw.clear();
         (kit.plain, kit.raw) = (plain, raw);
+    }
+
+    /// The peer speaks in the clear, on a port that serves that too.
+    fn go_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        out.tls = None;
+        self.is_secure = false;
+        kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.head);
+        if !kit.shared.setup.config.http1 {
+            self.begin_http2(kit, out);
+        }
+        self.received_plain(bytes, kit, head, out);
     }
 
     /// Keeps bytes of a handshake whose turn has not come.

@@ -1,7 +1,7 @@
 //! What a task finds on its worker's thread: the clock, timers, and a place to spawn.
 
-use io::Instant;
 use io::wake::{TaskInbox, TaskNumber};
+use io::{Instant, SocketId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -30,15 +30,20 @@ struct Tasks {
     timers: u64,
 }
 
-/// What a task number stands for. Numbers have 52 bits: a kind (2), a generation (24) and an index (26).
+/// What a task number stands for. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). A stream's place
+/// takes half of the generation's bits: a wake that comes so late that they fit another connection is one in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     Connection { index: u32, generation: u32 },
+    Stream { index: u32, generation: u32, place: u32 },
     Spawned { index: u32, generation: u32 },
 }
 
 const INDEX_BITS: u32 = 26;
 const GENERATION_BITS: u32 = 24;
+/// Of a stream's task, the bits of its place; as many are left of its connection's generation.
+const PLACE_BITS: u32 = 12;
+const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 
@@ -47,10 +52,27 @@ impl TaskKind {
         let (kind, index, generation) = match self {
             TaskKind::Connection { index, generation } => (0, index, generation),
             TaskKind::Spawned { index, generation } => (1, index, generation),
+            TaskKind::Stream { index, generation, place } => {
+                (2, index, (generation & PLACE_MASK) << PLACE_BITS | place & PLACE_MASK)
+            }
         };
         kind << (INDEX_BITS + GENERATION_BITS)
             | (u64::from(generation) & GENERATION_MASK) << INDEX_BITS
             | (u64::from(index) & INDEX_MASK)
+    }
+
+    /// The task of a stream's exchange; that of its whole connection where its place has too many bits.
+    pub(crate) fn stream(socket: SocketId, place: u32) -> TaskKind {
+        let SocketId { index, generation } = socket;
+        match place <= PLACE_MASK {
+            true => TaskKind::Stream { index, generation: generation & PLACE_MASK, place },
+            false => TaskKind::Connection { index, generation },
+        }
+    }
+
+    /// Whether a stream's task may be one of this connection.
+    pub(crate) fn is_of(generation: u32, socket: SocketId) -> bool {
+        socket.generation & PLACE_MASK == generation
     }
 
     pub(crate) fn of(number: TaskNumber) -> TaskKind {
@@ -58,6 +80,7 @@ impl TaskKind {
         let generation = (number >> INDEX_BITS & GENERATION_MASK) as u32;
         match number >> (INDEX_BITS + GENERATION_BITS) {
             0 => TaskKind::Connection { index, generation },
+            2 => TaskKind::Stream { index, generation: generation >> PLACE_BITS, place: generation & PLACE_MASK },
             _ => TaskKind::Spawned { index, generation },
         }
     }
@@ -226,6 +249,8 @@ mod tests {
             TaskKind::Connection { index: 0, generation: 0 },
             TaskKind::Connection { index: 67_108_863, generation: 16_777_215 },
             TaskKind::Spawned { index: 5, generation: 9 },
+            TaskKind::Stream { index: 67_108_863, generation: 4095, place: 4095 },
+            TaskKind::Stream { index: 3, generation: 2, place: 1 },
         ] {
             assert_eq!(TaskKind::of(kind.number()), kind);
             assert!(kind.number() < 1 << io::wake::TASK_BITS);

@@ -9,7 +9,8 @@ use std::time::Duration;
 /// The length of a tick. Timeouts are seconds; a tenth of one is exact enough, and 2^32 of them are 13 years.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-const NEVER: u32 = u32::MAX;
+/// No deadline.
+pub(super) const NEVER: u32 = u32::MAX;
 
 /// The tick of a moment.
 pub(super) fn tick(now: Instant) -> u32 {

@@ -7,7 +7,7 @@ use super::deadline::{self, DeadlineTable};
 use super::exchange::Exchange;
 use super::shared::Shared;
 use crate::handler::{Endpoint, Outcome};
-use crate::request::{BodyUse, Hooks, Locals, Ready, Request};
+use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request};
 use crate::router::{Captures, Found};
 use crate::{Params, Response, StatusCode};
 use http::{HeaderValue, header};
@@ -30,6 +30,13 @@ pub(crate) struct Kit {
     pub(crate) tick: u32,
     pub(crate) share: Share,
     pub(crate) draining: bool,
+    /// Requests in the clear are told to come again under TLS.
+    redirects: bool,
+    /// Said in answers under TLS.
+    pub(crate) hsts: Option<HeaderValue>,
+    /// Requests, and streams, since they were last added to what all workers count.
+    pub(crate) requests: u64,
+    pub(crate) streams: u64,
     /// See [`Outside::beat`](super::worker::Outside).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
@@ -92,6 +99,7 @@ impl Kit {
         let lines = CommonLines::new(setup.config.server_name.clone());
         let locals = shared.make_locals();
         let share = Share::new(shared.budget.clone());
+        let (redirects, hsts) = (setup.https.redirects(), setup.https.strict_transport_security());
         Kit {
             shared,
             context,
@@ -102,6 +110,10 @@ impl Kit {
             tick: 0,
             share,
             draining: false,
+            redirects,
+            hsts,
+            requests: 0,
+            streams: 0,
             beat: Arc::default(),
             calls: 0,
             endpoints,
@@ -123,6 +135,16 @@ impl Kit {
         self.tick = deadline::tick(now);
         self.context.now.set(now);
         self.handshakes = HANDSHAKES_A_TURN;
+        if self.requests > 0 {
+            self.count();
+        }
+    }
+
+    /// Adds what was counted here to what all workers count.
+    fn count(&mut self) {
+        let counters = &self.shared.counters;
+        counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
+        counters.streams.fetch_add(std::mem::take(&mut self.streams), Ordering::Relaxed);
     }
 
     pub(crate) fn new_exchange(&mut self) -> Box<Exchange> {
@@ -144,6 +166,14 @@ impl Kit {
         }
     }
 
+    /// Tells browsers under TLS to stay with it, where the program asks for that.
+    #[inline]
+    pub(crate) fn add_hsts(&self, response: &mut Response, is_secure: bool) {
+        if is_secure && let Some(value) = &self.hsts {
+            response.add_field(header::STRICT_TRANSPORT_SECURITY, value.clone());
+        }
+    }
+
     /// 503 with Retry-After: there is no room, or no time.
     pub(crate) fn overloaded(&self, text: &str) -> Response {
         let response = self.error(StatusCode::SERVICE_UNAVAILABLE, text);
@@ -156,8 +186,14 @@ impl Kit {
 
     /// Finds the route for a request.
     #[inline]
-    pub(crate) fn route(&mut self, head: &Head, window: &[u8]) -> Routed {
+    pub(crate) fn route(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
         self.resolved.clear();
+        if !is_secure
+            && self.redirects
+            && let Some(response) = self.shared.setup.https.redirected(head, window)
+        {
+            return Routed::Answer(response);
+        }
         if head.target.form == Form::Origin
             && let Some(route) = self.shared.setup.router.find_whole(head.method, head.target.path.of(window))
         {
@@ -170,7 +206,11 @@ impl Kit {
     fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
         let shared = &self.shared;
         let router = &shared.setup.router;
-        let token = head.method_span.of(window);
+        // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
+        let (method, token) = match head.protocol.is_empty() {
+            true => (head.method, head.method_span.of(window)),
+            false => (Method::Get, &b"GET"[..]),
+        };
         let mut path = head.target.path.of(window);
         if head.target.form != Form::Origin {
             match head.target.form {
@@ -189,11 +229,9 @@ impl Kit {
             }
             path = &self.resolved;
         }
-        match router.find(head.authority(window), head.method, token, path, &mut self.captures) {
+        match router.find(head.authority(window), method, token, path, &mut self.captures) {
             Found::Route(route) | Found::HeadOfGet(route) => Routed::Route(route),
-            Found::Nothing | Found::Allowed(_)
-                if !router.knows(head.method, token) && shared.setup.fallback.is_none() =>
-            {
+            Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && shared.setup.fallback.is_none() => {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
                 // What follows a CONNECT is not HTTP.
                 Routed::Answer(if head.method == Method::Connect { response.and_close() } else { response })
@@ -222,7 +260,7 @@ impl Kit {
             head,
             window,
             params: Params { names: &[], captures: &self.captures, path: b"" },
-            peer: Peer::Local,
+            caller: Caller { peer: Peer::Local, tls: None },
             shared: &self.shared,
             locals: &self.locals,
             body: Ready::Nothing,
@@ -250,7 +288,7 @@ impl Kit {
         &mut self,
         route: u32,
         (head, window): (&Head, &[u8]),
-        peer: Peer,
+        caller: Caller<'_>,
         task: TaskKind,
         body: Ready,
         hooks: &mut Hooks,
@@ -263,7 +301,7 @@ impl Kit {
             head,
             window,
             params: Params { names: &self.shared.setup.names[route as usize], captures: &self.captures, path },
-            peer,
+            caller,
             shared: &self.shared,
             locals: &self.locals,
             body,

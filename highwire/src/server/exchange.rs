@@ -65,6 +65,17 @@ impl Exchange {
         }
         self.reply = None;
         self.collect = None;
+        if let Some(switched) = &self.switched {
+            switched.raw.borrow_mut().end(true);
+        }
+    }
+
+    /// Bytes that it holds for the peer.
+    pub(crate) fn held(&self) -> usize {
+        let raw = |raw: &Raw| raw.held + raw.outgoing_held;
+        self.collect.as_ref().map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
+            + self.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
+            + self.switched.as_ref().map_or(0, |switched| raw(&switched.raw.borrow()))
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -84,9 +95,10 @@ pub(crate) struct Collect {
     pub(crate) body: Vec<u8>,
 }
 
-/// Another protocol on this connection.
+/// Another protocol on this connection, or on this stream.
 pub(crate) struct Switched {
     pub(crate) raw: Rc<RefCell<Raw>>,
+    /// Its task; none where that is over, and where a CONNECT is not answered yet.
     pub(crate) task: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
@@ -94,6 +106,7 @@ pub(crate) struct Switched {
 pub(crate) struct LogLine {
     pub(crate) method: String,
     pub(crate) target: String,
+    pub(crate) protocol: &'static str,
     pub(crate) since: io::Instant,
 }
 
@@ -101,6 +114,11 @@ impl LogLine {
     /// What a head says, at a moment.
     pub(crate) fn new(head: &Head, window: &[u8], since: io::Instant) -> LogLine {
         let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
-        LogLine { method: words(head.method_span), target: words(head.target.whole), since }
+        let protocol = match head.version {
+            proto::Version::Http10 => "HTTP/1.0",
+            proto::Version::Http11 => "HTTP/1.1",
+            proto::Version::Http2 => "HTTP/2",
+        };
+        LogLine { method: words(head.method_span), target: words(head.target.whole), protocol, since }
     }
 }

@@ -17,6 +17,7 @@ mod connection_h2_send;
 mod connection_send;
 mod connection_settle;
 mod connection_tls;
+mod connection_tunnel;
 pub(crate) mod context;
 mod date;
 mod deadline;
@@ -24,10 +25,11 @@ mod dispatch;
 mod exchange;
 mod out;
 mod pool;
+mod report;
 mod run;
 mod secure;
-mod shared;
-mod shutdown;
+pub(crate) mod shared;
+
 pub(crate) mod states;
 mod streams;
 mod worker;
@@ -35,9 +37,10 @@ mod worker;
 pub use config::{Balance, Caps, Config, Deadlines, Engine};
 pub use context::spawn;
 pub use io::Driver;
+pub use report::Report;
 pub use run::{Handle, Server};
+pub(crate) use secure::Secure;
 pub(crate) use shared::{Factory, Setup, Shared};
-pub use shutdown::Report;
 pub use worker::Worker;
 
 /// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.

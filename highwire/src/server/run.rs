@@ -2,8 +2,8 @@
 
 use super::blocking;
 use super::config::{Balance, Config, Engine};
+use super::report::Report;
 use super::shared::{RESERVED_DESCRIPTORS, Setup, Shared, Tls};
-use super::shutdown::Report;
 use super::worker::{Outside, Worker};
 use crate::{Error, Result};
 use io::wake::Notifier;
@@ -60,9 +60,24 @@ impl Server {
     /// Why it cannot be listened on, or what is wrong with the configuration.
     #[cfg(feature = "tls")]
     pub fn listen_tls(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server> {
+        self.bind_tls(address, config, false)
+    }
+
+    /// The same, and connections in the clear are served too: a connection's first byte says which it is. Whoever wants
+    /// them told to come again under TLS says so by [`App::https`](crate::App::https).
+    ///
+    /// # Errors
+    /// As [`listen_tls`](Self::listen_tls).
+    #[cfg(feature = "tls")]
+    pub fn listen_tls_and_plain(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server> {
+        self.bind_tls(address, config, true)
+    }
+
+    #[cfg(feature = "tls")]
+    fn bind_tls(self, address: &str, config: crate::tls::TlsConfig, plain_too: bool) -> Result<Server> {
         let config = if self.shared.config().http1 { config } else { config.restrict_alpn(&[b"h2"]) };
         let reload = config.build().map_err(|error| Error::Setting(error.to_string()))?;
-        self.bind(address, Some(Arc::new(reload)))
+        self.bind(address, Some(Tls { reload: Arc::new(reload), plain_too }))
     }
 
     fn bind(mut self, address: &str, tls: Option<Tls>) -> Result<Server> {
@@ -313,6 +328,11 @@ impl Handle {
     /// Where the server listens.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// What became of its connections so far.
+    pub fn report(&self) -> Report {
+        Report::of(&self.shared)
     }
 
     /// Connections that are open now.

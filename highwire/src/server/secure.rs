@@ -23,15 +23,6 @@ pub(crate) enum Fault {
     Failed(String),
 }
 
-/// What is said of a session in logs and to handlers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) version: &'static str,
-    pub(crate) cipher: &'static str,
-    pub(crate) server_name: Option<Box<str>>,
-    pub(crate) subject: Option<String>,
-}
-
 #[cfg(feature = "tls")]
 pub(crate) use with_tls::Secure;
 
@@ -40,26 +31,36 @@ pub(crate) use without::Secure;
 
 #[cfg(feature = "tls")]
 mod with_tls {
-    use super::{Bytes, Facts, Fault, Heard};
-    use crate::tls::{Progress, Reload, Session, TlsError};
+    use super::{Bytes, Fault, Heard};
+    use crate::extract::{ClientCertificate, Tls as Facts};
+    use crate::server::shared::Tls;
+    use crate::tls::{Progress, Session, Speaks, TlsError, peek};
 
     /// A session, with a buffer that is lent to it while it is used.
     pub(crate) struct Secure {
         session: Session,
         pub(crate) scratch: Vec<u8>,
         opened: bool,
+        /// Nothing has come yet, and what comes may be in the clear.
+        plain_too: bool,
     }
 
     impl Secure {
         /// A session for a connection that has come; `None`, with a word in the log, where the configuration cannot be used.
-        pub(crate) fn accept(reload: &Reload) -> Option<Box<Secure>> {
-            match Session::accept(reload.current()) {
-                Ok(session) => Some(Box::new(Secure { session, scratch: Vec::new(), opened: false })),
+        pub(crate) fn accept(tls: &Tls) -> Option<Box<Secure>> {
+            let plain_too = tls.plain_too;
+            match Session::accept(tls.reload.current()) {
+                Ok(session) => Some(Box::new(Secure { session, scratch: Vec::new(), opened: false, plain_too })),
                 Err(error) => {
                     tracing::error!(%error, "a TLS connection could not be begun");
                     None
                 }
             }
+        }
+
+        /// Whether these first bytes show that the peer speaks in the clear, and may.
+        pub(crate) fn is_declined(&mut self, first: &[u8]) -> bool {
+            std::mem::take(&mut self.plain_too) && first.first().is_some_and(|&byte| peek(byte) != Speaks::Tls)
         }
 
         /// Takes what came; plaintext is appended to `plain`, what has to be sent as it is to `raw`.
@@ -112,11 +113,19 @@ mod with_tls {
 
         /// What logs and handlers are told.
         pub(crate) fn facts(&self) -> Facts {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let client = self.session.client_certificate();
             Facts {
                 version: self.session.version().map_or("", |version| version.as_str()),
                 cipher: self.session.cipher().unwrap_or(""),
-                server_name: self.session.server_name().map(Box::from),
-                subject: self.session.client_certificate().and_then(|certificate| certificate.subject()),
+                server_name: self.session.server_name().map(str::to_string),
+                alpn: self.session.alpn().map(text),
+                resumed: self.session.is_resumed(),
+                client: client.map(|certificate| ClientCertificate {
+                    subject: certificate.subject(),
+                    names: certificate.names(),
+                    der: certificate.der().to_vec(),
+                }),
             }
         }
     }
@@ -124,7 +133,8 @@ mod with_tls {
 
 #[cfg(not(feature = "tls"))]
 mod without {
-    use super::{Bytes, Facts, Fault, Heard};
+    use super::{Bytes, Fault, Heard};
+    use crate::extract::Tls as Facts;
 
     /// There is none.
     pub(crate) struct Secure {
@@ -133,6 +143,9 @@ mod without {
     }
 
     impl Secure {
+        pub(crate) fn is_declined(&mut self, _: &[u8]) -> bool {
+            match self.never {}
+        }
         pub(crate) fn receive(&mut self, _: &[u8], _: &mut Vec<u8>, _: &mut Vec<u8>) -> Result<Heard, Fault> {
             match self.never {}
         }

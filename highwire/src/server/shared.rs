@@ -9,7 +9,7 @@ use crate::app::{ErrorHandler, NotFoundHandler};
 use crate::handler::Route;
 use crate::request::{BodyUse, Locals};
 use crate::router::Router;
-use crate::{IntoResponse, Reply, Response, StatusCode};
+use crate::{Https, IntoResponse, Reply, Response, StatusCode};
 use std::any::{Any, TypeId};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +40,7 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) not_found: Option<NotFoundHandler>,
     pub(crate) on_error: Option<ErrorHandler>,
+    pub(crate) https: Https,
 }
 
 /// Counts of what happened, over all workers.
@@ -50,6 +51,9 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) finished: AtomicU64,
+    /// Requests, and those of them that came on streams of HTTP/2.
+    pub(crate) requests: AtomicU64,
+    pub(crate) streams: AtomicU64,
     /// TLS handshakes that were completed, and that failed.
     pub(crate) handshakes: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
@@ -80,7 +84,13 @@ pub(crate) struct Shared {
 
 /// A listener's TLS.
 #[cfg(feature = "tls")]
-pub(crate) type Tls = Arc<crate::tls::Reload>;
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) reload: Arc<crate::tls::Reload>,
+    /// Connections in the clear are served too.
+    pub(crate) plain_too: bool,
+}
+
 /// There is none.
 #[cfg(not(feature = "tls"))]
 pub(crate) type Tls = std::convert::Infallible;

@@ -129,12 +129,8 @@ impl Http2 {
     /// Bytes that are held for the peer.
     pub(super) fn held(&self) -> usize {
         let of = |active: &Active| {
-            let exchange = &active.exchange;
-            let collect = exchange.collect.as_ref();
-            STREAM_BYTES
-                + active.lent.max(if active.pending.is_unique() { active.pending.len() } else { 0 })
-                + collect.map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
-                + exchange.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
+            let pending = if active.pending.is_unique() { active.pending.len() } else { 0 };
+            STREAM_BYTES + active.lent.max(pending) + active.exchange.held()
         };
         CONNECTION_BYTES + self.http.held() + self.active.iter().flatten().map(|active| of(active)).sum::<usize>()
     }

@@ -11,8 +11,8 @@ use super::accept::{Admission, CONNECTION_BYTES};
 use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::dispatch::Kit;
+use super::report::Report;
 use super::shared::{Shared, Tls};
-use super::shutdown::Report;
 use crate::Result;
 use io::wake::{Notifier, TaskInbox};
 use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
@@ -315,6 +315,15 @@ impl Floor {
                             connection.woken(kit, head, queue);
                         });
                     }
+                    TaskKind::Stream { index, generation, place } => {
+                        let known = self.connections.get(index as usize).and_then(Option::as_ref);
+                        let Some(id) = known.map(Connection::id).filter(|id| TaskKind::is_of(generation, *id)) else {
+                            continue;
+                        };
+                        self.with(id, queue, |connection, kit, head, queue| {
+                            connection.woken_stream(place as usize, kit, head, queue);
+                        });
+                    }
                     TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
                 }
             }
@@ -419,8 +428,8 @@ impl Floor {
     /// Gives a connection the TLS of its listener: whether there is any.
     #[cfg(feature = "tls")]
     fn secure(&mut self, listener: usize, connection: &mut Connection) -> bool {
-        let Some(Some(reload)) = self.tls.get(listener) else { return false };
-        let Some(secure) = super::secure::Secure::accept(reload) else { return false };
+        let Some(Some(tls)) = self.tls.get(listener) else { return false };
+        let Some(secure) = super::secure::Secure::accept(tls) else { return false };
         connection.secure(secure, &mut self.kit);
         true
     }
@@ -434,7 +443,7 @@ impl Floor {
     fn look_at_files(&self, _seconds: u64) {
         #[cfg(feature = "tls")]
         if !self.tls.is_empty() && self.kit.shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
-            self.tls.iter().flatten().for_each(|reload| drop(reload.look()));
+            self.tls.iter().flatten().for_each(|tls| drop(tls.reload.look()));
         }
     }
 

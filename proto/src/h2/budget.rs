@@ -28,6 +28,18 @@ pub enum Kind {
 /// How many kinds there are.
 pub const KINDS: usize = 8;
 
+/// Their names, for those who count them.
+pub const NAMES: [&str; KINDS] = [
+    "peer resets",
+    "own resets",
+    "settings",
+    "pings",
+    "priorities",
+    "empty frames",
+    "window updates",
+    "unknown frames",
+];
+
 /// What is allowed of each kind before anything useful was done, and how much each request that is answered in full gives
 /// back. Wide enough for every client that was tried, browsers that cancel a page's images among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

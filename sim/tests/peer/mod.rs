@@ -267,6 +267,15 @@ impl Peer {
         stream
     }
 
+    /// Asks for another protocol at a path (RFC 8441), or for a tunnel to an authority.
+    pub(crate) fn connect(&mut self, protocol: Option<&str>, path: &str) -> StreamRef {
+        let (scheme, path) = if protocol.is_some() { ("http", path) } else { ("", "") };
+        let request = Request { method: "CONNECT", scheme, authority: "sim:80", path, protocol, ends: false };
+        let stream = self.http.send_request(request, &mut self.out, |_| {}).expect("a stream may be begun");
+        self.answers.insert(stream.number, Answer::default());
+        stream
+    }
+
     /// Begins a GET as bytes, whatever the client's own protocol thinks of that.
     pub(crate) fn get_raw(&mut self, number: u32, path: &str) {
         let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];

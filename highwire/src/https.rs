@@ -1,0 +1,155 @@
+//! What a site under TLS asks of its clients: that those in the clear come again, and that browsers remember.
+
+use crate::{Response, StatusCode};
+use http::{HeaderValue, header};
+use proto::{Form, Head};
+use std::time::Duration;
+
+/// Requests below it are answered in the clear all the same: authorities that issue certificates ask there (RFC 8555
+/// section 8.3).
+const ACME: &[u8] = b"/.well-known/acme-challenge/";
+
+/// A site's rules about TLS; [`App::https`](crate::App::https) takes them.
+///
+/// ```no_run
+/// use highwire::{App, Https, tls::TlsConfig};
+/// use std::time::Duration;
+///
+/// let tls = TlsConfig::new().certificate_files("site.pem", "site.key");
+/// App::new()
+///     .get("/", || "safe")
+///     .https(Https::new().redirect(443).hsts(Duration::from_secs(180 * 86_400)))
+///     .listen(":80")?
+///     .listen_tls(":443", tls)?
+///     .run()
+/// # ; Ok::<(), highwire::Error>(())
+/// ```
+///
+/// They judge by the connection: behind a proxy that ends TLS every request comes in the clear.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Https {
+    redirect: Option<u16>,
+    hsts: Option<(Duration, bool)>,
+}
+
+impl Https {
+    /// No rules yet.
+    pub fn new() -> Https {
+        Https::default()
+    }
+
+    /// Answers requests that come in the clear with 308 to the same place under `https` at that port, but those below
+    /// `/.well-known/acme-challenge/`. A request that names no host gets 400.
+    pub fn redirect(mut self, port: u16) -> Https {
+        self.redirect = Some(port);
+        self
+    }
+
+    /// Tells browsers, in answers under TLS, to use nothing but TLS for this host for so long (RFC 6797).
+    pub fn hsts(mut self, max_age: Duration) -> Https {
+        self.hsts = Some((max_age, false));
+        self
+    }
+
+    /// The same, for the host and all hosts below it.
+    pub fn hsts_with_subdomains(mut self, max_age: Duration) -> Https {
+        self.hsts = Some((max_age, true));
+        self
+    }
+
+    /// Whether requests in the clear are not served.
+    pub(crate) fn redirects(&self) -> bool {
+        self.redirect.is_some()
+    }
+
+    /// The value of `Strict-Transport-Security`.
+    pub(crate) fn strict_transport_security(&self) -> Option<HeaderValue> {
+        let (max_age, with_subdomains) = self.hsts?;
+        let suffix = if with_subdomains { "; includeSubDomains" } else { "" };
+        HeaderValue::try_from(format!("max-age={}{suffix}", max_age.as_secs())).ok()
+    }
+
+    /// The answer to a request in the clear, where it is not served.
+    pub(crate) fn redirected(&self, head: &Head, window: &[u8]) -> Option<Response> {
+        let port = self.redirect?;
+        let target = &head.target;
+        let is_plain = matches!(target.form, Form::Origin | Form::Absolute);
+        let (path, query) = (target.path.of(window), target.query.map(|query| query.of(window)));
+        if path.starts_with(ACME) {
+            return None;
+        }
+        let host = without_port(head.authority(window));
+        if !is_plain || host.is_empty() {
+            return Some(Response::error(StatusCode::BAD_REQUEST, "this is served under https only\n"));
+        }
+        let mut location = Vec::with_capacity(64);
+        location.extend_from_slice(b"https://");
+        location.extend_from_slice(host);
+        if port != 443 {
+            location.extend_from_slice(format!(":{port}").as_bytes());
+        }
+        location.extend_from_slice(if path.is_empty() { b"/" } else { path });
+        if let Some(query) = query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        let location = HeaderValue::from_bytes(&location).ok()?;
+        let response = Response::error(StatusCode::PERMANENT_REDIRECT, "this is served under https\n");
+        Some(response.with_field(header::LOCATION, location))
+    }
+}
+
+/// An authority's host: `[::1]:80` has one with colons.
+fn without_port(authority: &[u8]) -> &[u8] {
+    let from = authority.iter().rposition(|&byte| byte == b']').unwrap_or(0);
+    let colon = authority[from..].iter().position(|&byte| byte == b':');
+    &authority[..colon.map_or(authority.len(), |colon| from + colon)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::h1::Connection;
+    use proto::{Event, Limits, Role};
+
+    fn redirected(https: &Https, request: &str) -> Option<(u16, Option<String>)> {
+        let mut head = Head::default();
+        let mut http = Connection::new(Role::Server);
+        let received = http.receive(request.as_bytes(), &mut head, &Limits::default()).expect("a request");
+        assert!(matches!(received.event, Event::Head(_)), "{request}");
+        let response = https.redirected(&head, request.as_bytes())?;
+        let location = response.fields.iter().find(|(name, _)| name == header::LOCATION);
+        let location = location.map(|(_, value)| value.to_str().expect("text").to_string());
+        Some((response.status.as_u16(), location))
+    }
+
+    #[test]
+    fn requests_in_the_clear_are_sent_to_the_same_place() {
+        let https = Https::new().redirect(443);
+        let elsewhere = Https::new().redirect(8443);
+        for (https, request, location) in [
+            (&https, "GET /a%20b?c=d HTTP/1.1\r\nHost: x.org\r\n\r\n", "https://x.org/a%20b?c=d"),
+            (&https, "POST / HTTP/1.1\r\nHost: x.org:8080\r\n\r\n", "https://x.org/"),
+            (&https, "GET http://y.org HTTP/1.1\r\nHost: y.org\r\n\r\n", "https://y.org/"),
+            (&elsewhere, "GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "https://[::1]:8443/"),
+            (&elsewhere, "GET /? HTTP/1.1\r\nHost: [::1]\r\n\r\n", "https://[::1]:8443/?"),
+        ] {
+            assert_eq!(redirected(https, request), Some((308, Some(location.to_string()))), "{request}");
+        }
+        assert_eq!(redirected(&https, "GET / HTTP/1.0\r\n\r\n"), Some((400, None)));
+        assert_eq!(redirected(&https, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"), Some((400, None)));
+        let acme = "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!((redirected(&https, acme), redirected(&Https::new(), "GET / HTTP/1.0\r\n\r\n")), (None, None));
+    }
+
+    #[test]
+    fn browsers_are_told_for_how_long() {
+        let value =
+            |https: Https| https.strict_transport_security().map(|value| value.to_str().unwrap_or("").to_string());
+        assert_eq!(value(Https::new().hsts(Duration::from_secs(60))), Some("max-age=60".to_string()));
+        let all = Https::new().hsts_with_subdomains(Duration::from_secs(1));
+        assert_eq!(value(all), Some("max-age=1; includeSubDomains".to_string()));
+        assert_eq!(value(Https::new()), None);
+    }
+}

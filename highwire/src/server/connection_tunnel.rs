@@ -1,0 +1,191 @@
+//! Other protocols on a stream of HTTP/2: CONNECT (RFC 9113 section 8.5), and CONNECT with a protocol (RFC 8441).
+//!
+//! What the handler's task writes is the body of an answer without an end of its own, and what its peer sends is the body
+//! of a request: windows, back-pressure and turns are those of any stream.
+
+use super::connection::Connection;
+use super::deadline::NEVER;
+use super::dispatch::Kit;
+use super::exchange::Switched;
+use super::out::Out;
+use super::streams::{Active, Http2};
+use crate::StatusCode;
+use crate::body::{BodyStream, PART_BYTES};
+use crate::response::{Content, Response, Streamed};
+use crate::upgrade::{Raw, RawStream, Switch};
+use bytes::Bytes;
+use futures_core::Stream;
+use proto::h2::{Code, StreamRef};
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+/// What the other protocol's task has written, as a body.
+struct Written {
+    raw: Rc<RefCell<Raw>>,
+}
+
+impl Stream for Written {
+    type Item = Result<Bytes, Infallible>;
+    fn poll_next(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        let mut raw = self.raw.borrow_mut();
+        if let Some(bytes) = raw.outgoing.pop_front() {
+            raw.outgoing_held -= bytes.len() + PART_BYTES;
+            raw.writer.take().into_iter().for_each(Waker::wake);
+            return Poll::Ready(Some(Ok(bytes)));
+        }
+        if raw.finished {
+            return Poll::Ready(None);
+        }
+        if !std::mem::replace(&mut raw.flushed, true) {
+            raw.writer.take().into_iter().for_each(Waker::wake);
+        }
+        // Its task puts the stream back into the schedule when it has written more.
+        Poll::Pending
+    }
+}
+
+impl Connection {
+    /// A CONNECT came: what its stream brings is kept for the protocol that may be accepted.
+    pub(super) fn connect_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) {
+        let waker = kit.context.inbox.waker(self.stream_task(stream).number());
+        let raw = Rc::new(RefCell::new(Raw::new(waker)));
+        http2.active(stream, kit).exchange.switched = Some(Switched { raw, task: None });
+    }
+
+    /// Makes of a handler's answer to a CONNECT what is sent: an accepted protocol becomes a body; any other success would
+    /// say that there is a tunnel (RFC 9110 section 9.3.6), and is none.
+    pub(super) fn answer_connect(&mut self, active: &mut Active, response: &mut Response, kit: &Kit) {
+        let Some(switched) = &mut active.exchange.switched else { return };
+        let content = std::mem::replace(&mut response.content, Content::Bytes(Bytes::new()));
+        let Content::Switch(switch) = content else {
+            response.content = content;
+            if response.status.is_success() {
+                *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
+            }
+            switched.raw.borrow_mut().end(true);
+            active.exchange.switched = None;
+            return;
+        };
+        let Switch { start } = *switch;
+        let raw = switched.raw.clone();
+        match catch_unwind(AssertUnwindSafe(|| start(RawStream { raw: raw.clone() }))) {
+            Ok(task) => {
+                switched.task = Some(task);
+                let body = BodyStream::new(Written { raw });
+                response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
+                // As 101 in HTTP/1 (RFC 8441 section 4).
+                response.status = StatusCode::OK;
+                kit.context.inbox.waker(self.stream_task(active.stream).number()).wake();
+            }
+            Err(_) => {
+                tracing::error!("an upgraded protocol's task panicked");
+                *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
+                active.exchange.switched = None;
+            }
+        }
+    }
+
+    /// Bytes of another protocol came.
+    pub(super) fn data_tunnel(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        data: &[u8],
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
+        if let Some(active) = http2.get(stream)
+            && let Some(switched) = &active.exchange.switched
+        {
+            let mut raw = switched.raw.borrow_mut();
+            raw.push(data);
+            // Whatever its task takes, the peer is credited for.
+            raw.paused = true;
+            active.given += data.len();
+        }
+        if self.charge_http2(http2, stream, kit, out) {
+            self.poll_tunnel(http2, stream, kit, out);
+            self.credit_http2(http2, stream, kit, out);
+        }
+    }
+
+    /// The peer ended its direction.
+    pub(super) fn end_tunnel(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+        if let Some(active) = http2.get(stream)
+            && let Some(switched) = &active.exchange.switched
+        {
+            switched.raw.borrow_mut().end(false);
+        }
+        self.poll_tunnel(http2, stream, kit, out);
+    }
+
+    /// The peer has ended the connection's direction, and none of its streams': other protocols there are cut.
+    pub(super) fn end_tunnels(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(mut http2) = self.http2.take() else { return };
+        for place in 0..http2.active.len() {
+            let Some(Some(active)) = http2.active.get(place) else { continue };
+            let stream = active.stream;
+            if active.exchange.switched.is_some() && http2.http.awaits_body(stream) {
+                http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
+                http2.forget(stream, kit);
+            }
+        }
+        self.http2 = Some(http2);
+    }
+
+    /// Runs the other protocol's task; what it wrote is sent when it is the stream's turn.
+    pub(super) fn poll_tunnel(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+        let number = self.stream_task(stream).number();
+        let Some(active) = http2.get(stream) else { return };
+        let Some(switched) = &mut active.exchange.switched else { return };
+        if let Some(task) = &mut switched.task {
+            let waker = kit.context.inbox.waker(number);
+            match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut TaskContext::from_waker(&waker)))) {
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(())) => switched.task = None,
+                Err(_) => {
+                    tracing::error!("an upgraded protocol's task panicked");
+                    std::mem::forget(switched.task.take());
+                    http2.http.reset(stream, Code::Internal, &mut out.queue.output);
+                    return http2.forget(stream, kit);
+                }
+            }
+        }
+        let raw = switched.raw.borrow();
+        let has_something = !raw.outgoing.is_empty() || raw.finished || !raw.flushed;
+        drop(raw);
+        if active.exchange.body.is_some() && has_something {
+            self.schedule_http2(http2, stream);
+        }
+    }
+}
+
+impl Active {
+    /// Until when a stream whose body has nothing to send may wait: another protocol has deadlines of its own.
+    pub(super) fn body_due(&self, kit: &Kit) -> u32 {
+        match self.exchange.switched {
+            Some(_) => NEVER,
+            None => kit.tick.saturating_add(kit.timeouts.handler),
+        }
+    }
+
+    /// Bytes that its handler, or its other protocol, has got and not taken; `None` where nothing is given to anybody.
+    pub(super) fn untaken(&self) -> Option<usize> {
+        if let Some(switched) = &self.exchange.switched {
+            return Some(switched.raw.borrow().bytes);
+        }
+        let incoming = self.exchange.incoming.as_ref()?.borrow();
+        Some(if incoming.abandoned { 0 } else { incoming.bytes })
+    }
+
+    /// The server stops: another protocol is told that nothing more comes.
+    pub(super) fn drain(&self) {
+        if let Some(switched) = &self.exchange.switched {
+            switched.raw.borrow_mut().end(false);
+        }
+    }
+}
