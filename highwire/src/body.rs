@@ -191,8 +191,28 @@ impl BodyStream {
         BodyStream { stream: Box::pin(Converted { stream: Box::pin(stream) }) }
     }
 
+    /// Bytes that are there already, in parts that are worth a send.
+    pub(crate) fn of(bytes: Bytes) -> BodyStream {
+        BodyStream { stream: Box::pin(Whole { bytes }) }
+    }
+
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         self.stream.as_mut().poll_next(cx)
+    }
+}
+
+/// Bytes of a body that is there already, in one part.
+const WHOLE_PART_BYTES: usize = 32 * 1024;
+
+struct Whole {
+    bytes: Bytes,
+}
+
+impl Stream for Whole {
+    type Item = Result<Bytes, BoxError>;
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let length = self.bytes.len().min(WHOLE_PART_BYTES);
+        Poll::Ready((length > 0).then(|| Ok(self.bytes.split_to(length))))
     }
 }
 

@@ -21,6 +21,13 @@ use tracing::span;
 const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// More than one send, and more than a peer's buffers take at once.
+const LARGE: usize = 3_000_001;
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
+}
+
 fn app(engine: Engine) -> App {
     App::new()
         .get("/", || "here")
@@ -31,6 +38,7 @@ fn app(engine: Engine) -> App {
             let facts = (tls.version, tls.cipher, tls.server_name, tls.alpn, tls.resumed);
             format!("{facts:?} {subject} {:?} {}", client.names, client.der.len() > 100)
         })
+        .get("/large", || pattern(LARGE))
         .get("/report", |report: Report| format!("{report}"))
         .configure(|config| {
             config.engine = engine;
@@ -56,14 +64,18 @@ fn plain(address: &str, path: &str) -> String {
     answer
 }
 
-/// The end has to be said in TLS: a connection that is cut is an error.
 fn under_tls(address: &str, client: &Client<'_>, path: &str) -> String {
+    String::from_utf8(bytes_under_tls(address, client, &request(path))).expect("text")
+}
+
+/// The end has to be said in TLS: a connection that is cut is an error.
+fn bytes_under_tls(address: &str, client: &Client<'_>, request: &str) -> Vec<u8> {
     let name = ServerName::try_from("a.example").expect("a name");
-    let mut stream =
-        StreamOwned::new(ClientConnection::new(client.config(), name).expect("a client"), connect(address));
-    stream.write_all(request(path).as_bytes()).expect("the server reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the server answers and closes");
+    let client = ClientConnection::new(client.config(), name).expect("a client");
+    let mut stream = StreamOwned::new(client, connect(address));
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers and closes");
     answer
 }
 
@@ -159,6 +171,24 @@ fn requests_in_the_clear_are_redirected_and_browsers_told_to_stay() {
         for path in ["/", "/own", "/nowhere"] {
             let answer = under_tls(address, &Client::of(&authority), path);
             assert_eq!(answer.matches("\r\nstrict-transport-security: max-age=60\r\n").count(), 1, "{answer}");
+        }
+        end(handle);
+    }
+}
+
+#[test]
+fn a_large_answer_arrives_whole() {
+    let authority = Authority::new("servers");
+    for engine in ENGINES {
+        let server = app(engine).server().expect("an app").listen_tls("127.0.0.1:0", simple(&authority));
+        let handle = server.expect("a port").start().expect("it starts");
+        for (method, length) in [("GET", LARGE), ("HEAD", 0)] {
+            let request = request("/large").replace("GET", method);
+            let answer = bytes_under_tls(&handle.addresses()[0], &Client::of(&authority), &request);
+            let head = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+            let announced = format!("Content-Length: {LARGE}\r\n");
+            assert!(String::from_utf8_lossy(&answer[..head]).contains(&announced), "{method}");
+            assert!(answer[head..] == pattern(length), "{method}: {} bytes", answer.len() - head);
         }
         end(handle);
     }

@@ -5,6 +5,7 @@ use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::{LogLine, Switched};
 use super::out::Out;
+use crate::body::BodyStream;
 use crate::request::Caller;
 use crate::response::{Content, Response, Streamed};
 use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
@@ -111,6 +112,12 @@ impl Connection {
             return self.broken_answer(error, kit, out);
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
+            Content::Bytes(bytes) if out.tls.is_some() && !self.http.withholds_body() => {
+                // Encrypted as the peer takes it, not all of it at once.
+                let length = Some(bytes.len() as u64);
+                self.exchange(kit).body = Some(Streamed { length, body: BodyStream::of(bytes), trailers: None });
+                self.pump(kit, out);
+            }
             Content::Bytes(bytes) => {
                 let sent = self.send_apart(bytes, kit, out);
                 let sent = sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}));
@@ -196,9 +203,10 @@ impl Connection {
     }
 
     fn send_part(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
-        if bytes.len() > INLINE_BYTES {
+        if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, kit, out);
         }
+        // Under TLS it is copied anyway, and its framing goes into the same records.
         self.http.send_data(&bytes, &mut out.queue.output)?;
         if out.waiting() >= AHEAD_BYTES {
             self.send_and_hear(kit, out);
