@@ -1,6 +1,7 @@
 //! What a program puts together: routes, state, settings.
 
 use crate::handler::{Handler, Route};
+use crate::middleware::{Layer, Middleware, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Factory, Server, Setup, states};
 use crate::{Error, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
@@ -25,6 +26,7 @@ pub struct App {
     host: Option<String>,
     fallback: Option<Arc<dyn Route>>,
     https: Https,
+    layers: Vec<Arc<dyn Layer>>,
 }
 
 /// Turns an error's status and words into a response.
@@ -74,6 +76,7 @@ impl App {
             host: None,
             fallback: None,
             https: Https::default(),
+            layers: Vec::new(),
         }
     }
 
@@ -111,8 +114,9 @@ impl App {
         self.routes.push(Registered { host: self.host.clone(), filter, path: path.to_string(), route });
     }
 
-    /// Takes over another app's routes below a prefix. Its state and settings stay behind.
-    pub fn nest(mut self, prefix: &str, other: App) -> App {
+    /// Takes over another app's routes below a prefix, with what stands around them. Its settings stay behind.
+    pub fn nest(mut self, prefix: &str, mut other: App) -> App {
+        other.enclose();
         let prefix = prefix.trim_end_matches('/');
         for mut registered in other.routes {
             registered.path = match registered.path.as_str() {
@@ -129,7 +133,8 @@ impl App {
 
     /// Takes over another app's routes for one host name only (without the port, in any case). They go before routes
     /// for every host.
-    pub fn host(mut self, name: &str, other: App) -> App {
+    pub fn host(mut self, name: &str, mut other: App) -> App {
+        other.enclose();
         for mut registered in other.routes {
             registered.host = Some(name.to_string());
             self.routes.push(registered);
@@ -137,6 +142,30 @@ impl App {
         self.states.extend(other.states);
         self.factories.extend(other.factories);
         self
+    }
+
+    /// Puts a middleware around all routes of this app, whenever they are added, and around its answers to what it has no
+    /// route for. The first one stands outermost; see [`middleware`](crate::middleware).
+    pub fn with<W: Middleware>(mut self, middleware: W) -> App {
+        self.layers.push(Arc::new(Arc::new(middleware)));
+        self
+    }
+
+    /// Puts this app's middleware around its routes.
+    fn enclose(&mut self) {
+        let on_error = self.on_error.as_ref();
+        for layer in std::mem::take(&mut self.layers).iter().rev() {
+            for registered in &mut self.routes {
+                registered.route = layer.wrap(registered.route.clone(), on_error);
+            }
+            self.fallback = self.fallback.take().map(|route| layer.wrap(route, on_error));
+        }
+    }
+
+    /// What stands for a route where there is none.
+    fn missed(&self) -> Arc<dyn Route> {
+        let wrap = |route, layer: &Arc<dyn Layer>| layer.wrap(route, self.on_error.as_ref());
+        self.layers.iter().rev().fold(Arc::new(Missed), wrap)
     }
 
     /// Gives handlers a value: [`State<T>`](crate::State) takes it.
@@ -211,7 +240,9 @@ impl App {
         Ok(Server::new(self.build()?))
     }
 
-    pub(crate) fn build(self) -> Result<Setup> {
+    pub(crate) fn build(mut self) -> Result<Setup> {
+        let missed = (!self.layers.is_empty()).then(|| self.missed());
+        self.enclose();
         let mut router = Router::default();
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
         let mut names = Vec::new();
@@ -229,6 +260,12 @@ impl App {
             paths.push("(fallback)".to_string());
             routes.len() as u32 - 1
         });
+        let missed = missed.map(|route| {
+            routes.push(route);
+            names.push(Vec::new());
+            paths.push("(none)".to_string());
+            routes.len() as u32 - 1
+        });
         self.config.check()?;
         Ok(Setup {
             router,
@@ -236,6 +273,7 @@ impl App {
             names,
             paths,
             fallback,
+            missed,
             states: self.states,
             factories: self.factories,
             config: self.config,

@@ -49,6 +49,16 @@ impl<T: 'static> FromRequest for Local<T> {
     }
 }
 
+/// A value that middleware has left for the handler: [`Request::extensions`]. 500 where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension<T>(pub T);
+
+impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
+    fn from_request(request: &mut Request<'_>) -> Result<Extension<T>, Response> {
+        request.extensions().get::<T>().cloned().map(Extension).ok_or_else(|| missing::<T>("middleware"))
+    }
+}
+
 /// Who sent the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {

@@ -4,6 +4,7 @@
 //! async function's keeps a pool of pinned places for its futures: a future lives from its first poll in one of them, so
 //! that the steady state allocates nothing, and one that is ready at once never touches a waker.
 
+use crate::middleware::{Layer, Middleware};
 use crate::request::{BodyUse, FromRequest, Request};
 use crate::server::Shared;
 use crate::{IntoResponse, Reply, Response};
@@ -46,7 +47,35 @@ pub(crate) trait Route: Send + Sync {
     message = "`{Self}` is not a handler",
     note = "a handler is a function whose arguments are extractors (`FromRequest`) and whose result, or whose future's result, is a response (`IntoResponse`)"
 )]
-pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {}
+pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {
+    /// Puts a middleware around this handler alone. The last one stands outermost.
+    fn with<W: Middleware>(self, middleware: W) -> With<Self, W>
+    where
+        Self: Sized,
+    {
+        With { handler: self, middleware: Arc::new(middleware) }
+    }
+}
+
+/// A handler with a middleware around it.
+#[derive(Debug)]
+pub struct With<H, W> {
+    handler: H,
+    middleware: Arc<W>,
+}
+
+/// Marks handlers with a middleware.
+#[derive(Debug)]
+pub struct Within<M>(PhantomData<M>);
+
+impl<M, H: Handler<M>, W: Middleware> Handler<Within<M>> for With<H, W> {}
+
+impl<M, H: Handler<M>, W: Middleware> IntoRoute<Within<M>> for With<H, W> {
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_route(self) -> Arc<dyn Route> {
+        self.middleware.wrap(self.handler.into_route(), None)
+    }
+}
 
 pub(crate) mod private {
     use super::Route;

@@ -23,7 +23,9 @@
 #![deny(missing_docs)]
 
 pub mod body;
+pub mod middleware;
 pub mod server;
+pub mod testing;
 pub mod time;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -44,8 +46,8 @@ mod upgrade;
 pub use app::App;
 pub use body::Body;
 pub use error::{Error, Result};
-pub use extract::{Authority, Local, Peer, RawQuery, Scheme, State, Tls, Version};
-pub use handler::{Blocking, Handler, blocking};
+pub use extract::{Authority, Extension, Local, Peer, RawQuery, Scheme, State, Tls, Version};
+pub use handler::{Blocking, Handler, With, blocking};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use https::Https;
 pub use reply::{Interim, Reply};

@@ -5,7 +5,7 @@ use crate::reply::{InterimQueue, ReplySlot};
 use crate::server::{Secure, Shared};
 use crate::{Params, Response};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Extensions, StatusCode};
 use io::Peer;
 use proto::Head;
 use std::any::{Any, TypeId};
@@ -54,6 +54,9 @@ pub(crate) struct Hooks {
     pub(crate) reply: Option<Arc<ReplySlot>>,
     pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
     pub(crate) waker: Option<Waker>,
+    pub(crate) extensions: Extensions,
+    /// The answer where no route was found, on its way through the app's middleware.
+    pub(crate) missed: Option<Box<Response>>,
 }
 
 /// A request. It lives while its handler is called; an async handler takes what it needs by extractors.
@@ -139,6 +142,11 @@ impl<'r> Request<'r> {
     /// What there is to say about the connection's TLS, where it has any.
     pub fn tls(&self) -> Option<crate::Tls> {
         self.caller.tls.map(|tls| tls.facts())
+    }
+
+    /// Values that middleware leaves for what comes after it; [`Extension`](crate::Extension) takes them.
+    pub fn extensions(&mut self) -> &mut Extensions {
+        &mut self.hooks.extensions
     }
 
     /// The whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].

@@ -43,6 +43,8 @@ pub(crate) struct Kit {
     endpoints: Vec<Box<dyn Endpoint>>,
     locals: Locals,
     captures: Captures,
+    /// The answer to the present request, for which there is no route.
+    missed: Option<Box<Response>>,
     /// The path of the present request, where it had dot segments to resolve.
     resolved: Vec<u8>,
     /// Lent to HTTP/2 connections: the decoded fields of the present request.
@@ -119,6 +121,7 @@ impl Kit {
             endpoints,
             locals,
             captures: Captures::default(),
+            missed: None,
             resolved: Vec::new(),
             fields: Vec::new(),
             plain: Vec::new(),
@@ -184,9 +187,21 @@ impl Kit {
         self.shared.body_uses[route as usize]
     }
 
-    /// Finds the route for a request.
+    /// Finds the route for a request. Where there is none, what to answer; or a route that passes it through the app's
+    /// middleware.
     #[inline]
     pub(crate) fn route(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
+        match (self.find(head, window, is_secure), self.shared.setup.missed) {
+            (Routed::Answer(response), Some(route)) => {
+                self.missed = Some(Box::new(response));
+                Routed::Route(route)
+            }
+            (routed, _) => routed,
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
         self.resolved.clear();
         if !is_secure
             && self.redirects
@@ -295,6 +310,9 @@ impl Kit {
         answer: &mut Option<Response>,
     ) -> Outcome {
         let _entered = tracing::enabled!(tracing::Level::DEBUG).then(|| span(head, window).entered());
+        if self.missed.is_some() {
+            hooks.missed = self.missed.take();
+        }
         let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
         let waker = || self.context.inbox.waker(task.number());
         let mut request = Request {

@@ -35,6 +35,8 @@ pub(crate) struct Setup {
     /// The routes' templates, for logs.
     pub(crate) paths: Vec<String>,
     pub(crate) fallback: Option<u32>,
+    /// What calls the app's middleware where there is no route.
+    pub(crate) missed: Option<u32>,
     pub(crate) states: states::Map,
     pub(crate) factories: Vec<Factory>,
     pub(crate) config: Config,

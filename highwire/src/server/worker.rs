@@ -196,6 +196,11 @@ impl<D: Driver> Worker<D> {
         Report::of(&self.floor.kit.shared)
     }
 
+    /// When the next timer of handlers and tasks is due.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.floor.kit.context.next_timer()
+    }
+
     /// Runs turns until the server stops.
     ///
     /// # Errors

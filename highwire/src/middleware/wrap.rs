@@ -1,0 +1,210 @@
+//! A handler with a middleware around it is a handler again: routes and endpoints that wrap others.
+
+use super::Middleware;
+use crate::app::ErrorHandler;
+use crate::handler::{Endpoint, Outcome, Route};
+use crate::reply::ReplySlot;
+use crate::request::{BodyUse, Request};
+use crate::{Response, StatusCode};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A middleware of any type, as an app keeps it.
+pub(crate) trait Layer: Send + Sync {
+    /// Puts it around a route. `on_error` words the answer to a panic.
+    fn wrap(&self, inner: Arc<dyn Route>, on_error: Option<&ErrorHandler>) -> Arc<dyn Route>;
+}
+
+impl<M: Middleware> Layer for Arc<M> {
+    fn wrap(&self, inner: Arc<dyn Route>, on_error: Option<&ErrorHandler>) -> Arc<dyn Route> {
+        Arc::new(Wrapped { inner, middleware: self.clone(), on_error: on_error.cloned() })
+    }
+}
+
+struct Wrapped<M> {
+    inner: Arc<dyn Route>,
+    middleware: Arc<M>,
+    on_error: Option<ErrorHandler>,
+}
+
+impl<M: Middleware> Route for Wrapped<M> {
+    fn body_use(&self) -> BodyUse {
+        self.inner.body_use()
+    }
+    fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+        let inner = self.inner.clone().endpoint();
+        Box::new(WrappedEndpoint { inner, route: self, waiting: RefCell::default() })
+    }
+}
+
+struct WrappedEndpoint<M: Middleware> {
+    inner: Box<dyn Endpoint>,
+    route: Arc<Wrapped<M>>,
+    waiting: RefCell<Places<Waiting<M::State>>>,
+}
+
+/// A request whose answer is not there yet.
+struct Waiting<S> {
+    state: S,
+    /// The inner endpoint's place, where it has a future.
+    place: Option<u32>,
+    /// Where the answer comes from, if the handler took a [`Reply`](crate::Reply).
+    reply: Option<Arc<ReplySlot>>,
+}
+
+/// Numbered places. One is empty while its value is used, so that a handler which reaches its own route again finds the
+/// others intact.
+struct Places<T> {
+    places: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Places<T> {
+        Places { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Places<T> {
+    fn add(&mut self, value: T) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        self.places[place as usize] = Some(value);
+        place
+    }
+}
+
+impl<M: Middleware> WrappedEndpoint<M> {
+    fn panicked(&self) -> Response {
+        tracing::error!("a handler panicked");
+        let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
+        match &self.route.on_error {
+            Some(handler) => handler(status, text),
+            None => Response::error(status, format!("{text}\n")),
+        }
+    }
+
+    /// Looks for the answer of one that waits.
+    fn look(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
+        if let Some(response) = waiting.reply.as_ref().and_then(|slot| slot.take()) {
+            self.give_up(waiting);
+            return Poll::Ready(response);
+        }
+        if let Some(place) = waiting.place {
+            let poll = catch_unwind(AssertUnwindSafe(|| self.inner.poll(place, cx)));
+            if let Poll::Ready(response) = poll.unwrap_or_else(|_| Poll::Ready(self.panicked())) {
+                waiting.place = None;
+                // A handler that took a `Reply` answers by it alone.
+                if waiting.reply.is_none() {
+                    return Poll::Ready(response);
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    fn give_up(&self, waiting: &mut Waiting<M::State>) {
+        waiting.reply = None;
+        if let Some(place) = waiting.place.take() {
+            self.inner.cancel(place);
+        }
+    }
+}
+
+impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
+    fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
+        let middleware = &self.route.middleware;
+        let state = match middleware.before(request) {
+            Ok(state) => state,
+            Err(response) => {
+                *answer = Some(response);
+                return Outcome::Ready;
+            }
+        };
+        let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(request, answer)));
+        let outcome = called.unwrap_or_else(|_| {
+            request.hooks.reply = None;
+            *answer = Some(self.panicked());
+            Outcome::Ready
+        });
+        let reply = request.hooks.reply.take();
+        let place = match (outcome, &mut *answer) {
+            (Outcome::Ready, Some(response)) if reply.is_none() => {
+                middleware.after(state, response);
+                return Outcome::Ready;
+            }
+            (Outcome::Ready, _) => None,
+            (Outcome::Pending(place), _) => Some(place),
+        };
+        *answer = None;
+        let mut waiting = Waiting { state, place, reply };
+        // For what it waits for itself: a deadline, say.
+        if let Poll::Ready(response) =
+            middleware.pending(&mut waiting.state, &mut Context::from_waker(&request.waker()))
+        {
+            self.give_up(&mut waiting);
+            *answer = Some(response);
+            return Outcome::Ready;
+        }
+        Outcome::Pending(self.waiting.borrow_mut().add(waiting))
+    }
+
+    fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
+        let taken = self.waiting.borrow_mut().places[place as usize].take();
+        let Some(mut waiting) = taken else { return Poll::Pending };
+        let response = match self.look(&mut waiting, cx) {
+            Poll::Ready(mut response) => {
+                self.route.middleware.after(waiting.state, &mut response);
+                response
+            }
+            Poll::Pending => match self.route.middleware.pending(&mut waiting.state, cx) {
+                Poll::Ready(response) => {
+                    self.give_up(&mut waiting);
+                    response
+                }
+                Poll::Pending => {
+                    self.waiting.borrow_mut().places[place as usize] = Some(waiting);
+                    return Poll::Pending;
+                }
+            },
+        };
+        self.waiting.borrow_mut().free.push(place);
+        Poll::Ready(response)
+    }
+
+    fn cancel(&self, place: u32) {
+        let taken = self.waiting.borrow_mut().places[place as usize].take();
+        if let Some(mut waiting) = taken {
+            self.waiting.borrow_mut().free.push(place);
+            self.give_up(&mut waiting);
+        }
+    }
+}
+
+/// What stands in an app's middleware where no route is found: the answer that was made for that.
+pub(crate) struct Missed;
+
+impl Route for Missed {
+    fn body_use(&self) -> BodyUse {
+        BodyUse::None
+    }
+    fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+        Box::new(Missed)
+    }
+}
+
+impl Endpoint for Missed {
+    fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
+        let missed = request.hooks.missed.take().map(|response| *response);
+        *answer = Some(missed.unwrap_or_else(|| Response::error(StatusCode::NOT_FOUND, "not found\n")));
+        Outcome::Ready
+    }
+    fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {
+        Poll::Pending
+    }
+    fn cancel(&self, _: u32) {}
+}

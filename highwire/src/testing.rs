@@ -1,0 +1,341 @@
+//! An app under test: requests in this process, without sockets, in virtual time.
+//!
+//! ```
+//! use highwire::testing::Client;
+//! use highwire::{App, Path};
+//!
+//! let app = App::new().get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"));
+//! let mut client = Client::new(app)?;
+//! let answer = client.get("/users/7").send();
+//! assert_eq!((answer.status().as_u16(), answer.text()), (200, "user 7"));
+//! assert_eq!(client.get("/users/x").send().status(), 404);
+//! # Ok::<(), highwire::Error>(())
+//! ```
+//!
+//! The whole server runs, from the parser to the deadlines, on a simulated network. Each request has a connection of its
+//! own. Timers of handlers ([`time::sleep`](crate::time::sleep)) take no time: when nothing else is left to do, the clock goes
+//! on to the next of them. What other threads do, such as [`blocking`](crate::blocking) handlers, takes its real time.
+
+use crate::server::Worker;
+use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
+use bytes::Bytes;
+use io::sim::{Arrived, Faults, Network, Simulated};
+use proto::{Event, Head, Length, Limits, Role, h1};
+use std::time::Duration;
+
+/// How long a request waits for other threads before the test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it waits for them before the clock goes on.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A client of one app.
+pub struct Client {
+    network: Network,
+    worker: Worker<Simulated>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Client {
+    /// Starts the app.
+    ///
+    /// # Errors
+    /// A mistake in its routes or settings.
+    pub fn new(app: App) -> Result<Client> {
+        let network = Network::new(1, Faults::default());
+        let worker = app.server()?.into_worker(Simulated::new(network.clone())?)?;
+        Ok(Client { network, worker })
+    }
+
+    /// A GET.
+    pub fn get(&mut self, path: &str) -> Call<'_> {
+        self.request(Method::GET, path)
+    }
+
+    /// A POST.
+    pub fn post(&mut self, path: &str) -> Call<'_> {
+        self.request(Method::POST, path)
+    }
+
+    /// A PUT.
+    pub fn put(&mut self, path: &str) -> Call<'_> {
+        self.request(Method::PUT, path)
+    }
+
+    /// A DELETE.
+    pub fn delete(&mut self, path: &str) -> Call<'_> {
+        self.request(Method::DELETE, path)
+    }
+
+    /// A request with any method, for a target as a request line has it: `/path?query`.
+    pub fn request(&mut self, method: Method, target: &str) -> Call<'_> {
+        let target = target.to_string();
+        Call { client: self, method, target, fields: Vec::new(), body: Bytes::new() }
+    }
+
+    /// Lets time pass, and what is due in it happen.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.network.now() + by;
+        loop {
+            self.settle();
+            match self.worker.next_timer().filter(|timer| *timer < end) {
+                Some(timer) => self.network.advance_to(timer),
+                None => break,
+            }
+        }
+        self.network.advance_to(end);
+        self.settle();
+    }
+
+    /// Does all that can be done now.
+    fn settle(&mut self) {
+        loop {
+            self.turn();
+            if self.worker.driver().is_idle() {
+                return;
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        let now = self.network.now();
+        self.worker.turn(Some(now)).expect("the simulated driver does not fail");
+    }
+}
+
+/// A request that is being put together.
+#[derive(Debug)]
+#[must_use = "it is sent by `send`"]
+pub struct Call<'c> {
+    client: &'c mut Client,
+    method: Method,
+    target: String,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+}
+
+impl Call<'_> {
+    /// Adds a field.
+    ///
+    /// # Panics
+    /// Where the name or the value is none.
+    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a field's name");
+        self.fields.push((name, HeaderValue::from_bytes(value.as_ref()).expect("a field's value")));
+        self
+    }
+
+    /// Sets the body.
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sets the body to a value as JSON.
+    ///
+    /// # Panics
+    /// Where the value cannot be written as JSON.
+    #[cfg(feature = "json")]
+    pub fn json(self, value: &impl serde::Serialize) -> Self {
+        let body = serde_json::to_vec(value).expect("a value that is JSON");
+        self.field("content-type", "application/json").body(body)
+    }
+
+    /// Sets the body to a form.
+    ///
+    /// # Panics
+    /// Where the value cannot be written as one.
+    #[cfg(feature = "json")]
+    pub fn form(self, value: &impl serde::Serialize) -> Self {
+        let body = serde_urlencoded::to_string(value).expect("a value that is a form");
+        self.field("content-type", "application/x-www-form-urlencoded").body(body)
+    }
+
+    /// Sends it, and waits for the answer.
+    ///
+    /// # Panics
+    /// Where the server cuts the connection, or does not answer for 20 seconds.
+    pub fn send(self) -> Answer {
+        let Call { client, method, target, fields, body } = self;
+        let mut http = h1::Connection::new(Role::Client);
+        let mut out = Vec::new();
+        let upgrade = method == Method::CONNECT || fields.iter().any(|(name, _)| name == http::header::UPGRADE);
+        let length = if body.is_empty() { Length::Empty } else { Length::Exact(body.len() as u64) };
+        let request = h1::Request { method: method.as_str(), target: &target, length, keep_alive: upgrade, upgrade };
+        let sent = http.send_request(request, &mut out, |writer| {
+            if !fields.iter().any(|(name, _)| name == http::header::HOST) {
+                writer.field(b"Host", b"test");
+            }
+            fields.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
+        });
+        sent.expect("a request that can be written");
+        if !body.is_empty() {
+            http.send_data(&body, &mut out).and_then(|()| http.send_end(&mut out, |_| {})).expect("its body");
+        }
+        Exchange { client, http, out, window: Vec::new(), head: Head::default(), answer: Answer::default() }.run()
+    }
+}
+
+/// A request under way.
+struct Exchange<'c> {
+    client: &'c mut Client,
+    http: h1::Connection,
+    out: Vec<u8>,
+    window: Vec<u8>,
+    head: Head,
+    answer: Answer,
+}
+
+impl Exchange<'_> {
+    fn run(mut self) -> Answer {
+        let connection = self.client.network.connect();
+        let begun = std::time::Instant::now();
+        loop {
+            let sent = connection.send(&self.out);
+            self.out.drain(..sent);
+            self.client.turn();
+            let mut any = sent > 0;
+            while let Some(arrived) = connection.receive(usize::MAX) {
+                any = true;
+                match arrived {
+                    Arrived::Bytes(bytes) => self.window.extend(bytes),
+                    Arrived::End => {
+                        let ended = self.read() || self.http.receive_end(&self.window).is_ok();
+                        assert!(ended, "the answer was cut short: {:?}", self.answer);
+                        return self.finish();
+                    }
+                    Arrived::Reset => panic!("the server cut the connection: {:?}", self.answer),
+                }
+            }
+            if any && self.read() {
+                return self.finish();
+            }
+            if any || !self.client.worker.driver().is_idle() {
+                continue;
+            }
+            assert!(begun.elapsed() < PATIENCE, "there is no answer: {:?}", self.answer);
+            std::thread::sleep(PAUSE);
+            self.client.turn();
+            if self.client.worker.driver().is_idle()
+                && let Some(timer) = self.client.worker.next_timer()
+            {
+                self.client.network.advance_to(timer);
+            }
+        }
+    }
+
+    /// Lets the server see that this client is done.
+    fn finish(self) -> Answer {
+        self.client.settle();
+        self.answer
+    }
+
+    /// Reads what has come: whether the answer is whole.
+    fn read(&mut self) -> bool {
+        let mut at = 0;
+        let whole = loop {
+            let window = &self.window[at..];
+            let received = self.http.receive(window, &mut self.head, &Limits::default()).expect("an answer in HTTP");
+            at += received.consumed;
+            match received.event {
+                Event::Head(length) => {
+                    self.answer.status = status(self.head.status);
+                    self.answer.fields = map(&self.head, window);
+                    if length == Length::Empty {
+                        break true;
+                    }
+                }
+                Event::Interim => self.answer.interim.push((status(self.head.status), map(&self.head, window))),
+                Event::Data(data) => self.answer.body.extend_from_slice(data),
+                Event::End { trailers } => {
+                    if trailers {
+                        self.answer.trailers = map(&self.head, window);
+                    }
+                    break true;
+                }
+                Event::NeedMore | Event::Paused | Event::Closed => break false,
+            }
+        };
+        self.window.drain(..at);
+        whole
+    }
+}
+
+fn status(number: u16) -> StatusCode {
+    StatusCode::from_u16(number).unwrap_or_default()
+}
+
+fn map(head: &Head, window: &[u8]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for field in &head.fields {
+        let (name, value) = (field.name.of(window), field.value.of(window));
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    status: StatusCode,
+    fields: HeaderMap,
+    body: Vec<u8>,
+    trailers: HeaderMap,
+    interim: Vec<(StatusCode, HeaderMap)>,
+}
+
+impl Answer {
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// All fields.
+    pub fn fields(&self) -> &HeaderMap {
+        &self.fields
+    }
+
+    /// The first field of that name; empty where there is none, or where it is not text.
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The body.
+    pub fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The body as text.
+    ///
+    /// # Panics
+    /// Where it is not UTF-8.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// Where it is not JSON of that shape.
+    #[cfg(feature = "json")]
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
+        serde_json::from_slice(&self.body).expect("JSON of the expected shape")
+    }
+
+    /// The trailers.
+    pub fn trailers(&self) -> &HeaderMap {
+        &self.trailers
+    }
+
+    /// The interim answers before it.
+    pub fn interim(&self) -> &[(StatusCode, HeaderMap)] {
+        &self.interim
+    }
+}

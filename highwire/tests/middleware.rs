@@ -1,0 +1,183 @@
+//! Middleware around apps, nests and handlers: order, every kind of answer, early answers, ends without one.
+
+use highwire::middleware::{Middleware, after, around, before};
+use highwire::testing::Client;
+use highwire::{
+    App, Extension, Handler, HeaderName, HeaderValue, Path, Reply, Request, Response, StatusCode, blocking, body, time,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Adds to the field `x-seen`.
+fn mark(name: &'static str) -> impl Middleware {
+    after(move |response: &mut Response| {
+        response.add_field(HeaderName::from_static("x-seen"), HeaderValue::from_static(name));
+    })
+}
+
+fn client(app: App) -> Client {
+    Client::new(app).expect("an app")
+}
+
+fn seen(client: &mut Client, path: &str) -> String {
+    let answer = client.get(path).send();
+    let seen: Vec<&str> = answer.fields().get_all("x-seen").iter().map(|value| value.to_str().expect("text")).collect();
+    format!("{} {}", answer.status().as_u16(), seen.join(","))
+}
+
+/// Handlers of every kind.
+fn kinds() -> App {
+    App::new()
+        .get("/plain", || "plain")
+        .get("/ready", async || "ready")
+        .get("/later", async || {
+            time::sleep(Duration::from_secs(1)).await;
+            "later"
+        })
+        .get("/blocking", blocking(|| "blocking"))
+        .get("/reply", |reply: Reply| reply.send("replied"))
+        .get("/late-reply", |reply: Reply| drop(std::thread::spawn(move || reply.send("replied"))))
+        .get("/forgotten", |reply: Reply| drop(reply))
+        .get("/stream", || {
+            let (sender, receiver) = body::channel();
+            sender.finish();
+            Response::stream(receiver)
+        })
+        .get("/panics", || -> &str { std::panic::resume_unwind(Box::new("on purpose")) })
+        .get("/panics-late", async || -> &'static str {
+            time::sleep(Duration::from_secs(1)).await;
+            std::panic::resume_unwind(Box::new("on purpose"))
+        })
+        .get("/refused", |Path(number): Path<u32>| number.to_string())
+}
+
+const KINDS: [(&str, u16); 11] = [
+    ("/plain", 200),
+    ("/ready", 200),
+    ("/later", 200),
+    ("/blocking", 200),
+    ("/reply", 200),
+    ("/late-reply", 200),
+    ("/forgotten", 500),
+    ("/stream", 200),
+    ("/panics", 500),
+    ("/panics-late", 500),
+    ("/refused", 404),
+];
+
+#[test]
+fn every_kind_of_answer_passes_in_order() {
+    let mut client = client(kinds().with(mark("outer")).with(mark("inner")));
+    for (path, status) in KINDS {
+        // Twice: places are used again.
+        for _ in 0..2 {
+            assert_eq!(seen(&mut client, path), format!("{status} inner,outer"), "{path}");
+        }
+    }
+    assert_eq!(seen(&mut client, "/nothing"), "404 inner,outer");
+    let answer = client.post("/plain").body("unread").send();
+    assert_eq!(
+        (answer.status().as_u16(), answer.field("allow"), answer.field("x-seen")),
+        (405, "GET, HEAD, OPTIONS", "inner")
+    );
+    assert_eq!(client.get("/later").send().text(), "later");
+}
+
+#[test]
+fn nests_hosts_and_handlers_have_their_own() {
+    let nested =
+        App::new().get("/a", || "a").get("/b", (|| "b").with(mark("one")).with(mark("two"))).with(mark("nest"));
+    let host = App::new().get("/h", || "h").with(mark("host"));
+    let app = App::new().get("/own", || "own").nest("/n", nested).host("a.test", host).with(mark("app"));
+    let mut client = client(app);
+    for (path, expected) in
+        [("/own", "200 app"), ("/n/a", "200 nest,app"), ("/n/b", "200 one,two,nest,app"), ("/n/c", "404 app")]
+    {
+        assert_eq!(seen(&mut client, path), expected, "{path}");
+    }
+    let answer = client.get("/h").field("host", "a.test").send();
+    assert_eq!(answer.fields().get_all("x-seen").iter().count(), 2);
+    let mut without = self::client(App::new().get("/own", || "own").fallback(|| "fallback").with(mark("app")));
+    assert_eq!(seen(&mut without, "/nothing"), "200 app");
+}
+
+#[test]
+fn one_that_answers_itself_is_seen_by_those_around_it_only() {
+    let key = |request: &mut Request<'_>| match request.field("key") {
+        Some(b"right") => {
+            request.extensions().insert("known".to_string());
+            Ok(())
+        }
+        _ => Err((StatusCode::UNAUTHORIZED, "who are you?")),
+    };
+    let app = App::new().get("/", |Extension(who): Extension<String>| who);
+    let mut client = client(app.with(mark("outer")).with(before(key)).with(mark("inner")));
+    assert_eq!(seen(&mut client, "/"), "401 outer");
+    let answer = client.get("/").field("key", "right").send();
+    assert_eq!((answer.text(), answer.fields().get_all("x-seen").iter().count()), ("known", 2));
+    let mut without = self::client(App::new().get("/", |Extension(who): Extension<String>| who));
+    assert_eq!(without.get("/").send().status(), 500, "nobody left a value");
+}
+
+#[test]
+fn what_is_kept_of_a_request_reaches_its_answer() {
+    let app = kinds().with(around(|request: &mut Request<'_>| {
+        let path = request.path().to_string();
+        Ok::<_, Response>(move |response: &mut Response| {
+            response.add_field(HeaderName::from_static("x-path"), HeaderValue::try_from(path).expect("a path"));
+        })
+    }));
+    let mut client = client(app);
+    for (path, _) in KINDS {
+        assert_eq!(client.get(path).send().field("x-path"), path);
+    }
+}
+
+/// Answers in place of handlers that take longer than two polls, and counts the states that live.
+struct Impatient;
+
+thread_local! {
+    static LIVING: Cell<i32> = const { Cell::new(0) };
+}
+
+struct Counted(Rc<Cell<u32>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        LIVING.set(LIVING.get() - 1);
+    }
+}
+
+impl Middleware for Impatient {
+    type State = Counted;
+    fn before(&self, _: &mut Request<'_>) -> Result<Counted, Response> {
+        LIVING.set(LIVING.get() + 1);
+        Ok(Counted(Rc::default()))
+    }
+    fn pending(&self, state: &mut Counted, cx: &mut Context<'_>) -> Poll<Response> {
+        state.0.set(state.0.get() + 1);
+        if state.0.get() > 2 {
+            return Poll::Ready(Response::text("too late").with_status(StatusCode::GATEWAY_TIMEOUT));
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+    fn after(&self, _: Counted, _: &mut Response) {}
+}
+
+#[test]
+fn one_may_answer_while_the_handler_works_and_nothing_is_left() {
+    let mut client = client(kinds().with(mark("outer")).with(Impatient));
+    for path in ["/later", "/panics-late"] {
+        for _ in 0..3 {
+            assert_eq!(seen(&mut client, path), "504 outer", "{path}");
+            assert_eq!(LIVING.get(), 0);
+        }
+    }
+    assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
+    // The handler's own timer is gone with it.
+    client.advance(Duration::from_secs(5));
+    assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
+}
