@@ -1,7 +1,7 @@
 //! What a program puts together: routes, state, settings.
 
 use crate::handler::{Handler, Route};
-use crate::middleware::{Layer, Middleware, Missed};
+use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Factory, Server, Setup, states};
 use crate::{Error, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
@@ -146,8 +146,8 @@ impl App {
 
     /// Puts a middleware around all routes of this app, whenever they are added, and around its answers to what it has no
     /// route for. The first one stands outermost; see [`middleware`](crate::middleware).
-    pub fn with<W: Middleware>(mut self, middleware: W) -> App {
-        self.layers.push(Arc::new(Arc::new(middleware)));
+    pub fn with(mut self, middleware: impl IntoLayer) -> App {
+        self.layers.push(middleware.into_layer());
         self
     }
 

@@ -84,6 +84,13 @@ pub(crate) struct InterimQueue {
     waker: Option<Waker>,
 }
 
+impl InterimQueue {
+    /// An empty one, whose sender wakes a request's task.
+    pub(crate) fn new(waker: Waker) -> Rc<RefCell<InterimQueue>> {
+        Rc::new(RefCell::new(InterimQueue { waiting: Vec::new(), waker: Some(waker) }))
+    }
+}
+
 /// Sends interim responses, such as 103 Early Hints, before the final one: an extractor.
 #[derive(Debug)]
 pub struct Interim {
@@ -106,9 +113,8 @@ impl Interim {
 
 impl FromRequest for Interim {
     fn from_request(request: &mut Request<'_>) -> Result<Interim, Response> {
-        let waker = Some(request.waker());
-        let queue = Rc::new(RefCell::new(InterimQueue { waiting: Vec::new(), waker }));
-        request.hooks.interim = Some(queue.clone());
-        Ok(Interim { queue })
+        let waker = request.waker();
+        let queue = request.hooks.interim.get_or_insert_with(|| InterimQueue::new(waker));
+        Ok(Interim { queue: queue.clone() })
     }
 }

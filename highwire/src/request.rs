@@ -35,6 +35,23 @@ pub enum BodyUse {
 pub(crate) struct Caller<'r> {
     pub(crate) peer: Peer,
     pub(crate) tls: Option<&'r Secure>,
+    /// What was said of it, where the request is kept apart from its connection.
+    pub(crate) kept: Option<&'r crate::Tls>,
+}
+
+/// How the task that answers a request is woken: made where somebody asks for it.
+pub(crate) enum TaskWaker<'r> {
+    Maker(&'r dyn Fn() -> Waker),
+    Known(Waker),
+}
+
+impl TaskWaker<'_> {
+    fn waker(&self) -> Waker {
+        match self {
+            TaskWaker::Maker(make) => make(),
+            TaskWaker::Known(waker) => waker.clone(),
+        }
+    }
 }
 
 /// The body that stands ready for a handler.
@@ -64,12 +81,13 @@ pub struct Request<'r> {
     pub(crate) head: &'r Head,
     pub(crate) window: &'r [u8],
     pub(crate) params: Params<'r>,
+    pub(crate) route: u32,
     pub(crate) caller: Caller<'r>,
     pub(crate) shared: &'r Arc<Shared>,
-    pub(crate) locals: &'r Locals,
-    pub(crate) body: Ready,
+    pub(crate) locals: &'r Rc<Locals>,
+    pub(crate) body: &'r mut Ready,
     pub(crate) hooks: &'r mut Hooks,
-    pub(crate) task: &'r dyn Fn() -> Waker,
+    pub(crate) task: &'r TaskWaker<'r>,
 }
 
 impl std::fmt::Debug for Request<'_> {
@@ -136,12 +154,12 @@ impl<'r> Request<'r> {
 
     /// Whether the connection is under TLS.
     pub fn is_secure(&self) -> bool {
-        self.caller.tls.is_some()
+        self.caller.tls.is_some() || self.caller.kept.is_some()
     }
 
     /// What there is to say about the connection's TLS, where it has any.
     pub fn tls(&self) -> Option<crate::Tls> {
-        self.caller.tls.map(|tls| tls.facts())
+        self.caller.tls.map(|tls| tls.facts()).or_else(|| self.caller.kept.cloned())
     }
 
     /// Values that middleware leaves for what comes after it; [`Extension`](crate::Extension) takes them.
@@ -154,7 +172,7 @@ impl<'r> Request<'r> {
     /// # Errors
     /// 500 where another extractor has taken it: the program's mistake.
     pub fn take_body(&mut self) -> Result<Bytes, Response> {
-        match std::mem::replace(&mut self.body, Ready::Taken) {
+        match std::mem::replace(self.body, Ready::Taken) {
             Ready::Whole(bytes) => Ok(bytes),
             Ready::Nothing => Ok(Bytes::new()),
             Ready::Taken | Ready::Parts(_) => Err(taken_twice()),
@@ -162,7 +180,7 @@ impl<'r> Request<'r> {
     }
 
     pub(crate) fn take_parts(&mut self) -> Result<Body, Response> {
-        let incoming = match std::mem::replace(&mut self.body, Ready::Taken) {
+        let incoming = match std::mem::replace(self.body, Ready::Taken) {
             Ready::Parts(incoming) => incoming,
             Ready::Nothing => {
                 let mut incoming = Incoming::default();
@@ -176,7 +194,7 @@ impl<'r> Request<'r> {
 
     /// A waker of the task that answers this request.
     pub(crate) fn waker(&mut self) -> Waker {
-        self.hooks.waker.get_or_insert_with(self.task).clone()
+        self.hooks.waker.get_or_insert_with(|| self.task.waker()).clone()
     }
 }
 

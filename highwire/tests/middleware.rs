@@ -1,9 +1,10 @@
 //! Middleware around apps, nests and handlers: order, every kind of answer, early answers, ends without one.
 
-use highwire::middleware::{Middleware, after, around, before};
+use highwire::middleware::{Kept, Middleware, Next, after, around, before, from_fn};
 use highwire::testing::Client;
 use highwire::{
-    App, Extension, Handler, HeaderName, HeaderValue, Path, Reply, Request, Response, StatusCode, blocking, body, time,
+    App, Body, Extension, Handler, HeaderName, HeaderValue, Interim, Path, Reply, Request, Response, StatusCode,
+    blocking, body, time,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -180,4 +181,53 @@ fn one_may_answer_while_the_handler_works_and_nothing_is_left() {
     // The handler's own timer is gone with it.
     client.advance(Duration::from_secs(5));
     assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
+}
+
+#[test]
+fn an_async_function_waits_before_and_after_every_kind_of_handler() {
+    let app = kinds()
+        .get("/users/{id}", |Path(id): Path<u32>, Extension(who): Extension<&'static str>| format!("{id} {who}"))
+        .get("/early", |interim: Interim| {
+            interim.send(StatusCode::EARLY_HINTS, []);
+            "early"
+        })
+        .post("/whole", |body: String| body)
+        .post("/parts", async |body: Body| body.collect(100).await.map_err(|_| StatusCode::BAD_REQUEST))
+        .with(mark("outer"))
+        .with(from_fn(async |mut request: Kept, next: Next| {
+            // Looked at twice: nothing of it may be lost by that.
+            assert!(request.request().path().starts_with('/'));
+            request.request().extensions().insert("somebody");
+            time::sleep(Duration::from_secs(1)).await;
+            let mut response = next.run(request).await;
+            time::sleep(Duration::from_secs(1)).await;
+            response.add_field(HeaderName::from_static("x-waited"), HeaderValue::from_static("twice"));
+            response
+        }))
+        .with(mark("inner"));
+    let mut client = client(app);
+    for (path, status) in KINDS {
+        for _ in 0..2 {
+            // Whose panic it was cannot be told from outside: the outermost sees the answer to it.
+            assert_eq!(seen(&mut client, path), format!("{status} inner,outer"), "{path}");
+        }
+        assert_eq!(client.get(path).send().field("x-waited"), "twice");
+    }
+    assert_eq!(seen(&mut client, "/nothing"), "404 inner,outer");
+    assert_eq!(client.get("/users/7").send().text(), "7 somebody");
+    let early = client.get("/early").send();
+    assert_eq!((early.text(), early.interim().len()), ("early", 1));
+    for path in ["/whole", "/parts"] {
+        assert_eq!(client.post(path).body("a body").send().text(), "a body", "{path}");
+    }
+}
+
+#[test]
+fn an_async_function_may_answer_without_the_handler() {
+    let app =
+        kinds().with(mark("outer")).with(from_fn(async |_: Kept, _: Next| StatusCode::IM_A_TEAPOT)).with(mark("inner"));
+    let mut client = client(app);
+    for (path, _) in KINDS {
+        assert_eq!(seen(&mut client, path), "418 outer");
+    }
 }

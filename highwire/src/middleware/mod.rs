@@ -1,7 +1,8 @@
 //! What stands around handlers: sees requests before them, and answers after them.
 //!
 //! A [`Middleware`] is put around a whole app ([`App::with`](crate::App::with)), around what is nested into one, or around
-//! one handler ([`Handler::with`](crate::Handler::with)). [`before`], [`after`] and [`around`] make one of a function.
+//! one handler ([`Handler::with`](crate::Handler::with)). [`before`], [`after`] and [`around`] make one of a function,
+//! [`from_fn`] of an async one.
 //!
 //! ```
 //! use highwire::middleware::{after, before};
@@ -25,10 +26,14 @@
 //! well-formed head: of its handlers, also where one panicked or took too long to be waited for, and the app's own 404
 //! and 405. What is nested into another app has its own inside that app's.
 
+mod wait;
 mod wrap;
 
 use crate::{IntoResponse, Request, Response};
+use std::sync::Arc;
 use std::task::{Context, Poll};
+
+pub use wait::{FromFn, Kept, Next, from_fn};
 
 pub(crate) use wrap::{Layer, Missed};
 
@@ -52,6 +57,21 @@ pub trait Middleware: Send + Sync + 'static {
 
     /// Sees the answer before the peer does.
     fn after(&self, state: Self::State, response: &mut Response);
+}
+
+/// What [`App::with`](crate::App::with) and [`Handler::with`](crate::Handler::with) take: any [`Middleware`], or
+/// [`from_fn`].
+pub trait IntoLayer {
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_layer(self) -> Arc<dyn Layer>;
+}
+
+impl<M: Middleware> IntoLayer for M {
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_layer(self) -> Arc<dyn Layer> {
+        Arc::new(Arc::new(self))
+    }
 }
 
 /// Calls a function with each request before its handler. What it returns as an error is the answer.

@@ -440,7 +440,7 @@ impl Connection {
     pub(super) fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit, out: &mut Out<'_>) {
         let mut hooks = Hooks::default();
         let mut answer = None;
-        let caller = Caller { peer: self.peer, tls: out.tls.as_deref() };
+        let caller = Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None };
         let outcome = kit.call(route, request, caller, self.task(), body, &mut hooks, &mut answer);
         if hooks.reply.is_some() || hooks.interim.is_some() {
             let exchange = self.exchange(kit);

@@ -246,7 +246,7 @@ impl Connection {
     ) {
         let mut hooks = Hooks::default();
         let mut answer = None;
-        let caller = Caller { peer: self.peer, tls: out.tls.as_deref() };
+        let caller = Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None };
         let outcome = kit.call(route, request, caller, self.stream_task(stream), body, &mut hooks, &mut answer);
         let has_hooks = hooks.reply.is_some() || hooks.interim.is_some();
         if has_hooks {

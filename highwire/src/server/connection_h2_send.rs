@@ -48,7 +48,7 @@ impl Connection {
         if let Some(line) = http2.get(stream).and_then(|active| active.exchange.log.take()) {
             super::connection_send::log_answer(
                 &line,
-                Caller { peer: self.peer, tls: out.tls.as_deref() },
+                Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None },
                 response,
                 kit,
             );

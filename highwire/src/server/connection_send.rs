@@ -357,7 +357,7 @@ impl Connection {
     #[cold]
     fn log(&mut self, response: &Response, kit: &Kit, out: &Out<'_>) {
         let Some(line) = self.exchange.as_mut().and_then(|exchange| exchange.log.take()) else { return };
-        log_answer(&line, Caller { peer: self.peer, tls: out.tls.as_deref() }, response, kit);
+        log_answer(&line, Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None }, response, kit);
     }
 }
 

@@ -7,7 +7,7 @@ use super::deadline::{self, DeadlineTable};
 use super::exchange::Exchange;
 use super::shared::Shared;
 use crate::handler::{Endpoint, Outcome};
-use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request};
+use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
 use crate::router::{Captures, Found};
 use crate::{Params, Response, StatusCode};
 use http::{HeaderValue, header};
@@ -41,7 +41,7 @@ pub(crate) struct Kit {
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
     endpoints: Vec<Box<dyn Endpoint>>,
-    locals: Locals,
+    locals: Rc<Locals>,
     captures: Captures,
     /// The answer to the present request, for which there is no route.
     missed: Option<Box<Response>>,
@@ -99,7 +99,7 @@ impl Kit {
         };
         let endpoints = setup.routes.iter().map(|route| route.clone().endpoint()).collect();
         let lines = CommonLines::new(setup.config.server_name.clone());
-        let locals = shared.make_locals();
+        let locals = Rc::new(shared.make_locals());
         let share = Share::new(shared.budget.clone());
         let (redirects, hsts) = (setup.https.redirects(), setup.https.strict_transport_security());
         Kit {
@@ -270,15 +270,16 @@ impl Kit {
         let Some(handler) = &self.shared.setup.not_found else {
             return self.error(StatusCode::NOT_FOUND, "not found");
         };
-        let nobody = || std::task::Waker::noop().clone();
+        let nobody = TaskWaker::Known(std::task::Waker::noop().clone());
         let request = Request {
             head,
             window,
             params: Params { names: &[], captures: &self.captures, path: b"" },
-            caller: Caller { peer: Peer::Local, tls: None },
+            route: 0,
+            caller: Caller { peer: Peer::Local, tls: None, kept: None },
             shared: &self.shared,
             locals: &self.locals,
-            body: Ready::Nothing,
+            body: &mut Ready::Nothing,
             hooks: &mut Hooks::default(),
             task: &nobody,
         };
@@ -305,7 +306,7 @@ impl Kit {
         (head, window): (&Head, &[u8]),
         caller: Caller<'_>,
         task: TaskKind,
-        body: Ready,
+        mut body: Ready,
         hooks: &mut Hooks,
         answer: &mut Option<Response>,
     ) -> Outcome {
@@ -314,15 +315,17 @@ impl Kit {
             hooks.missed = self.missed.take();
         }
         let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
-        let waker = || self.context.inbox.waker(task.number());
+        let make = || self.context.inbox.waker(task.number());
+        let waker = TaskWaker::Maker(&make);
         let mut request = Request {
             head,
             window,
             params: Params { names: &self.shared.setup.names[route as usize], captures: &self.captures, path },
+            route,
             caller,
             shared: &self.shared,
             locals: &self.locals,
-            body,
+            body: &mut body,
             hooks,
             task: &waker,
         };

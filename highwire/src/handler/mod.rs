@@ -4,16 +4,17 @@
 //! async function's keeps a pool of pinned places for its futures: a future lives from its first poll in one of them, so
 //! that the steady state allocates nothing, and one that is ready at once never touches a waker.
 
-use crate::middleware::{Layer, Middleware};
+mod pool;
+
+use crate::middleware::{IntoLayer, Layer};
 use crate::request::{BodyUse, FromRequest, Request};
 use crate::server::Shared;
 use crate::{IntoResponse, Reply, Response};
-use std::cell::RefCell;
+pub(crate) use pool::Pool;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// What a call led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,31 +50,36 @@ pub(crate) trait Route: Send + Sync {
 )]
 pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {
     /// Puts a middleware around this handler alone. The last one stands outermost.
-    fn with<W: Middleware>(self, middleware: W) -> With<Self, W>
+    fn with(self, middleware: impl IntoLayer) -> With<Self>
     where
         Self: Sized,
     {
-        With { handler: self, middleware: Arc::new(middleware) }
+        With { handler: self, layer: middleware.into_layer() }
     }
 }
 
 /// A handler with a middleware around it.
-#[derive(Debug)]
-pub struct With<H, W> {
+pub struct With<H> {
     handler: H,
-    middleware: Arc<W>,
+    layer: Arc<dyn Layer>,
+}
+
+impl<H> std::fmt::Debug for With<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("With")
+    }
 }
 
 /// Marks handlers with a middleware.
 #[derive(Debug)]
 pub struct Within<M>(PhantomData<M>);
 
-impl<M, H: Handler<M>, W: Middleware> Handler<Within<M>> for With<H, W> {}
+impl<M, H: Handler<M>> Handler<Within<M>> for With<H> {}
 
-impl<M, H: Handler<M>, W: Middleware> IntoRoute<Within<M>> for With<H, W> {
+impl<M, H: Handler<M>> IntoRoute<Within<M>> for With<H> {
     #[expect(private_interfaces, reason = "the trait is sealed")]
     fn into_route(self) -> Arc<dyn Route> {
-        self.middleware.wrap(self.handler.into_route(), None)
+        self.layer.wrap(self.handler.into_route(), None)
     }
 }
 
@@ -124,105 +130,9 @@ struct AsyncRoute<F, A, Fut> {
     kinds: PhantomData<fn(A) -> Fut>,
 }
 
-type Place<Fut> = Pin<Box<Option<Fut>>>;
-
-/// Places for the futures of one route. A place is taken out while its future is polled, so that a handler which reaches
-/// its own route again finds the pool intact.
-struct Pool<Fut> {
-    places: Vec<Option<Place<Fut>>>,
-    free: Vec<u32>,
-}
-
-impl<Fut> Pool<Fut> {
-    fn take_free(&mut self) -> (u32, Place<Fut>) {
-        if let Some(number) = self.free.pop() {
-            return (number, self.places[number as usize].take().unwrap_or_else(|| Box::pin(None)));
-        }
-        self.places.push(None);
-        (self.places.len() as u32 - 1, Box::pin(None))
-    }
-
-    fn put_free(&mut self, number: u32, place: Place<Fut>) {
-        self.places[number as usize] = Some(place);
-        self.free.push(number);
-    }
-}
-
-/// A handler that panics takes its place's memory with it; the place's number is used again.
-struct FreeOnPanic<'p, Fut> {
-    pool: &'p RefCell<Pool<Fut>>,
-    number: u32,
-}
-
-impl<Fut> Drop for FreeOnPanic<'_, Fut> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.pool.borrow_mut().free.push(self.number);
-        }
-    }
-}
-
 struct AsyncEndpoint<F, A, Fut> {
     route: Arc<AsyncRoute<F, A, Fut>>,
-    pool: RefCell<Pool<Fut>>,
-}
-
-impl<F, A, Fut> AsyncEndpoint<F, A, Fut>
-where
-    Fut: Future,
-    Fut::Output: IntoResponse,
-{
-    fn start(&self, future: Fut, waker: &Waker, answer: &mut Option<Response>) -> Outcome {
-        let (number, mut place) = self.pool.borrow_mut().take_free();
-        place.set(Some(future));
-        let polled = {
-            let _guard = FreeOnPanic { pool: &self.pool, number };
-            poll_place(&mut place, &mut Context::from_waker(waker))
-        };
-        match polled {
-            Poll::Ready(response) => {
-                self.pool.borrow_mut().put_free(number, place);
-                *answer = Some(response);
-                Outcome::Ready
-            }
-            Poll::Pending => {
-                self.pool.borrow_mut().places[number as usize] = Some(place);
-                Outcome::Pending(number)
-            }
-        }
-    }
-
-    fn poll_again(&self, number: u32, cx: &mut Context<'_>) -> Poll<Response> {
-        let Some(mut place) = self.pool.borrow_mut().places[number as usize].take() else { return Poll::Pending };
-        let polled = {
-            let _guard = FreeOnPanic { pool: &self.pool, number };
-            poll_place(&mut place, cx)
-        };
-        let mut pool = self.pool.borrow_mut();
-        match polled {
-            Poll::Ready(_) => pool.put_free(number, place),
-            Poll::Pending => pool.places[number as usize] = Some(place),
-        }
-        polled
-    }
-
-    fn drop_future(&self, number: u32) {
-        let Some(mut place) = self.pool.borrow_mut().places[number as usize].take() else { return };
-        place.set(None);
-        self.pool.borrow_mut().put_free(number, place);
-    }
-}
-
-/// Polls the future in a place; a future that is ready is dropped at once.
-fn poll_place<Fut>(place: &mut Place<Fut>, cx: &mut Context<'_>) -> Poll<Response>
-where
-    Fut: Future,
-    Fut::Output: IntoResponse,
-{
-    let Some(future) = place.as_mut().as_pin_mut() else { return Poll::Pending };
-    let Poll::Ready(answer) = future.poll(cx) else { return Poll::Pending };
-    place.set(None);
-    Poll::Ready(answer.into_response())
+    pool: Pool<Fut>,
 }
 
 const fn most(uses: &[BodyUse]) -> BodyUse {
@@ -330,8 +240,7 @@ macro_rules! handlers {
                 const { most(&[$($argument::BODY),*]) }
             }
             fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
-                let pool = RefCell::new(Pool { places: Vec::new(), free: Vec::new() });
-                Box::new(AsyncEndpoint { route: self, pool })
+                Box::new(AsyncEndpoint { route: self, pool: Pool::default() })
             }
         }
 
@@ -354,13 +263,13 @@ macro_rules! handlers {
                     }
                 };)*
                 let future = (self.route.function)($($argument),*);
-                self.start(future, &request.waker(), answer)
+                self.pool.start(future, &request.waker(), answer)
             }
             fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
-                self.poll_again(place, cx)
+                self.pool.poll(place, cx)
             }
             fn cancel(&self, place: u32) {
-                self.drop_future(place);
+                self.pool.cancel(place);
             }
         }
 

@@ -1,0 +1,119 @@
+//! Pinned places for the futures of one route.
+//!
+//! A future lives in one of them from its first poll; a place is used again, so that the steady state allocates nothing. It
+//! is taken out while its future is polled: a handler which reaches its own route again finds the pool intact.
+
+use super::Outcome;
+use crate::{IntoResponse, Response};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+type Place<Fut> = Pin<Box<Option<Fut>>>;
+
+/// The places of one route on one worker.
+pub(crate) struct Pool<Fut> {
+    places: RefCell<Places<Fut>>,
+}
+
+struct Places<Fut> {
+    all: Vec<Option<Place<Fut>>>,
+    free: Vec<u32>,
+}
+
+impl<Fut> Default for Pool<Fut> {
+    fn default() -> Pool<Fut> {
+        Pool { places: RefCell::new(Places { all: Vec::new(), free: Vec::new() }) }
+    }
+}
+
+impl<Fut> Places<Fut> {
+    fn take_free(&mut self) -> (u32, Place<Fut>) {
+        if let Some(number) = self.free.pop() {
+            return (number, self.all[number as usize].take().unwrap_or_else(|| Box::pin(None)));
+        }
+        self.all.push(None);
+        (self.all.len() as u32 - 1, Box::pin(None))
+    }
+
+    fn put_free(&mut self, number: u32, place: Place<Fut>) {
+        self.all[number as usize] = Some(place);
+        self.free.push(number);
+    }
+}
+
+/// A handler that panics takes its place's memory with it; the place's number is used again.
+struct FreeOnPanic<'p, Fut> {
+    places: &'p RefCell<Places<Fut>>,
+    number: u32,
+}
+
+impl<Fut> Drop for FreeOnPanic<'_, Fut> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.places.borrow_mut().free.push(self.number);
+        }
+    }
+}
+
+impl<Fut> Pool<Fut>
+where
+    Fut: Future,
+    Fut::Output: IntoResponse,
+{
+    /// Polls a future for the first time; one that is not ready stays.
+    pub(crate) fn start(&self, future: Fut, waker: &Waker, answer: &mut Option<Response>) -> Outcome {
+        let (number, mut place) = self.places.borrow_mut().take_free();
+        place.set(Some(future));
+        let polled = {
+            let _guard = FreeOnPanic { places: &self.places, number };
+            poll_place(&mut place, &mut Context::from_waker(waker))
+        };
+        match polled {
+            Poll::Ready(response) => {
+                self.places.borrow_mut().put_free(number, place);
+                *answer = Some(response);
+                Outcome::Ready
+            }
+            Poll::Pending => {
+                self.places.borrow_mut().all[number as usize] = Some(place);
+                Outcome::Pending(number)
+            }
+        }
+    }
+
+    /// Polls a future again.
+    pub(crate) fn poll(&self, number: u32, cx: &mut Context<'_>) -> Poll<Response> {
+        let Some(mut place) = self.places.borrow_mut().all[number as usize].take() else { return Poll::Pending };
+        let polled = {
+            let _guard = FreeOnPanic { places: &self.places, number };
+            poll_place(&mut place, cx)
+        };
+        let mut places = self.places.borrow_mut();
+        match polled {
+            Poll::Ready(_) => places.put_free(number, place),
+            Poll::Pending => places.all[number as usize] = Some(place),
+        }
+        polled
+    }
+
+    /// Drops a future.
+    pub(crate) fn cancel(&self, number: u32) {
+        let Some(mut place) = self.places.borrow_mut().all[number as usize].take() else { return };
+        place.set(None);
+        self.places.borrow_mut().put_free(number, place);
+    }
+}
+
+/// Polls the future in a place; a future that is ready is dropped at once.
+fn poll_place<Fut>(place: &mut Place<Fut>, cx: &mut Context<'_>) -> Poll<Response>
+where
+    Fut: Future,
+    Fut::Output: IntoResponse,
+{
+    let Some(future) = place.as_mut().as_pin_mut() else { return Poll::Pending };
+    let Poll::Ready(answer) = future.poll(cx) else { return Poll::Pending };
+    place.set(None);
+    Poll::Ready(answer.into_response())
+}

@@ -1,0 +1,252 @@
+//! Async functions around handlers: they own the request, and go on to the handler when they want to.
+
+use super::{IntoLayer, Layer};
+use crate::app::ErrorHandler;
+use crate::extract::Tls;
+use crate::handler::{Endpoint, Outcome, Pool, Route};
+use crate::reply::{InterimQueue, ReplySlot};
+use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
+use crate::router::Captures;
+use crate::server::Shared;
+use crate::{IntoResponse, Params, Response};
+use io::Peer;
+use proto::Head;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Makes a middleware of an async function that owns the request: it may wait before the handler, after it, or answer
+/// without it. It costs a copy of the request's head and two allocations; a [`Middleware`](super::Middleware) costs none.
+///
+/// ```
+/// use highwire::middleware::{Kept, Next, from_fn};
+/// use highwire::{App, IntoResponse, StatusCode};
+///
+/// async fn known(token: &[u8]) -> bool {
+///     token == b"Bearer secret"
+/// }
+///
+/// let app = App::new().get("/", || "hello").with(from_fn(async |mut request: Kept, next: Next| {
+///     let token = request.request().field("authorization").unwrap_or_default().to_vec();
+///     match known(&token).await {
+///         true => next.run(request).await,
+///         false => StatusCode::UNAUTHORIZED.into_response(),
+///     }
+/// }));
+/// # let _ = app;
+/// ```
+pub fn from_fn<F, Fut>(function: F) -> FromFn<F, Fut>
+where
+    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    Fut: Future + 'static,
+    Fut::Output: IntoResponse,
+{
+    FromFn { function, kinds: PhantomData }
+}
+
+/// See [`from_fn`].
+pub struct FromFn<F, Fut> {
+    function: F,
+    kinds: PhantomData<fn() -> Fut>,
+}
+
+impl<F, Fut> std::fmt::Debug for FromFn<F, Fut> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FromFn")
+    }
+}
+
+impl<F, Fut> IntoLayer for FromFn<F, Fut>
+where
+    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    Fut: Future + 'static,
+    Fut::Output: IntoResponse,
+{
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_layer(self) -> Arc<dyn Layer> {
+        Arc::new(Arc::new(self))
+    }
+}
+
+impl<F, Fut> Layer for Arc<FromFn<F, Fut>>
+where
+    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    Fut: Future + 'static,
+    Fut::Output: IntoResponse,
+{
+    fn wrap(&self, inner: Arc<dyn Route>, _: Option<&ErrorHandler>) -> Arc<dyn Route> {
+        Arc::new(WaitingRoute { inner, layer: self.clone() })
+    }
+}
+
+struct WaitingRoute<F, Fut> {
+    inner: Arc<dyn Route>,
+    layer: Arc<FromFn<F, Fut>>,
+}
+
+impl<F, Fut> Route for WaitingRoute<F, Fut>
+where
+    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    Fut: Future + 'static,
+    Fut::Output: IntoResponse,
+{
+    fn body_use(&self) -> BodyUse {
+        self.inner.body_use()
+    }
+    fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+        let inner = Rc::from(self.inner.clone().endpoint());
+        Box::new(WaitingEndpoint { inner, layer: self.layer.clone(), pool: Pool::default() })
+    }
+}
+
+struct WaitingEndpoint<F, Fut> {
+    inner: Rc<dyn Endpoint>,
+    layer: Arc<FromFn<F, Fut>>,
+    pool: Pool<Fut>,
+}
+
+impl<F, Fut> Endpoint for WaitingEndpoint<F, Fut>
+where
+    F: Fn(Kept, Next) -> Fut,
+    Fut: Future,
+    Fut::Output: IntoResponse,
+{
+    fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
+        let waker = request.waker();
+        let future = (self.layer.function)(Kept::new(request), Next { inner: self.inner.clone() });
+        self.pool.start(future, &waker, answer)
+    }
+    fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
+        self.pool.poll(place, cx)
+    }
+    fn cancel(&self, place: u32) {
+        self.pool.cancel(place);
+    }
+}
+
+/// A request that is owned, so that it can be kept while something is waited for.
+pub struct Kept {
+    head: Head,
+    window: Vec<u8>,
+    route: u32,
+    captures: Captures,
+    path: Vec<u8>,
+    peer: Peer,
+    tls: Option<Box<Tls>>,
+    shared: Arc<Shared>,
+    locals: Rc<Locals>,
+    body: Ready,
+    hooks: Hooks,
+    waker: TaskWaker<'static>,
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+impl Kept {
+    fn new(request: &mut Request<'_>) -> Kept {
+        let waker = request.waker();
+        // Whatever the handler sends before its answer goes the way of this request.
+        let interim = request.hooks.interim.get_or_insert_with(|| InterimQueue::new(waker.clone())).clone();
+        let hooks = Hooks {
+            reply: None,
+            interim: Some(interim),
+            waker: Some(waker.clone()),
+            extensions: std::mem::take(&mut request.hooks.extensions),
+            missed: request.hooks.missed.take(),
+        };
+        Kept {
+            head: request.head.to_kept(),
+            window: request.window.to_vec(),
+            route: request.route,
+            captures: request.params.captures.clone(),
+            path: request.params.path.to_vec(),
+            peer: request.caller.peer,
+            tls: request.tls().map(Box::new),
+            shared: request.shared.clone(),
+            locals: request.locals.clone(),
+            body: std::mem::replace(request.body, Ready::Taken),
+            hooks,
+            waker: TaskWaker::Known(waker),
+        }
+    }
+
+    /// The request, as handlers and other middleware see it.
+    pub fn request(&mut self) -> Request<'_> {
+        let names = &self.shared.setup.names[self.route as usize];
+        Request {
+            head: &self.head,
+            window: &self.window,
+            params: Params { names, captures: &self.captures, path: &self.path },
+            route: self.route,
+            caller: Caller { peer: self.peer, tls: None, kept: self.tls.as_deref() },
+            shared: &self.shared,
+            locals: &self.locals,
+            body: &mut self.body,
+            hooks: &mut self.hooks,
+            task: &self.waker,
+        }
+    }
+}
+
+/// What stands inside of a middleware: the next one, or the handler.
+pub struct Next {
+    inner: Rc<dyn Endpoint>,
+}
+
+impl std::fmt::Debug for Next {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Next")
+    }
+}
+
+impl Next {
+    /// Calls it, and waits for its answer. Dropped before that, it is cancelled.
+    pub async fn run(self, mut request: Kept) -> Response {
+        let mut answer = None;
+        let outcome = self.inner.call(&mut request.request(), &mut answer);
+        let place = match outcome {
+            Outcome::Ready => None,
+            Outcome::Pending(place) => Some(place),
+        };
+        let reply = request.hooks.reply.take();
+        drop(request);
+        if let (None, None, Some(response)) = (place, &reply, answer) {
+            return response;
+        }
+        let mut running = Running { inner: self.inner, place, reply };
+        poll_fn(move |cx| running.poll(cx)).await
+    }
+}
+
+struct Running {
+    inner: Rc<dyn Endpoint>,
+    place: Option<u32>,
+    reply: Option<Arc<ReplySlot>>,
+}
+
+impl Running {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Response> {
+        if let Some(response) = self.reply.as_ref().and_then(|slot| slot.take()) {
+            return Poll::Ready(response);
+        }
+        let Some(place) = self.place else { return Poll::Pending };
+        let Poll::Ready(response) = self.inner.poll(place, cx) else { return Poll::Pending };
+        self.place = None;
+        // A handler that took a `Reply` answers by it alone.
+        if self.reply.is_none() { Poll::Ready(response) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.inner.cancel(place);
+        }
+    }
+}
