@@ -24,6 +24,8 @@ pub(crate) struct Demo {
     log: Arc<Log>,
     /// Addresses in the order of `--listen`, without `http://`.
     pub(crate) addresses: Vec<String>,
+    /// Addresses in the order of `--tls-listen`, without `https://`.
+    pub(crate) tls_addresses: Vec<String>,
 }
 
 #[derive(Default)]
@@ -50,20 +52,25 @@ impl Demo {
 
     /// As [`start`](Self::start), with a command that becomes the demo.
     pub(crate) fn of(mut command: Command, engine: &str) -> Option<Demo> {
-        let listeners = command.get_args().filter(|argument| *argument == "--listen").count();
+        let listens = ["--listen", "--tls-listen"];
+        let listeners = command.get_args().filter(|argument| listens.iter().any(|option| argument == option)).count();
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a process");
         let errors = BufReader::new(child.stderr.take().expect("a pipe"));
         let log = Arc::new(Log::default());
         let its = log.clone();
         std::thread::spawn(move || its.read(errors));
-        let mut demo = Demo { engine: engine.to_string(), child, log, addresses: Vec::new() };
+        let (addresses, tls_addresses) = (Vec::new(), Vec::new());
+        let mut demo = Demo { engine: engine.to_string(), child, log, addresses, tls_addresses };
         demo.wait_for("listening on ", listeners);
         let log = demo.log();
-        let addresses = log.lines().filter_map(|line| {
-            let address = line.split_once("listening on ")?.1;
-            Some(address.trim_start_matches("http://").trim_end_matches('/').to_string())
-        });
-        demo.addresses = addresses.collect();
+        for line in log.lines() {
+            let Some((_, address)) = line.split_once("listening on ") else { continue };
+            let address = address.trim_end_matches('/');
+            match address.strip_prefix("https://") {
+                Some(address) => demo.tls_addresses.push(address.to_string()),
+                None => demo.addresses.push(address.trim_start_matches("http://").to_string()),
+            }
+        }
         if let Some(address) = demo.addresses.iter().find(|address| !address.starts_with("unix:")) {
             get(address, "/hello").expect("an answer to the first request");
         }
@@ -88,6 +95,11 @@ impl Demo {
     /// What the first address's root is called.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addresses[0])
+    }
+
+    /// The same under TLS.
+    pub(crate) fn tls_url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.tls_addresses[0])
     }
 
     /// All that it has said.

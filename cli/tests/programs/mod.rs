@@ -1,7 +1,10 @@
 //! What tests with other people's programs share: running one to its end, a folder for its files, a test for each engine.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Makes a test of each function for each engine, whose name it is given.
 macro_rules! on_every_engine {
@@ -47,4 +50,17 @@ pub(crate) fn output(program: &Path, arguments: &[&str]) -> Vec<u8> {
 
 pub(crate) fn output_text(program: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output(program, arguments)).expect("text")
+}
+
+/// Runs a program to its end, which need not be a good one, with something on its standard input: whether it succeeded,
+/// and all that it said.
+pub(crate) fn attempt(program: &Path, arguments: &[&str], input: &[u8]) -> (bool, String) {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("a program that starts");
+    // It may have ended already.
+    let _ = child.stdin.take().expect("a pipe").write_all(input);
+    let output = child.wait_with_output().expect("a program that ends");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
