@@ -8,7 +8,7 @@ mod demo;
 mod programs;
 mod site;
 
-use demo::{HIGHWIRE, PATIENCE, get, until};
+use demo::{Demo, HIGHWIRE, PATIENCE, get, until};
 use programs::on_every_engine;
 use rustls::pki_types::CertificateDer;
 use site::tls_peer::{Authority, Client, TLS12, TLS13};
@@ -22,7 +22,8 @@ on_every_engine! {
     [an_expired_certificate_is_served_with_a_warning, changed_files_serve_new_connections_and_old_ones_go_on,
      sigterm_lets_http1_finish_and_says_so_in_tls, sigterm_lets_http2_finish_and_says_so_in_tls,
      whoever_does_not_speak_tls_is_told_so, tls_on_a_plain_port_harms_nobody,
-     who_says_that_nothing_more_comes_is_still_answered]
+     who_says_that_nothing_more_comes_is_still_answered,
+     where_only_http2_is_spoken_http1_is_refused_with_or_without_alpn]
 }
 
 #[test]
@@ -329,6 +330,28 @@ fn tls_on_a_plain_port_harms_nobody(engine: &str) {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{engine}: {answer:?}");
         get(&demo.addresses[0], "/hello").expect("an answer");
     }
+    demo.check_alive();
+}
+
+fn where_only_http2_is_spoken_http1_is_refused_with_or_without_alpn(engine: &str) {
+    let site = Site::new();
+    let (cert, key) = (site.file("site.pem"), site.file("site.key"));
+    let arguments = ["--http2-only", "--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
+    let Some(mut demo) = Demo::start(engine, &arguments) else { return };
+    let connect = |alpn: &[&str]| open(&demo, Client { alpn, ..Client::of(&site.authority) }.config());
+    for alpn in [&["h2"][..], &["http/1.1", "h2"], &[]] {
+        Http2::new(connect(alpn).expect("a handshake")).greet();
+    }
+    let error = connect(&["http/1.1"]).expect_err("an alert");
+    assert!(error.to_string().contains("NoApplicationProtocol"), "{engine}: {error}");
+    let mut stream = connect(&[]).expect("a handshake");
+    stream.write_all(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("bytes that are taken");
+    let mut client = Http2 { stream, unread: Vec::new() };
+    let frames: Vec<_> = std::iter::from_fn(|| client.frame()).collect();
+    assert!(!frames.iter().any(|(kind, ..)| [HEADERS, DATA].contains(kind)), "{engine}: {frames:?}");
+    // PROTOCOL_ERROR (RFC 9113 section 7).
+    let told = frames.last().is_some_and(|(kind, _, payload)| *kind == GOAWAY && payload[4..8] == [0, 0, 0, 1]);
+    assert!(told, "{engine}: {frames:?}");
     demo.check_alive();
 }
 

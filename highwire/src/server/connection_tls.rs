@@ -37,7 +37,8 @@ impl Connection {
         let mut plain = std::mem::take(&mut kit.plain);
         let mut raw = std::mem::take(&mut kit.raw);
         let heard = tls.receive(bytes, &mut plain, &mut raw);
-        let is_http2 = tls.speaks_http2();
+        // Who says nothing about it (RFC 7301) has to begin with what the server speaks.
+        let is_http2 = tls.speaks_http2() || !kit.shared.config().http1;
         out.send_raw(self.id, &raw);
         match heard {
             Ok(heard) => {
