@@ -1,5 +1,5 @@
-//! The demo over HTTP/2 as other people's clients see it: curl, nghttp, h2load, Node.js and Go, in cleartext and by prior
-//! knowledge, against the real command, on both engines that speak it.
+//! The demo over HTTP/2 as other people's clients see it: curl, nghttp, h2load, Node.js and Go, in cleartext by prior
+//! knowledge and, but for curl, which has `tls.rs`, under TLS, against the real command, on both engines that speak it.
 //!
 //! Needs a real kernel: the clients are programs of their own.
 #![cfg(unix)]
@@ -15,6 +15,14 @@ on_every_engine! {
     uring, readiness:
     [curl_asks_every_route, curl_uploads_and_downloads, curl_keeps_its_connection, nghttp, h2load, node, go,
      both_protocols_share_a_port]
+}
+
+/// Where clients are sent that do the same in cleartext and under TLS.
+const BOTH: [&str; 5] = ["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", "--tls-self-signed"];
+
+/// The roots of both listeners, each with what h2load calls HTTP/2 there.
+fn both(demo: &Demo) -> [(String, &'static str); 2] {
+    [(demo.url(""), "h2c"), (demo.tls_url(""), "h2")]
 }
 
 const PRIOR: &str = "--http2-prior-knowledge";
@@ -143,51 +151,56 @@ fn curl_keeps_its_connection(engine: &str) {
 
 fn nghttp(engine: &str) {
     let Some(program) = program(&["nghttp"]) else { return };
-    let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
+    let Some(demo) = Demo::start(engine, &BOTH) else { return };
     let paths =
         [("/hello", 200), ("/stream?bytes=3000000", 200), ("/sleep?ms=50", 200), ("/block?ms=50", 200), ("/no", 404)];
-    let urls: Vec<String> = paths.iter().map(|(path, _)| demo.url(path)).collect();
-    for window in ["16", "24"] {
-        let mut arguments = vec!["-n", "-s", "-w", window, "-W", window];
-        arguments.extend(urls.iter().map(String::as_str));
-        let report = output_text(&program, &arguments);
-        for (path, status) in paths {
-            // Number, three times, status, size, path.
-            let line = report.lines().find(|line| line.ends_with(&format!(" {path}")));
-            let line = line.unwrap_or_else(|| panic!("{path} was not answered:\n{report}"));
-            let words: Vec<&str> = line.split_whitespace().collect();
-            assert_eq!(words.get(4), Some(&status.to_string().as_str()), "{path}:\n{report}");
-        }
-    }
     let folder = Folder::new(&format!("nghttp-{engine}"));
     let file = folder.path("file");
     std::fs::write(&file, "x".repeat(700_000)).expect("a file");
-    // The same body on several streams at once.
-    let url = demo.url("/body");
-    let came = output(&program, &["-H", ":method: POST", "-d", &file, "-m", "5", &url]);
-    assert!(came == "x".repeat(5 * 700_000).as_bytes(), "{} bytes came back", came.len());
+    for (root, _) in both(&demo) {
+        let urls = paths.map(|(path, _)| format!("{root}{path}"));
+        for window in ["16", "24"] {
+            let mut arguments = vec!["-n", "-s", "-w", window, "-W", window];
+            arguments.extend(urls.iter().map(String::as_str));
+            let report = output_text(&program, &arguments);
+            for (path, status) in paths {
+                // Number, three times, status, size, path.
+                let line = report.lines().find(|line| line.ends_with(&format!(" {path}")));
+                let line = line.unwrap_or_else(|| panic!("{root}{path} was not answered:\n{report}"));
+                let words: Vec<&str> = line.split_whitespace().collect();
+                assert_eq!(words.get(4), Some(&status.to_string().as_str()), "{root}{path}:\n{report}");
+            }
+        }
+        // The same body on several streams at once.
+        let url = format!("{root}/body");
+        let came = output(&program, &["-H", ":method: POST", "-d", &file, "-m", "5", &url]);
+        assert!(came == "x".repeat(5 * 700_000).as_bytes(), "{url}: {} bytes came back", came.len());
+    }
 }
 
 fn h2load(engine: &str) {
     let Some(program) = program(&["h2load"]) else { return };
-    let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
-    for (clients, streams, path, count) in [
-        ("16", "32", "/hello", "8000"),
-        ("1", "100", "/hello", "8000"),
-        ("16", "32", "/stream?bytes=20000", "2000"),
-        ("1", "100", "/sleep?ms=5", "2000"),
-        ("1", "100", "/block?ms=1", "500"),
-    ] {
-        let report = output_text(&program, &["-n", count, "-c", clients, "-m", streams, &demo.url(path)]);
-        assert!(report.contains("Application protocol: h2c"), "{report}");
-        assert!(report.contains(&format!(" {count} succeeded, 0 failed, 0 errored, 0 timeout")), "{path}: {report}");
-        assert!(report.contains(&format!("status codes: {count} 2xx, ")), "{path}: {report}");
+    let Some(demo) = Demo::start(engine, &BOTH) else { return };
+    for (root, protocol) in both(&demo) {
+        for (clients, streams, path, count) in [
+            ("16", "32", "/hello", "8000"),
+            ("1", "100", "/hello", "8000"),
+            ("16", "32", "/stream?bytes=20000", "2000"),
+            ("1", "100", "/sleep?ms=5", "2000"),
+            ("1", "100", "/block?ms=1", "500"),
+        ] {
+            let url = format!("{root}{path}");
+            let report = output_text(&program, &["-n", count, "-c", clients, "-m", streams, &url]);
+            assert!(report.contains(&format!("Application protocol: {protocol}\n")), "{url}: {report}");
+            assert!(report.contains(&format!(" {count} succeeded, 0 failed, 0 errored, 0 timeout")), "{url}: {report}");
+            assert!(report.contains(&format!("status codes: {count} 2xx, ")), "{url}: {report}");
+        }
     }
 }
 
 const NODE: &str = r#"
 const http2 = require("http2"), assert = require("assert");
-const session = http2.connect("http://" + process.argv[1]);
+const session = http2.connect(process.argv[1], { rejectUnauthorized: false });
 session.on("error", (error) => { console.error(error); process.exit(1); });
 const ask = (method, path, status, body, parts) => new Promise((resolve, reject) => {
   const stream = session.request({ ":method": method, ":path": path }, { endStream: !parts });
@@ -229,20 +242,25 @@ const ask = (method, path, status, body, parts) => new Promise((resolve, reject)
 
 fn node(engine: &str) {
     let Some(program) = program(&["node"]) else { return };
-    let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
-    assert_eq!(output_text(&program, &["-e", NODE, &demo.addresses[0]]), "done\n");
+    let Some(demo) = Demo::start(engine, &BOTH) else { return };
+    for (root, _) in both(&demo) {
+        assert_eq!(output_text(&program, &["-e", NODE, &root]), "done\n", "{root}");
+    }
 }
 
 const GO: &str = r#"
 package main
 
-import ("bytes"; "fmt"; "io"; "net/http"; "os"; "strings"; "sync"; "time")
+import ("bytes"; "crypto/tls"; "fmt"; "io"; "net/http"; "os"; "strings"; "sync"; "time")
 
 func main() {
   protocols := new(http.Protocols)
+  protocols.SetHTTP2(true)
   protocols.SetUnencryptedHTTP2(true)
-  client := &http.Client{Transport: &http.Transport{Protocols: protocols}, Timeout: 60 * time.Second}
-  base := "http://" + os.Args[1]
+  trust := &tls.Config{InsecureSkipVerify: true}
+  transport := &http.Transport{Protocols: protocols, TLSClientConfig: trust}
+  client := &http.Client{Transport: transport, Timeout: 60 * time.Second}
+  base := os.Args[1]
   ask := func(method, path, body string, status int, expected string) {
     request, _ := http.NewRequest(method, base+path, bytes.NewReader([]byte(body)))
     answer, err := client.Do(request)
@@ -280,11 +298,14 @@ fn go(engine: &str) {
     if minor.is_none_or(|minor| minor < 24) {
         return not_run(&format!("Go's HTTP/2 in cleartext: {version}"));
     }
-    let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
+    let Some(demo) = Demo::start(engine, &BOTH) else { return };
     let folder = Folder::new(&format!("go-{engine}"));
-    let file = folder.path("main.go");
-    std::fs::write(&file, GO).expect("a file");
-    assert_eq!(output_text(&program, &["run", &file, &demo.addresses[0]]), "done\n");
+    let (source, built) = (folder.path("main.go"), folder.path("main"));
+    std::fs::write(&source, GO).expect("a file");
+    output(&program, &["build", "-o", &built, &source]);
+    for (root, _) in both(&demo) {
+        assert_eq!(output_text(Path::new(&built), &[&root]), "done\n", "{root}");
+    }
 }
 
 fn both_protocols_share_a_port(engine: &str) {

@@ -23,7 +23,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    /// Where to see that it is there: a program's name, or a header's path below /usr/include.
+    /// Where to see that it is there: a program's name, a header's path below /usr/include, or a file.
     pub(crate) probe: Probe,
     pub(crate) package: &'static str,
 }
@@ -32,6 +32,7 @@ pub(crate) struct Tool {
 pub(crate) enum Probe {
     Program,
     Header(&'static str),
+    File(&'static str),
 }
 
 pub(crate) const GCC: Tool = Tool { name: "gcc", probe: Probe::Program, package: "gcc" };
@@ -45,6 +46,11 @@ pub(crate) const OPENSSL: Tool = Tool { name: "openssl", probe: Probe::Program, 
 pub(crate) const STRACE: Tool = Tool { name: "strace", probe: Probe::Program, package: "strace" };
 pub(crate) const PRLIMIT: Tool = Tool { name: "prlimit", probe: Probe::Program, package: "util-linux" };
 pub(crate) const CHROMIUM: Tool = Tool { name: "chromium", probe: Probe::Program, package: "chromium" };
+/// Packages for Python that Debian installs for its own: an HTTP client, and HTTP/2 for it.
+pub(crate) const HTTPX: Tool =
+    Tool { name: "httpx", probe: Probe::File("/usr/lib/python3/dist-packages/httpx"), package: "python3-httpx" };
+pub(crate) const HYPER_H2: Tool =
+    Tool { name: "h2", probe: Probe::File("/usr/lib/python3/dist-packages/h2"), package: "python3-h2" };
 pub(crate) const LIBURING: Tool =
     Tool { name: "liburing", probe: Probe::Header("liburing.h"), package: "liburing-dev" };
 pub(crate) const LIBEVENT: Tool =
@@ -54,6 +60,7 @@ impl Tool {
     pub(crate) fn is_here(&self) -> bool {
         match self.probe {
             Probe::Program => find_program(self.name).is_some(),
+            Probe::File(path) => Path::new(path).exists(),
             // Debian keeps machine-dependent headers one folder deeper.
             Probe::Header(path) => [
                 "/usr/include",

@@ -9,7 +9,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
-use crate::process::{self, AB, CHROMIUM, CURL, GCC, H2LOAD, LIBEVENT, LIBURING, PRLIMIT, STRACE, Tool, WRK};
+use crate::process::{
+    self, AB, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT, STRACE, Tool, WRK,
+};
 use crate::{Error, Result, bench, fuzz, tidy};
 
 pub(crate) const HELP: &str = "\
@@ -159,7 +161,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// The real clients and helpers that tests look for. A test whose program is missing says that it was not run.
-const CLIENTS: &[Tool] = &[CURL, AB, WRK, H2LOAD, STRACE, PRLIMIT, CHROMIUM];
+const CLIENTS: &[Tool] = &[CURL, AB, WRK, H2LOAD, OPENSSL, HTTPX, HYPER_H2, STRACE, PRLIMIT, CHROMIUM];
 
 fn fetch_tools() -> Result<()> {
     for tool in CLIENTS {
