@@ -10,11 +10,12 @@ mod site;
 
 use demo::{Demo, HIGHWIRE, PATIENCE, get, until};
 use programs::on_every_engine;
-use rustls::pki_types::CertificateDer;
+use rustls::ClientConnection;
+use rustls::pki_types::{CertificateDer, ServerName};
 use site::tls_peer::{Authority, Client, TLS12, TLS13};
 use site::{NAMES, Site, Stream, ask, open, read_to};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
 on_every_engine! {
@@ -22,7 +23,7 @@ on_every_engine! {
     [an_expired_certificate_is_served_with_a_warning, changed_files_serve_new_connections_and_old_ones_go_on,
      sigterm_lets_http1_finish_and_says_so_in_tls, sigterm_lets_http2_finish_and_says_so_in_tls,
      whoever_does_not_speak_tls_is_told_so, tls_on_a_plain_port_harms_nobody,
-     who_says_that_nothing_more_comes_is_still_answered,
+     who_says_that_nothing_more_comes_is_still_answered, handshakes_that_come_at_once_are_all_served,
      where_only_http2_is_spoken_http1_is_refused_with_or_without_alpn]
 }
 
@@ -321,9 +322,9 @@ fn tls_on_a_plain_port_harms_nobody(engine: &str) {
     let site = Site::new();
     let Some(mut demo) = site.start(engine, &[]) else { return };
     let authority = Authority::new("another");
-    let name = rustls::pki_types::ServerName::try_from("localhost").expect("a name");
+    let name = ServerName::try_from("localhost").expect("a name");
     let mut hello = Vec::new();
-    let mut client = rustls::ClientConnection::new(Client::of(&authority).config(), name).expect("a client");
+    let mut client = ClientConnection::new(Client::of(&authority).config(), name).expect("a client");
     client.write_tls(&mut hello).expect("memory");
     for _ in 0..16 {
         let answer = exchange(&demo.addresses[0], &hello);
@@ -373,4 +374,70 @@ fn who_says_that_nothing_more_comes_is_still_answered(engine: &str) {
             assert!(answer.ends_with(expected), "{engine} {path}: {} bytes", answer.len());
         }
     }
+}
+
+/// A client that is done with its handshake and has not sent its last flight: that, and a request behind it.
+fn last_flight(site: &Site, socket: &mut TcpStream, request: &[u8], ends: bool) -> (ClientConnection, Vec<u8>) {
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut session = ClientConnection::new(Client::of(&site.authority).config(), name).expect("a client");
+    while session.wants_write() {
+        session.write_tls(socket).expect("bytes that are taken");
+    }
+    while session.is_handshaking() {
+        session.read_tls(socket).expect("an answer");
+        session.process_new_packets().expect("a handshake");
+    }
+    session.set_buffer_limit(None);
+    session.writer().write_all(request).expect("memory");
+    if ends {
+        session.send_close_notify();
+    }
+    let mut flight = Vec::new();
+    while session.wants_write() {
+        session.write_tls(&mut flight).expect("memory");
+    }
+    (session, flight)
+}
+
+/// A worker takes a few handshakes at a time; the others wait for their turn. What is behind them waits too, be it large,
+/// be it the end.
+fn handshakes_that_come_at_once_are_all_served(engine: &str) {
+    let site = Site::new();
+    let Some(mut demo) = site.start(engine, &["--workers", "1"]) else { return };
+    let bytes = 400_000;
+    let head =
+        format!("POST /upload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {bytes}\r\n\r\n");
+    let upload = [head.as_bytes(), &vec![b'x'; bytes]].concat();
+    let mut clients: Vec<_> = (0..48)
+        .map(|number| {
+            let mut socket = TcpStream::connect(&demo.tls_addresses[0]).expect("a connection");
+            socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+            let is_large = number % 2 == 1;
+            let request = if is_large { &upload[..] } else { b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n" };
+            let (session, flight) = last_flight(&site, &mut socket, request, !is_large);
+            (session, socket, flight, is_large)
+        })
+        .collect();
+    demo.while_stopped(|| {
+        for (_, socket, flight, is_large) in &mut clients {
+            // As much as the system takes.
+            socket.set_nonblocking(true).expect("an option");
+            while let Ok(count @ 1..) = socket.write(flight) {
+                flight.drain(..count);
+            }
+            socket.set_nonblocking(false).expect("an option");
+            if !*is_large {
+                assert!(flight.is_empty(), "the system does not take a small request");
+                socket.shutdown(Shutdown::Write).expect("an end");
+            }
+        }
+    });
+    for (session, mut socket, flight, is_large) in clients {
+        socket.write_all(&flight).expect("bytes that are taken");
+        let (mut stream, mut answer) = (Stream::new(session, socket), String::new());
+        stream.read_to_string(&mut answer).expect("an answer, and an end that TLS announces");
+        let expected = if is_large { "{\"bytes\":400000," } else { "Hello, World!" };
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(expected), "{engine}: {answer}");
+    }
+    demo.check_alive();
 }

@@ -132,16 +132,33 @@ impl Demo {
 
     /// Sends SIGTERM, and waits until it is no longer pending, so that the next one is not merged with it.
     pub(crate) fn terminate(&self) {
-        // The shell has `kill` everywhere; the program of that name is not installed everywhere.
-        let sent = Command::new("sh").args(["-c", "kill -s TERM \"$0\"", &self.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "SIGTERM was not sent");
-        let path = format!("/proc/{}/status", self.id());
+        self.signal("TERM");
         let pending = || {
-            let status = std::fs::read_to_string(&path).unwrap_or_default();
-            let set = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-            set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set != 0)
+            let set = self.status("ShdPnd:");
+            u64::from_str_radix(&set, 16).is_ok_and(|set| set != 0)
         };
         assert!(until(|| !pending()), "SIGTERM was not taken");
+    }
+
+    /// Does something while the process stands still, so that it finds the whole of it when it goes on.
+    pub(crate) fn while_stopped(&self, act: impl FnOnce()) {
+        self.signal("STOP");
+        assert!(until(|| self.status("State:").starts_with('T')), "it does not stop");
+        act();
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        // The shell has `kill` everywhere; the program of that name is not installed everywhere.
+        let script = format!("kill -s {name} \"$0\"");
+        let sent = Command::new("sh").args(["-c", &script, &self.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "SIG{name} was not sent");
+    }
+
+    /// What the system says of the process.
+    fn status(&self, label: &str) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+        status.lines().find_map(|line| line.strip_prefix(label)).unwrap_or_default().trim().to_string()
     }
 
     /// Waits until the process has ended.

@@ -222,7 +222,8 @@ impl Connection {
     /// Nothing more comes of what the peer says.
     pub(super) fn peer_is_done(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         self.ended = true;
-        if self.is_ending() {
+        // A handshake that waits for its turn, and what is behind it, came before the end.
+        if self.is_ending() || !self.sealed.is_empty() {
             return;
         }
         if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
@@ -240,7 +241,7 @@ impl Connection {
         self.with_out(kit, queue, |connection, kit, out| {
             if connection.closing {
                 connection.finish(kit, out);
-            } else if !connection.is_ending() {
+            } else if !connection.is_ending() && connection.sealed.is_empty() {
                 connection.drive(kit, head, out);
                 connection.settle(kit, head, out);
             }
@@ -279,7 +280,9 @@ impl Connection {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
-            connection.proceed_tls(kit, head, out);
+            if !connection.sealed.is_empty() {
+                return connection.proceed_tls(kit, head, out);
+            }
             connection.drive(kit, head, out);
             connection.settle(kit, head, out);
         });

@@ -1,7 +1,7 @@
 //! A connection under TLS: what comes is decrypted before HTTP sees it; what HTTP sends is encrypted where it is handed to
 //! the driver ([`Out`]).
 
-use super::connection::{Connection, Phase};
+use super::connection::Connection;
 use super::dispatch::Kit;
 use super::out::Out;
 use super::secure::{Fault, Heard, Secure};
@@ -100,8 +100,9 @@ impl Connection {
     /// Keeps bytes of a handshake whose turn has not come.
     fn keep_sealed(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
         self.sealed.extend_from_slice(bytes);
-        if self.sealed.len() > super::connection::UNREAD_BYTES {
-            return self.abort(kit, out);
+        if self.sealed.len() >= super::connection::UNREAD_BYTES {
+            // A request may come right behind the handshake.
+            self.pause(out.queue);
         }
         if !self.recharge(kit) {
             return self.abort(kit, out);
@@ -109,15 +110,17 @@ impl Connection {
         kit.context.inbox.waker(self.task().number()).wake();
     }
 
-    /// Goes on with a handshake that had to wait.
+    /// Goes on with a handshake that had to wait, if its turn has come.
     pub(super) fn proceed_tls(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.sealed.is_empty() || self.phase == Phase::Gone {
-            return;
-        }
         if kit.handshakes == 0 {
             return kit.context.inbox.waker(self.task().number()).wake();
         }
         let sealed = std::mem::take(&mut self.sealed);
+        self.recharge(kit);
         self.received_tls(&sealed, kit, head, out);
+        self.resume_if_wanted(out.queue);
+        if self.ended {
+            self.peer_is_done(kit, head, out);
+        }
     }
 }

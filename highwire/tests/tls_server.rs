@@ -1,0 +1,67 @@
+//! Servers under TLS. Needs a real kernel: what is tested is what a turn does with many connections at once.
+#![cfg(feature = "tls")]
+
+mod tls_peer;
+
+use highwire::App;
+use highwire::server::Engine;
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+use tls_peer::{Authority, Client, simple};
+
+/// Far more than the handshake's deadline here, far less than those of what comes after it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// More than a turn takes on.
+const PEERS: usize = 32;
+
+#[test]
+fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
+    for engine in [Engine::Uring, Engine::Readiness] {
+        let (authority, (entered, inside), (release, gate)) =
+            (Authority::new("test"), mpsc::channel(), mpsc::channel::<()>());
+        let gate = Mutex::new(gate);
+        // Holds the only worker until it is let go.
+        let hold = move || {
+            entered.send(()).expect("the test listens");
+            gate.lock().expect("no panic while it is held").recv().expect("the test lets go");
+            "held"
+        };
+        let app = App::new().get("/hold", hold).configure(|config| {
+            (config.engine, config.workers) = (engine, 1);
+            config.deadlines.handshake = Duration::from_secs(1);
+            config.deadlines.head = Duration::from_secs(60);
+            config.deadlines.idle = Duration::from_secs(60);
+        });
+        let server = app.listen("127.0.0.1:0").expect("a port");
+        let server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("another");
+        let handle = server.start().expect("it starts");
+        let [plain, secure] = handle.addresses() else { panic!("two addresses") };
+        let mut holder = TcpStream::connect(plain).expect("a connection");
+        let request = b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n";
+        holder.write_all(request).expect("bytes that are taken");
+        inside.recv().expect("the handler runs");
+        let mut peers: Vec<TcpStream> = (0..PEERS)
+            .map(|_| {
+                let mut socket = TcpStream::connect(secure).expect("a connection");
+                socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+                let name = ServerName::try_from("a.example").expect("a name");
+                let mut client = ClientConnection::new(Client::of(&authority).config(), name).expect("a client");
+                client.write_tls(&mut socket).expect("bytes that are taken");
+                socket
+            })
+            .collect();
+        release.send(()).expect("the handler waits");
+        // None of them answers what it is sent, and each is closed for that.
+        for (number, peer) in peers.iter_mut().enumerate() {
+            let end = peer.read_to_end(&mut Vec::new());
+            assert!(end.is_ok(), "{engine:?}, peer {number}: {end:?}");
+        }
+        handle.abort();
+        handle.wait().expect("it ends");
+    }
+}
