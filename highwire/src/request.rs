@@ -107,6 +107,11 @@ impl<'r> Request<'r> {
         text(self.head.method_span.of(self.window))
     }
 
+    /// The whole target, as it was sent.
+    pub fn target(&self) -> &'r str {
+        text(self.head.target.whole.of(self.window))
+    }
+
     /// The path as it was sent: percent-encoded, dot segments not resolved.
     pub fn path(&self) -> &'r str {
         text(self.head.target.path.of(self.window))

@@ -160,6 +160,11 @@ impl Response {
         self
     }
 
+    /// The first field of that name; the engine's own are not there yet.
+    pub fn field(&self, name: &HeaderName) -> Option<&HeaderValue> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.status

@@ -26,6 +26,14 @@
 //! well-formed head: of its handlers, also where one panicked or took too long to be waited for, and the app's own 404
 //! and 405. What is nested into another app has its own inside that app's.
 
+mod access_log;
+mod cors;
+mod limit;
+mod proxies;
+mod request_id;
+mod security;
+mod timeout;
+mod trace;
 mod wait;
 mod wrap;
 
@@ -33,6 +41,15 @@ use crate::{IntoResponse, Request, Response};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+pub use access_log::AccessLog;
+pub use cors::Cors;
+pub use limit::{ConcurrencyLimit, RATE_LIMIT_CALLERS, RateLimit};
+use proxies::client_address;
+pub use proxies::{ClientAddress, FORWARDED_STEPS, Forwarded, NotANetwork, TrustedProxies};
+pub use request_id::{REQUEST_ID_BYTES, RequestId, RequestIds};
+pub use security::SecurityFields;
+pub use timeout::Timeout;
+pub use trace::{TraceContext, Tracing};
 pub use wait::{FromFn, Kept, Next, from_fn};
 
 pub(crate) use wrap::{Layer, Missed};

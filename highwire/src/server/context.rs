@@ -220,6 +220,11 @@ pub(crate) fn now() -> Instant {
     with(|context| context.now.get())
 }
 
+/// The same, where a worker runs on this thread.
+pub(crate) fn now_if_any() -> Option<Instant> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
+}
+
 pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {
     with(|context| context.add_timer(at, waker.clone()))
 }

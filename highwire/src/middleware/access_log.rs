@@ -1,0 +1,343 @@
+//! One line for each request, in the formats that log readers know.
+
+use super::Middleware;
+use crate::body::BodyStream;
+use crate::response::Content;
+use crate::server::context;
+use crate::{Request, Response};
+use bytes::Bytes;
+use futures_core::Stream;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Common,
+    Combined,
+    Json,
+}
+
+/// Writes a line for each request when its answer's body has been handed on, or dropped:
+///
+/// | | |
+/// |---|---|
+/// | [`common`](Self::common) | address, user, time, request line, status, bytes of the body |
+/// | [`combined`](Self::combined) | the same, `Referer` and `User-Agent` |
+/// | [`json`](Self::json) | the same as an object, with the authority, the protocol and the time that it took |
+///
+/// Whatever peers send is escaped: quotes, backslashes, controls and bytes beyond ASCII as `\xHH`, in JSON as `\u00HH`.
+/// The address is the [client's](super::ClientAddress). A user is named where the request has basic authentication,
+/// right or wrong. A line is one write, so that writers which are files opened for appending may be shared.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::middleware::AccessLog;
+///
+/// let app = App::new().get("/", || "hello").with(AccessLog::combined(std::io::stdout()));
+/// # let _ = app;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct AccessLog {
+    format: Format,
+    writer: Arc<Mutex<dyn Write + Send>>,
+}
+
+impl std::fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessLog").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl AccessLog {
+    /// The common log format.
+    pub fn common(writer: impl Write + Send + 'static) -> AccessLog {
+        AccessLog::new(Format::Common, writer)
+    }
+
+    /// The combined log format.
+    pub fn combined(writer: impl Write + Send + 'static) -> AccessLog {
+        AccessLog::new(Format::Combined, writer)
+    }
+
+    /// A JSON object a line.
+    pub fn json(writer: impl Write + Send + 'static) -> AccessLog {
+        AccessLog::new(Format::Json, writer)
+    }
+
+    fn new(format: Format, writer: impl Write + Send + 'static) -> AccessLog {
+        AccessLog { format, writer: Arc::new(Mutex::new(writer)) }
+    }
+}
+
+/// What is known of a request before its answer.
+#[derive(Debug)]
+pub struct Line {
+    begun: io::Instant,
+    time: SystemTime,
+    address: String,
+    user: String,
+    method: String,
+    target: String,
+    protocol: &'static str,
+    authority: String,
+    referer: String,
+    agent: String,
+}
+
+impl Middleware for AccessLog {
+    type State = Line;
+
+    fn before(&self, request: &mut Request<'_>) -> Result<Line, Response> {
+        let text = |bytes: Option<&[u8]>| bytes.map(latin1).unwrap_or_default();
+        Ok(Line {
+            begun: context::now(),
+            time: SystemTime::now(),
+            address: super::client_address(request).map_or_else(|| "-".to_string(), |address| address.to_string()),
+            user: request.field("authorization").and_then(user).unwrap_or_else(|| "-".to_string()),
+            method: request.method().to_string(),
+            target: request.target().to_string(),
+            protocol: match request.version() {
+                http::Version::HTTP_10 => "HTTP/1.0",
+                http::Version::HTTP_2 => "HTTP/2.0",
+                _ => "HTTP/1.1",
+            },
+            authority: request.authority().to_string(),
+            referer: text(request.field("referer")),
+            agent: text(request.field("user-agent")),
+        })
+    }
+
+    fn after(&self, line: Line, response: &mut Response) {
+        let status = response.status.as_u16();
+        let mut entry = Entry { log: self.clone(), line, status, bytes: 0 };
+        match &mut response.content {
+            Content::Bytes(bytes) if entry.line.method != "HEAD" => entry.bytes = bytes.len() as u64,
+            Content::Stream(streamed) => {
+                let body = std::mem::replace(&mut streamed.body, BodyStream::of(Bytes::new()));
+                streamed.body = BodyStream::new(Counted { body, entry });
+            }
+            Content::Bytes(_) | Content::Switch(_) => {}
+        }
+    }
+}
+
+/// A line that is written when it is dropped.
+struct Entry {
+    log: AccessLog,
+    line: Line,
+    status: u16,
+    bytes: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut text = match self.log.format {
+            Format::Common => self.common(),
+            Format::Combined => {
+                let Line { referer, agent, .. } = &self.line;
+                format!("{} \"{}\" \"{}\"", self.common(), Quoted(or_dash(referer)), Quoted(or_dash(agent)))
+            }
+            Format::Json => self.json(),
+        };
+        text.push('\n');
+        let mut writer = self.log.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = writer.write_all(text.as_bytes()).and_then(|()| writer.flush()) {
+            tracing::error!(%error, "a line of the access log could not be written");
+        }
+    }
+}
+
+impl Entry {
+    fn common(&self) -> String {
+        let Entry { line, status, bytes, .. } = self;
+        let Line { address, user, method, target, protocol, .. } = line;
+        let time = Moment::of(line.time);
+        let bytes = if *bytes == 0 { "-".to_string() } else { bytes.to_string() };
+        format!(
+            "{address} - {} [{}] \"{} {} {protocol}\" {status} {bytes}",
+            Quoted(user),
+            time.clf(),
+            Quoted(method),
+            Quoted(target)
+        )
+    }
+
+    fn json(&self) -> String {
+        let Entry { line, status, bytes, .. } = self;
+        let took = context::now_if_any().map_or(0, |now| now.since(line.begun).as_micros());
+        let mut text = String::with_capacity(256);
+        let mut field = |name: &str, value: &str| {
+            let _ = write!(text, "{}\"{name}\":\"{}\"", if text.is_empty() { '{' } else { ',' }, Json(value));
+        };
+        field("time", &Moment::of(line.time).rfc3339());
+        field("address", &line.address);
+        field("user", &line.user);
+        field("method", &line.method);
+        field("authority", &line.authority);
+        field("target", &line.target);
+        field("protocol", line.protocol);
+        field("referer", &line.referer);
+        field("agent", &line.agent);
+        let _ = write!(text, ",\"status\":{status},\"bytes\":{bytes},\"microseconds\":{took}}}");
+        text
+    }
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}
+
+/// A body whose bytes are counted for its line.
+struct Counted {
+    body: BodyStream,
+    entry: Entry,
+}
+
+impl Stream for Counted {
+    type Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let part = self.body.poll(cx);
+        if let Poll::Ready(Some(Ok(bytes))) = &part {
+            self.entry.bytes += bytes.len() as u64;
+        }
+        part
+    }
+}
+
+/// Each byte as the character of its number, so that nothing is lost.
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().map(|&byte| char::from(byte)).collect()
+}
+
+/// The user of basic authentication (RFC 7617).
+fn user(value: &[u8]) -> Option<String> {
+    let (scheme, rest) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let decoded = base64(rest.trim_ascii())?;
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    Some(latin1(&decoded[..colon])).filter(|user| !user.is_empty())
+}
+
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut bits, mut count) = (0_u32, 0);
+    for &byte in text.iter().take_while(|&&byte| byte != b'=') {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        (bits, count) = (bits << 6 | u32::from(value), count + 6);
+        if count >= 8 {
+            count -= 8;
+            decoded.push((bits >> count) as u8);
+        }
+    }
+    Some(decoded)
+}
+
+/// Text between quotes of a log line.
+struct Quoted<'t>(&'t str);
+
+impl std::fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(f, "\\x{:02X}", character as u32)?,
+                ' '..='~' => f.write_char(character)?,
+                other => write!(f, "\\x{:02X}", other as u32)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Text between quotes of JSON (RFC 8259 section 7), in ASCII.
+struct Json<'t>(&'t str);
+
+impl std::fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(f, "\\{character}")?,
+                ' '..='~' => f.write_char(character)?,
+                other => write!(f, "\\u{:04x}", other as u32 & 0xffff)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A moment, taken apart.
+struct Moment {
+    /// `Sun, 06 Nov 1994 08:49:37 GMT`.
+    text: String,
+    milliseconds: u32,
+}
+
+impl Moment {
+    fn of(time: SystemTime) -> Moment {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Moment { text: httpdate::fmt_http_date(time), milliseconds: since.subsec_millis() }
+    }
+
+    /// `06/Nov/1994:08:49:37 +0000`.
+    fn clf(&self) -> String {
+        let text = &self.text;
+        format!("{}/{}/{}:{} +0000", &text[5..7], &text[8..11], &text[12..16], &text[17..25])
+    }
+
+    /// `1994-11-06T08:49:37.123Z`.
+    fn rfc3339(&self) -> String {
+        const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        let text = &self.text;
+        let month = MONTHS.find(&text[8..11]).map_or(0, |at| at / 3 + 1);
+        format!("{}-{month:02}-{}T{}.{:03}Z", &text[12..16], &text[5..7], &text[17..25], self.milliseconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn moments_are_written_in_both_ways() {
+        let moment = Moment::of(SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_042));
+        assert_eq!(moment.clf(), "06/Nov/1994:08:49:37 +0000");
+        assert_eq!(moment.rfc3339(), "1994-11-06T08:49:37.042Z");
+    }
+
+    #[test]
+    fn users_are_found_in_basic_authentication_only() {
+        for (value, expected) in [
+            ("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", Some("Aladdin")),
+            ("bASIC  QWxhZGRpbjpvcGVuIHNlc2FtZQ", Some("Aladdin")),
+            ("Basic OnNlY3JldA==", None),
+            ("Basic bm9ib2R5", None),
+            ("Basic !!!!", None),
+            ("Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==", None),
+            ("Basic", None),
+        ] {
+            assert_eq!(user(value.as_bytes()).as_deref(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_could_forge_a_line_is_escaped() {
+        let text = latin1(b"a\"b\\c\r\n\x1b[31m\xe9");
+        assert_eq!(Quoted(&text).to_string(), "a\\x22b\\x5Cc\\x0D\\x0A\\x1B[31m\\xE9");
+        assert_eq!(Json(&text).to_string(), "a\\\"b\\\\c\\u000d\\u000a\\u001b[31m\\u00e9");
+    }
+}

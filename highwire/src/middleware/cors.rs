@@ -1,0 +1,170 @@
+//! Cross-origin requests of browsers (Fetch standard, section 3.2).
+
+use super::Middleware;
+use crate::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use std::time::Duration;
+
+/// Which other origins' pages may use this app, and how. Without a rule nothing is allowed that is not anyway.
+///
+/// ```
+/// use highwire::middleware::Cors;
+/// use highwire::{App, Method};
+///
+/// let cors = Cors::new().origin("https://app.example").methods([Method::GET, Method::PUT]).credentials();
+/// let app = App::new().get("/", || "hello").with(cors);
+/// # let _ = app;
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Cors {
+    origins: Vec<String>,
+    any_origin: bool,
+    methods: Vec<Method>,
+    fields: Vec<HeaderName>,
+    exposed: Vec<HeaderName>,
+    credentials: bool,
+    max_age: Option<Duration>,
+}
+
+impl Cors {
+    /// No rules yet.
+    pub fn new() -> Cors {
+        Cors::default()
+    }
+
+    /// Allows an origin, as browsers write it: `https://app.example`, with a port unless it is the usual one.
+    pub fn origin(mut self, origin: impl Into<String>) -> Cors {
+        self.origins.push(origin.into());
+        self
+    }
+
+    /// Allows every origin, but never with credentials: [`credentials`](Self::credentials) has no effect for it.
+    pub fn any_origin(mut self) -> Cors {
+        self.any_origin = true;
+        self
+    }
+
+    /// The methods that may be used beside GET, HEAD and POST, which need no permission.
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Cors {
+        self.methods.extend(methods);
+        self
+    }
+
+    /// The fields that requests may have beside those that need no permission.
+    pub fn fields(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
+        self.fields.extend(fields);
+        self
+    }
+
+    /// The fields of answers that pages may read beside the usual ones.
+    pub fn expose(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
+        self.exposed.extend(fields);
+        self
+    }
+
+    /// Cookies and other credentials may come along, from the origins that are named.
+    pub fn credentials(mut self) -> Cors {
+        self.credentials = true;
+        self
+    }
+
+    /// How long browsers may remember what they were allowed.
+    pub fn max_age(mut self, max_age: Duration) -> Cors {
+        self.max_age = Some(max_age);
+        self
+    }
+
+    /// What an origin may do.
+    fn judge(&self, origin: &[u8]) -> Allowed {
+        if self.origins.iter().any(|known| known.as_bytes() == origin) {
+            return match HeaderValue::from_bytes(origin) {
+                Ok(value) => Allowed::This(value),
+                Err(_) => Allowed::No,
+            };
+        }
+        if self.any_origin { Allowed::Every } else { Allowed::No }
+    }
+
+    fn write(&self, allowed: Allowed, response: &mut Response) {
+        let value = match allowed {
+            Allowed::No => return,
+            Allowed::Every => HeaderValue::from_static("*"),
+            Allowed::This(origin) => {
+                if self.credentials {
+                    response.add_field(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+                }
+                origin
+            }
+        };
+        response.add_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, value);
+    }
+
+    fn preflight(&self, allowed: Allowed) -> Response {
+        if matches!(allowed, Allowed::No) {
+            return Response::error(StatusCode::FORBIDDEN, "this origin may not use this\n");
+        }
+        let mut response = Response::new(StatusCode::NO_CONTENT);
+        self.write(allowed, &mut response);
+        let methods = self.methods.iter().map(Method::as_str);
+        let fields = self.fields.iter().map(HeaderName::as_str);
+        add_list(&mut response, header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+        add_list(&mut response, header::ACCESS_CONTROL_ALLOW_HEADERS, fields);
+        if let Some(max_age) = self.max_age {
+            response.add_field(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(max_age.as_secs()));
+        }
+        response
+    }
+
+    /// Whether answers differ by origin, which caches have to know.
+    fn varies(&self) -> bool {
+        !self.origins.is_empty()
+    }
+}
+
+/// What came of judging an origin.
+#[derive(Clone, Debug)]
+enum Allowed {
+    No,
+    Every,
+    This(HeaderValue),
+}
+
+/// What [`Cors`] keeps of a request.
+#[derive(Debug)]
+pub struct Origin(Option<Allowed>);
+
+impl Middleware for Cors {
+    type State = Origin;
+
+    fn before(&self, request: &mut Request<'_>) -> Result<Origin, Response> {
+        let Some(origin) = request.field("origin") else { return Ok(Origin(None)) };
+        let allowed = self.judge(origin);
+        if request.method() == "OPTIONS" && request.field("access-control-request-method").is_some() {
+            let mut response = self.preflight(allowed);
+            let vary = "origin, access-control-request-method, access-control-request-headers";
+            response.add_field(header::VARY, HeaderValue::from_static(vary));
+            return Err(response);
+        }
+        Ok(Origin(Some(allowed)))
+    }
+
+    fn after(&self, Origin(allowed): Origin, response: &mut Response) {
+        if self.varies() {
+            response.add_field(header::VARY, HeaderValue::from_static("origin"));
+        }
+        let Some(allowed) = allowed else { return };
+        let is_allowed = !matches!(allowed, Allowed::No);
+        self.write(allowed, response);
+        if is_allowed {
+            let exposed = self.exposed.iter().map(HeaderName::as_str);
+            add_list(response, header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+    }
+}
+
+fn add_list<'n>(response: &mut Response, name: HeaderName, names: impl Iterator<Item = &'n str>) {
+    let list = names.collect::<Vec<_>>().join(", ");
+    if let Some(value) = HeaderValue::try_from(list).ok().filter(|value| !value.is_empty()) {
+        response.add_field(name, value);
+    }
+}

@@ -1,0 +1,243 @@
+//! How many requests at once, and how often.
+
+use super::Middleware;
+use crate::server::context;
+use crate::{HeaderName, HeaderValue, Peer, Request, Response, StatusCode, header};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Answers 503 at once where so many requests are with their handlers already, on all workers together: more would only make
+/// all of them late. A body that is still being sent does not count.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ConcurrencyLimit {
+    most: usize,
+    present: Arc<AtomicUsize>,
+}
+
+impl ConcurrencyLimit {
+    /// At most so many at once.
+    pub fn new(most: usize) -> ConcurrencyLimit {
+        ConcurrencyLimit { most, present: Arc::default() }
+    }
+}
+
+/// A request's place among those that are worked on.
+#[derive(Debug)]
+pub struct Permit(Arc<AtomicUsize>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Middleware for ConcurrencyLimit {
+    type State = Permit;
+
+    fn before(&self, _: &mut Request<'_>) -> Result<Permit, Response> {
+        if self.present.fetch_add(1, Ordering::Relaxed) >= self.most {
+            self.present.fetch_sub(1, Ordering::Relaxed);
+            let response = Response::error(StatusCode::SERVICE_UNAVAILABLE, "the server is overloaded\n");
+            return Err(response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1")));
+        }
+        Ok(Permit(self.present.clone()))
+    }
+
+    fn after(&self, _: Permit, _: &mut Response) {}
+}
+
+/// Callers that a [`RateLimit`] remembers in each of its parts. Where more call within a period, those that are the nearest
+/// to being forgotten are forgotten first.
+pub const RATE_LIMIT_CALLERS: usize = 8192;
+
+/// Parts of a [`RateLimit`]'s memory, so that workers seldom wait for each other.
+const PARTS: usize = 16;
+
+type Key = Box<[u8]>;
+type KeyOf = Arc<dyn Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync>;
+
+/// Answers 429 to callers that ask more often than they may: so many requests in a period, evenly spread, and a burst of at
+/// most that many at once (the generic cell rate algorithm, ITU-T I.371). All workers count together.
+///
+/// Answers have `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`; a refusal has `Retry-After` too.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::middleware::RateLimit;
+/// use std::time::Duration;
+///
+/// let app = App::new().get("/", || "hello").with(RateLimit::new(100, Duration::from_secs(60)));
+/// # let _ = app;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct RateLimit {
+    burst: u64,
+    /// Nanoseconds between two requests of a caller that asks evenly.
+    gap: u64,
+    key: KeyOf,
+    parts: Arc<[Mutex<HashMap<Key, u64>>]>,
+}
+
+impl std::fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RateLimit").field("burst", &self.burst).field("gap", &self.gap).finish_non_exhaustive()
+    }
+}
+
+impl RateLimit {
+    /// So many requests in each period, for each address; a /64 counts as one in IPv6. Zero requests are one.
+    pub fn new(requests: u32, period: Duration) -> RateLimit {
+        let requests = u64::from(requests.max(1));
+        let gap = (period.as_nanos() / u128::from(requests)).clamp(1, u128::from(u64::MAX >> 20)) as u64;
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        RateLimit { burst: requests, gap, key: Arc::new(address), parts }
+    }
+
+    /// How many may come at once, if not as many as in a period.
+    pub fn burst(mut self, burst: u32) -> RateLimit {
+        self.burst = u64::from(burst.max(1));
+        self
+    }
+
+    /// Who the caller is: an address, a user, a key. Requests without one are not limited.
+    pub fn by(mut self, key: impl Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync + 'static) -> RateLimit {
+        self.key = Arc::new(key);
+        self
+    }
+
+    /// Takes a request of a caller: how many more may come now, or how long to wait.
+    fn take(&self, key: Vec<u8>, now: u64) -> (Result<u64, u64>, u64) {
+        let key: Key = key.into();
+        let mut part = self.parts[part_of(&key)].lock().unwrap_or_else(PoisonError::into_inner);
+        // When the caller would be even again, had it asked evenly.
+        let even = part.get(&key).copied().unwrap_or(0).max(now);
+        let most = self.gap.saturating_mul(self.burst);
+        let next = even.saturating_add(self.gap);
+        if next > now.saturating_add(most) {
+            return (Err(next - most - now), even - now);
+        }
+        if part.len() >= RATE_LIMIT_CALLERS && !part.contains_key(&key) {
+            make_room(&mut part, now);
+        }
+        part.insert(key, next);
+        (Ok((now + most - next) / self.gap), next - now)
+    }
+}
+
+/// Forgets those that are even again; where all are not, the half that is nearest to it.
+fn make_room(part: &mut HashMap<Key, u64>, now: u64) {
+    part.retain(|_, even| *even > now);
+    if part.len() < RATE_LIMIT_CALLERS / 2 {
+        return;
+    }
+    let mut all: Vec<u64> = part.values().copied().collect();
+    let middle = all.len() / 2;
+    let (_, &mut median, _) = all.select_nth_unstable(middle);
+    part.retain(|_, even| *even > median);
+}
+
+fn part_of(key: &[u8]) -> usize {
+    // FNV-1a: only spreads; the map in each part has a seeded hasher.
+    let hash = key
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    (hash >> 32) as usize % PARTS
+}
+
+fn address(request: &mut Request<'_>) -> Option<Vec<u8>> {
+    match super::client_address(request)? {
+        IpAddr::V4(address) => Some(address.octets().to_vec()),
+        IpAddr::V6(address) => Some(address.octets()[..8].to_vec()),
+    }
+}
+
+/// What a caller's answers say of its limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    left: u64,
+    reset: u64,
+}
+
+const NANOSECONDS: u64 = 1_000_000_000;
+
+impl RateLimit {
+    fn write(&self, left: u64, reset: u64, response: &mut Response) {
+        for (name, value) in [
+            (HeaderName::from_static("ratelimit-limit"), self.burst),
+            (HeaderName::from_static("ratelimit-remaining"), left),
+            (HeaderName::from_static("ratelimit-reset"), reset.div_ceil(NANOSECONDS)),
+        ] {
+            response.add_field(name, HeaderValue::from(value));
+        }
+    }
+}
+
+impl Middleware for RateLimit {
+    type State = Option<Left>;
+
+    fn before(&self, request: &mut Request<'_>) -> Result<Option<Left>, Response> {
+        let Some(key) = (self.key)(request) else { return Ok(None) };
+        match self.take(key, context::now().nanoseconds) {
+            (Ok(left), reset) => Ok(Some(Left { left, reset })),
+            (Err(wait), reset) => {
+                let mut response = Response::error(StatusCode::TOO_MANY_REQUESTS, "too many requests\n");
+                self.write(0, reset, &mut response);
+                Err(response.with_field(header::RETRY_AFTER, HeaderValue::from(wait.div_ceil(NANOSECONDS))))
+            }
+        }
+    }
+
+    fn after(&self, left: Option<Left>, response: &mut Response) {
+        if let Some(Left { left, reset }) = left {
+            self.write(left, reset, response);
+        }
+    }
+}
+
+/// The address that a request comes from, if it comes over the internet.
+pub(super) fn peer_address(request: &Request<'_>) -> Option<IpAddr> {
+    match request.peer() {
+        Peer::Internet(address, _) => Some(address),
+        Peer::Local => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = NANOSECONDS;
+
+    #[test]
+    fn a_burst_passes_and_then_one_at_a_time() {
+        let limit = RateLimit::new(10, Duration::from_secs(10));
+        let take = |now| limit.take(b"a".to_vec(), now).0;
+        for left in (0..10).rev() {
+            assert_eq!(take(100 * SECOND), Ok(left));
+        }
+        assert_eq!(take(100 * SECOND), Err(SECOND));
+        assert_eq!(take(100 * SECOND + SECOND / 4), Err(SECOND * 3 / 4));
+        assert_eq!((take(101 * SECOND), take(101 * SECOND)), (Ok(0), Err(SECOND)));
+        assert_eq!(take(1000 * SECOND), Ok(9), "what is not used is not saved beyond the burst");
+        assert_eq!(limit.take(b"b".to_vec(), 1000 * SECOND), (Ok(9), SECOND), "others have their own");
+    }
+
+    #[test]
+    fn callers_without_end_are_forgotten_in_good_order() {
+        let limit = RateLimit::new(100, Duration::from_secs(100));
+        for _ in 0..100 {
+            limit.take(b"greedy".to_vec(), SECOND).0.expect("its burst");
+        }
+        for number in 0..400_000_u32 {
+            limit.take(number.to_be_bytes().to_vec(), SECOND).0.expect("another one's first");
+        }
+        let held: usize = limit.parts.iter().map(|part| part.lock().expect("nobody panicked").len()).sum();
+        assert!(held <= RATE_LIMIT_CALLERS * PARTS, "{held}");
+        assert_eq!(limit.take(b"greedy".to_vec(), SECOND).0, Err(SECOND), "who asked most is remembered longest");
+    }
+}

@@ -1,0 +1,304 @@
+//! Proxies that may say who asked them (RFC 7239, and the fields before it).
+
+use super::Middleware;
+use super::limit::peer_address;
+use crate::request::FromRequest;
+use crate::{Request, Response};
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Fields of forwarded requests that are looked at, from the last one on: proxies in a row beyond this are not trusted.
+pub const FORWARDED_STEPS: usize = 32;
+
+/// Believes what proxies at known addresses say: the client's address, its scheme and the host that it asked for. Handlers
+/// and other middleware take them as [`ClientAddress`] and [`Forwarded`].
+///
+/// `Forwarded` is read where a request has it, else `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`. From the
+/// last entry on, entries are skipped as long as they are trusted proxies themselves: the first other one is the client.
+/// A request from anywhere else says what it likes, and nobody listens.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::middleware::{ClientAddress, TrustedProxies};
+///
+/// let proxies = TrustedProxies::new(["10.0.0.0/8", "::1"])?;
+/// let app = App::new().get("/", |client: ClientAddress| client.to_string()).with(proxies);
+/// # let _ = app;
+/// # Ok::<(), highwire::middleware::NotANetwork>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct TrustedProxies {
+    networks: Vec<Network>,
+    local: bool,
+}
+
+/// An address and how many of its bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    address: u128,
+    bits: u32,
+}
+
+/// A text that is no network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotANetwork(String);
+
+impl fmt::Display for NotANetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no network: 192.0.2.0/24, 2001:db8::/32, or an address", self.0)
+    }
+}
+
+impl std::error::Error for NotANetwork {}
+
+/// IPv4 as a part of IPv6 (RFC 4291 section 2.5.5.2), so that both spellings of an address are the same.
+fn wide(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+    fn from_str(text: &str) -> Result<Network, NotANetwork> {
+        let error = || NotANetwork(text.to_string());
+        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse::<u32>).map_err(|_| error())?;
+        if bits > most {
+            return Err(error());
+        }
+        Ok(Network { address: wide(address), bits: bits + 128 - most })
+    }
+}
+
+impl Network {
+    fn has(self, address: IpAddr) -> bool {
+        let differ = self.address ^ wide(address);
+        self.bits == 0 || differ >> (128 - self.bits) == 0
+    }
+}
+
+impl TrustedProxies {
+    /// Proxies by their networks or addresses.
+    ///
+    /// # Errors
+    /// The first text that is no network.
+    pub fn new<'t>(networks: impl IntoIterator<Item = &'t str>) -> Result<TrustedProxies, NotANetwork> {
+        let networks = networks.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+        Ok(TrustedProxies { networks, local: false })
+    }
+
+    /// Whoever comes through a unix socket, too.
+    pub fn and_local(mut self) -> TrustedProxies {
+        self.local = true;
+        self
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.has(address))
+    }
+
+    /// What the request's proxies say, if they are to be believed.
+    fn forwarded(&self, request: &Request<'_>) -> Forwarded {
+        let peer = peer_address(request);
+        let mut known = Forwarded { address: peer, ..Forwarded::default() };
+        if !peer.map_or(self.local, |peer| self.trusts(peer)) {
+            return known;
+        }
+        let steps = if request.field("forwarded").is_some() { standard(request) } else { traditional(request) };
+        for step in steps.into_iter().rev().take(FORWARDED_STEPS) {
+            // Each proxy says of whom it has the request, and how that one asked.
+            known = Forwarded { address: step.address, https: step.https, host: step.host };
+            match known.address {
+                Some(address) if self.trusts(address) => {}
+                _ => break,
+            }
+        }
+        known
+    }
+}
+
+/// What is known of a client behind trusted proxies: an extractor; without [`TrustedProxies`], what the socket says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forwarded {
+    /// Its address, if it has one and does not hide it.
+    pub address: Option<IpAddr>,
+    /// Whether it asked under TLS; none where nobody says so.
+    pub https: Option<bool>,
+    /// The authority that it asked for; none where nobody says so.
+    pub host: Option<String>,
+}
+
+/// The client's address: an extractor. 400 where it has none, such as through a unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientAddress(pub IpAddr);
+
+impl fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromRequest for Forwarded {
+    fn from_request(request: &mut Request<'_>) -> Result<Forwarded, Response> {
+        let known = request.extensions().get::<Forwarded>().cloned();
+        Ok(known.unwrap_or_else(|| Forwarded { address: peer_address(request), ..Forwarded::default() }))
+    }
+}
+
+impl FromRequest for ClientAddress {
+    fn from_request(request: &mut Request<'_>) -> Result<ClientAddress, Response> {
+        let text = "the client's address is not known\n";
+        client_address(request).map(ClientAddress).ok_or_else(|| Response::error(crate::StatusCode::BAD_REQUEST, text))
+    }
+}
+
+/// The address of the client, as far as it is known.
+pub(super) fn client_address(request: &mut Request<'_>) -> Option<IpAddr> {
+    match request.extensions().get::<Forwarded>() {
+        Some(known) => known.address,
+        None => peer_address(request),
+    }
+}
+
+impl Middleware for TrustedProxies {
+    type State = ();
+
+    fn before(&self, request: &mut Request<'_>) -> Result<(), Response> {
+        let known = self.forwarded(request);
+        request.extensions().insert(known);
+        Ok(())
+    }
+
+    fn after(&self, (): (), _: &mut Response) {}
+}
+
+/// The values of all fields of a name, in order, one after the other.
+fn values<'r>(request: &Request<'r>, name: &str) -> String {
+    let values = request.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let values: Vec<String> = values.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect();
+    values.join(",")
+}
+
+/// The steps of `Forwarded`.
+fn standard(request: &Request<'_>) -> Vec<Forwarded> {
+    let text = values(request, "forwarded");
+    split(&text, ',')
+        .into_iter()
+        .map(|element| {
+            let mut step = Forwarded::default();
+            for pair in split(element, ';') {
+                let Some((name, value)) = pair.split_once('=') else { continue };
+                let value = value.trim().trim_matches('"');
+                match name.trim() {
+                    name if name.eq_ignore_ascii_case("for") => step.address = node(value),
+                    name if name.eq_ignore_ascii_case("proto") => step.https = scheme(value),
+                    name if name.eq_ignore_ascii_case("host") => step.host = host(value),
+                    _ => {}
+                }
+            }
+            step
+        })
+        .collect()
+}
+
+/// The steps of the fields that proxies wrote before there was a standard. Of scheme and host, the last entry is the nearest
+/// proxy's; where there are fewer than of addresses, they are the same for all.
+fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
+    let (addresses, schemes, hosts) =
+        (values(request, "x-forwarded-for"), values(request, "x-forwarded-proto"), values(request, "x-forwarded-host"));
+    let (schemes, hosts) = (split(&schemes, ','), split(&hosts, ','));
+    let addresses = split(&addresses, ',');
+    let count = addresses.len();
+    let mut steps: Vec<Forwarded> = (0..count.max(1))
+        .map(|at| {
+            let from_end = count.saturating_sub(at + 1);
+            let of = |list: &[&str]| {
+                let at = list.len().saturating_sub(from_end + 1);
+                list.get(at).map(|text| (*text).to_string())
+            };
+            Forwarded {
+                address: addresses.get(at).and_then(|text| node(text)),
+                https: of(&schemes).and_then(|text| scheme(&text)),
+                host: of(&hosts).and_then(|text| host(&text)),
+            }
+        })
+        .collect();
+    if count == 0 {
+        // Nobody says who it was: the proxy itself, then.
+        steps[0].address = peer_address(request);
+    }
+    steps
+}
+
+/// Splits at a separator that stands outside of quotes, without empty parts.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut quoted, mut escaped) = (0, false, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ if character == separator && !quoted => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
+}
+
+/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+fn node(text: &str) -> Option<IpAddr> {
+    let text = text.trim().trim_matches('"');
+    if let Some(rest) = text.strip_prefix('[') {
+        return rest.split_once(']').and_then(|(address, _)| address.parse().ok());
+    }
+    text.parse().ok().or_else(|| text.split_once(':').and_then(|(address, _)| address.parse().ok()))
+}
+
+fn scheme(text: &str) -> Option<bool> {
+    match text {
+        text if text.eq_ignore_ascii_case("https") => Some(true),
+        text if text.eq_ignore_ascii_case("http") => Some(false),
+        _ => None,
+    }
+}
+
+fn host(text: &str) -> Option<String> {
+    proto::is_host(text.as_bytes()).then(|| text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        for (network, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.6"),
+            ("::ffff:10.1.0.0/112", "10.1.2.3", "10.2.0.0"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
+            ("0.0.0.0/0", "255.1.2.3", "::1"),
+        ] {
+            let network: Network = network.parse().expect(network);
+            assert!(network.has(inside.parse().expect(inside)), "{inside}");
+            assert!(!network.has(outside.parse().expect(outside)), "{outside}");
+        }
+        let all: Network = "::/0".parse().expect("everything");
+        assert!(all.has("1.2.3.4".parse().expect("an address")));
+        for wrong in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "a", "10.0.0.0/", "10.0.0.0/-1"] {
+            assert_eq!(wrong.parse::<Network>(), Err(NotANetwork(wrong.to_string())));
+        }
+    }
+}

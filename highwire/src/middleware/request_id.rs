@@ -1,0 +1,82 @@
+//! A name for each request, in logs, to handlers and in its answer.
+
+use super::Middleware;
+use crate::request::FromRequest;
+use crate::{HeaderName, HeaderValue, Request, Response};
+use std::cell::RefCell;
+
+/// Bytes of the longest identifier that is taken over from outside.
+pub const REQUEST_ID_BYTES: usize = 128;
+
+const NAME: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Gives each request an identifier: 128 random bits as hex digits. Handlers take it as [`RequestId`], and the answer has it
+/// in `X-Request-Id`.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct RequestIds {
+    trusts: bool,
+}
+
+impl RequestIds {
+    /// Identifiers of our own only.
+    pub fn new() -> RequestIds {
+        RequestIds::default()
+    }
+
+    /// Takes over what the request says in `X-Request-Id`, where it is 1 to 128 visible characters: for servers behind a
+    /// proxy that sets or drops it.
+    pub fn trust_incoming(mut self) -> RequestIds {
+        self.trusts = true;
+        self
+    }
+}
+
+/// A request's identifier: an extractor, behind [`RequestIds`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestId(pub HeaderValue);
+
+impl std::fmt::Display for RequestId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or_default())
+    }
+}
+
+impl FromRequest for RequestId {
+    fn from_request(request: &mut Request<'_>) -> Result<RequestId, Response> {
+        crate::Extension::<RequestId>::from_request(request).map(|found| found.0)
+    }
+}
+
+impl Middleware for RequestIds {
+    type State = HeaderValue;
+
+    fn before(&self, request: &mut Request<'_>) -> Result<HeaderValue, Response> {
+        let given = request.field(NAME.as_str()).filter(|value| self.trusts && is_acceptable(value));
+        let id = given.and_then(|value| HeaderValue::from_bytes(value).ok()).unwrap_or_else(make);
+        request.extensions().insert(RequestId(id.clone()));
+        Ok(id)
+    }
+
+    fn after(&self, id: HeaderValue, response: &mut Response) {
+        response.add_field(NAME, id);
+    }
+}
+
+fn is_acceptable(value: &[u8]) -> bool {
+    (1..=REQUEST_ID_BYTES).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic)
+}
+
+thread_local! {
+    static RANDOM: RefCell<(io::random::Seeded, io::random::Seeded)> =
+        RefCell::new((io::random::Seeded::new(io::random::system()), io::random::Seeded::new(io::random::system())));
+}
+
+/// 128 bits that no other request has; they are no secret.
+pub(super) fn random() -> u128 {
+    RANDOM.with_borrow_mut(|(high, low)| u128::from(high.next()) << 64 | u128::from(low.next()))
+}
+
+fn make() -> HeaderValue {
+    HeaderValue::try_from(format!("{:032x}", random())).unwrap_or_else(|_| HeaderValue::from_static("-"))
+}

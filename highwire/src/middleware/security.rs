@@ -1,0 +1,74 @@
+//! Fields that make browsers careful.
+
+use super::Middleware;
+use crate::{HeaderName, HeaderValue, Request, Response, header};
+
+/// Adds fields that browsers heed, where a handler has not set them itself:
+///
+/// | field | value |
+/// |---|---|
+/// | `X-Content-Type-Options` | `nosniff` |
+/// | `X-Frame-Options` | `DENY` |
+/// | `Referrer-Policy` | `strict-origin-when-cross-origin` |
+/// | `Cross-Origin-Opener-Policy` | `same-origin` |
+/// | `Content-Security-Policy` | what [`policy`](Self::policy) says; none without it |
+///
+/// `Strict-Transport-Security` is [`Https::hsts`](crate::Https::hsts)'s.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SecurityFields {
+    fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Default for SecurityFields {
+    fn default() -> SecurityFields {
+        SecurityFields::new()
+    }
+}
+
+impl SecurityFields {
+    /// The fields of the table.
+    pub fn new() -> SecurityFields {
+        let fields = [
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::X_FRAME_OPTIONS, "DENY"),
+            (header::REFERRER_POLICY, "strict-origin-when-cross-origin"),
+            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        ];
+        SecurityFields { fields: fields.map(|(name, value)| (name, HeaderValue::from_static(value))).to_vec() }
+    }
+
+    /// Where scripts, styles and all else of a page may come from (Content Security Policy).
+    pub fn policy(self, policy: HeaderValue) -> SecurityFields {
+        self.set(header::CONTENT_SECURITY_POLICY, policy)
+    }
+
+    /// Adds a field, or changes one.
+    pub fn set(mut self, name: HeaderName, value: HeaderValue) -> SecurityFields {
+        self = self.without(&name);
+        self.fields.push((name, value));
+        self
+    }
+
+    /// Leaves a field out.
+    pub fn without(mut self, name: &HeaderName) -> SecurityFields {
+        self.fields.retain(|(known, _)| known != name);
+        self
+    }
+}
+
+impl Middleware for SecurityFields {
+    type State = ();
+
+    fn before(&self, _: &mut Request<'_>) -> Result<(), Response> {
+        Ok(())
+    }
+
+    fn after(&self, (): (), response: &mut Response) {
+        for (name, value) in &self.fields {
+            if response.field(name).is_none() {
+                response.add_field(name.clone(), value.clone());
+            }
+        }
+    }
+}

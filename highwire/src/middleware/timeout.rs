@@ -1,0 +1,42 @@
+//! Handlers that take too long.
+
+use super::Middleware;
+use crate::time::{Sleep, sleep};
+use crate::{Request, Response, StatusCode};
+use http::{HeaderValue, header};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Answers 503 in place of a handler that has not answered within some time, and drops its future. A plain function is not
+/// interrupted: it holds its worker.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Timeout {
+    after: Duration,
+}
+
+impl Timeout {
+    /// So long, and no longer. The server's own bound for all handlers is [`Deadlines::handler`](crate::server::Deadlines).
+    pub fn new(after: Duration) -> Timeout {
+        Timeout { after }
+    }
+}
+
+impl Middleware for Timeout {
+    type State = Sleep;
+
+    fn before(&self, _: &mut Request<'_>) -> Result<Sleep, Response> {
+        Ok(sleep(self.after))
+    }
+
+    fn pending(&self, state: &mut Sleep, cx: &mut Context<'_>) -> Poll<Response> {
+        Pin::new(state).poll(cx).map(|()| {
+            Response::error(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long\n")
+                .with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        })
+    }
+
+    fn after(&self, _: Sleep, _: &mut Response) {}
+}

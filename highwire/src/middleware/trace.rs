@@ -1,0 +1,100 @@
+//! Which larger undertaking a request belongs to (W3C Trace Context, level 1).
+
+use super::Middleware;
+use super::request_id::random;
+use crate::request::FromRequest;
+use crate::{Request, Response};
+use std::fmt;
+
+/// Takes over `traceparent`, or begins a trace where there is none that is valid: handlers take it as [`TraceContext`].
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct Tracing;
+
+/// A request's place in a trace: an extractor, behind [`Tracing`]. Its text is the `traceparent` for what the handler asks of
+/// others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    /// The trace: the same for all that belongs to it. Never 0.
+    pub trace: u128,
+    /// The caller's part of it; 0 where the trace begins here.
+    pub parent: u64,
+    /// This request's part of it. Never 0.
+    pub span: u64,
+    /// Whether somebody records the trace.
+    pub sampled: bool,
+}
+
+impl fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace, self.span, u8::from(self.sampled))
+    }
+}
+
+impl TraceContext {
+    /// Reads a `traceparent`: trace, the caller's part, whether it is recorded.
+    fn read(value: &[u8]) -> Option<(u128, u64, bool)> {
+        let text = std::str::from_utf8(value).ok()?;
+        let mut parts = text.split('-');
+        let mut next = |length: usize| {
+            let part = parts.next().filter(|part| part.len() == length)?;
+            part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(part)
+        };
+        let version = u8::from_str_radix(next(2)?, 16).ok()?;
+        let trace = u128::from_str_radix(next(32)?, 16).ok().filter(|&trace| trace != 0)?;
+        let parent = u64::from_str_radix(next(16)?, 16).ok().filter(|&parent| parent != 0)?;
+        let flags = u8::from_str_radix(next(2)?, 16).ok()?;
+        // Later versions may have more behind it (section 4.3); this one may not.
+        (version != 0xff && (version != 0 || parts.next().is_none())).then_some((trace, parent, flags & 1 == 1))
+    }
+}
+
+impl FromRequest for TraceContext {
+    fn from_request(request: &mut Request<'_>) -> Result<TraceContext, Response> {
+        crate::Extension::<TraceContext>::from_request(request).map(|found| found.0)
+    }
+}
+
+impl Middleware for Tracing {
+    type State = ();
+
+    fn before(&self, request: &mut Request<'_>) -> Result<(), Response> {
+        let fresh = random();
+        let span = (random() as u64).max(1);
+        let given = request.field("traceparent").and_then(TraceContext::read);
+        let (trace, parent, sampled) = given.unwrap_or((fresh.max(1), 0, false));
+        request.extensions().insert(TraceContext { trace, parent, span, sampled });
+        Ok(())
+    }
+
+    fn after(&self, (): (), _: &mut Response) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_standard_writes_is_read() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let read = |text: &str| TraceContext::read(text.as_bytes());
+        let whole = Some((0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0x00f0_67aa_0ba9_02b7, true));
+        assert_eq!(read(good), whole);
+        assert_eq!(read(&format!("cc{}-what-comes", &good[2..])), whole);
+        for wrong in [
+            "",
+            &format!("{good}-"),
+            &format!("ff{}", &good[2..]),
+            &good.to_uppercase(),
+            &good.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &good.replace("00f067aa0ba902b7", &"0".repeat(16)),
+            &good.replace("-01", "-1"),
+            &good.replace('-', "_"),
+            &good[..54],
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        let context = TraceContext { trace: 1, parent: 2, span: 3, sampled: true };
+        assert_eq!(read(&context.to_string()), Some((1, 3, true)));
+    }
+}
