@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod conformance;
 mod fuzz;
 mod process;
 mod test;
@@ -20,10 +21,11 @@ The project's own commands.
 Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
-  tidy     check the invariants that a program can check
-  test     run every test of the project, in order, and sum up
-  fuzz     run every fuzz target for a while
-  bench    time Highwire side by side with its floors and peers
+  tidy          check the invariants that a program can check
+  test          run every test of the project, in order, and sum up
+  conformance   hold Highwire against what others wrote about its protocols
+  fuzz          run every fuzz target for a while
+  bench         time Highwire side by side with its floors and peers
 
 `cargo xtask COMMAND --help` tells a command's options.
 ";
@@ -62,6 +64,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command { name: "tidy", help: tidy::HELP, run: tidy::run },
     Command { name: "test", help: test::HELP, run: test::run },
+    Command { name: "conformance", help: conformance::HELP, run: conformance::run },
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
     Command { name: "bench", help: bench::HELP, run: bench::run },
 ];
@@ -114,7 +117,13 @@ mod tests {
 
     #[test]
     fn wrong_calls_are_usage_errors() {
-        for words in [&["nothing"][..], &["tidy", "--colour"], &["bench", "ftp"], &["fuzz", "--seconds", "soon"]] {
+        for words in [
+            &["nothing"][..],
+            &["tidy", "--colour"],
+            &["bench", "ftp"],
+            &["conformance", "hpack"],
+            &["fuzz", "--seconds", "soon"],
+        ] {
             let words = words.iter().map(|word| (*word).to_owned()).collect();
             assert!(matches!(dispatch(words), Err(Error::Usage(_))));
         }

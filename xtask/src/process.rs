@@ -134,6 +134,17 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
+/// Runs a program with its output on ours, to its end, and shows how it was called. That it fails is an error.
+pub(crate) fn run_shown(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    println!("{shown}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::Failed(format!("{shown}: {status}"))),
+        Err(error) => Err(Error::doing(shown, error)),
+    }
+}
+
 /// Runs a program with its output on ours, to its end or to the deadline. `None`: it was stopped at the deadline.
 pub(crate) fn run_until(command: &mut Command, deadline: Instant) -> Result<Option<ExitStatus>> {
     let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| Error::doing(shown(command), error))?;

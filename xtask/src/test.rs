@@ -12,7 +12,7 @@ use crate::args::Args;
 use crate::process::{
     self, AB, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT, STRACE, Tool, WRK,
 };
-use crate::{Error, Result, bench, fuzz, tidy};
+use crate::{Error, Result, bench, conformance, fuzz, tidy};
 
 pub(crate) const HELP: &str = "\
 Runs every test of the project in order and sums up. Steps after one that fails still run.
@@ -20,13 +20,13 @@ Runs every test of the project in order and sums up. Steps after one that fails 
 Usage: cargo xtask test [--quick] [--seeds N] [--minutes N] [--only STEP]... [--list]
 
 Options:
-  --quick       leave out what takes minutes, and install nothing
+  --quick       leave out what takes minutes, and install only other people's clients
   --seeds N     how many seeds the simulator plays (default 300; 10000 is the long form)
   --minutes N   stop whatever still runs after so many minutes, as failed (default 60)
   --only STEP   run this step only; may be given several times
   --list        show the steps and run nothing
 
-As root, what a step needs is installed through apt-get, rustup and cargo; else, or where that fails, the step is
+As root, what a step needs is installed through apt-get, rustup, cargo and go; else, or where that fails, the step is
 `not run`, with what is missing. The last line counts the steps: `N passed, N failed, N skipped`.
 ";
 
@@ -50,6 +50,8 @@ enum Need {
     Target(&'static str),
     /// The nightly toolchain with Miri.
     Miri,
+    /// h2spec, which Go builds.
+    H2spec,
     /// cargo-fuzz.
     Fuzz,
     /// A cargo command that is used if it is here, and not installed: building it takes longer than all else.
@@ -70,7 +72,7 @@ const FUZZ_SECONDS: u32 = 10;
 
 /// Cheap and telling first.
 const STEPS: &[Step] = &[
-    Step { name: "tools", long: false, needs: &[], action: Action::Do(|_| fetch_tools()) },
+    Step { name: "tools", long: false, needs: &[], action: Action::Do(fetch_tools) },
     Step { name: "format", long: false, needs: &[], action: Action::Run("cargo fmt --all --check", &[]) },
     Step {
         name: "tidy",
@@ -121,6 +123,7 @@ const STEPS: &[Step] = &[
         needs: &[],
         action: Action::Run("cargo run --release -p sim -- --seeds {seeds}", &[]),
     },
+    Step { name: "h2spec", long: false, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
     Step {
         name: "bench programs",
         long: false,
@@ -163,11 +166,14 @@ const STEPS: &[Step] = &[
 /// The real clients and helpers that tests look for. A test whose program is missing says that it was not run.
 const CLIENTS: &[Tool] = &[CURL, AB, WRK, H2LOAD, OPENSSL, HTTPX, HYPER_H2, STRACE, PRLIMIT, CHROMIUM];
 
-fn fetch_tools() -> Result<()> {
+fn fetch_tools(root: &Path) -> Result<()> {
     for tool in CLIENTS {
         if let Err(missing) = tool.ensure() {
             println!("not run: whatever needs {}: {missing}", tool.name);
         }
+    }
+    if let Some(missing) = conformance::h2spec_missing(root, true) {
+        println!("not run: whatever needs h2spec: {missing}");
     }
     Ok(())
 }
@@ -322,6 +328,7 @@ impl Need {
                     Err("Miri is missing (rustup component add --toolchain nightly miri rust-src)".into())
                 }
             }
+            Self::H2spec => conformance::h2spec_missing(root, install).map_or(Ok(()), Err),
             Self::Fuzz => fuzz::missing(install).map_or(Ok(()), Err),
             Self::CargoCommand(name) => {
                 let works = process::output(Command::new("cargo").args([name, "--version"])).is_ok();

@@ -254,14 +254,7 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
 }
 
 fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.current_dir(root).args(words);
-    println!("{}", process::shown(&command));
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Error::Failed(format!("{}: {status}", process::shown(&command)))),
-        Err(error) => Err(Error::doing(process::shown(&command), error)),
-    }
+    process::run_shown(Command::new("cargo").current_dir(root).args(words))
 }
 
 /// Compiles the floors, the generator and the model servers that are older than their sources. Returns their names.

@@ -1,0 +1,235 @@
+//! `cargo xtask conformance`: Highwire held against what others wrote about its protocols and what is no part of the project:
+//! a program that misbehaves, and data.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::args::Args;
+use crate::process::{self, Running};
+use crate::{Error, Result};
+
+pub(crate) const HELP: &str = "\
+Holds Highwire against what others wrote about its protocols.
+
+Usage: cargo xtask conformance h2spec
+       cargo xtask conformance hpack FOLDER
+
+  h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, under TLS and in the clear, on uring and
+           readiness: all 146 must pass each time. h2spec is taken from target/tools or from PATH, else Go builds it.
+           What it said is kept in target/conformance
+  hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER holds the data of
+           http2jp/hpack-test-case
+
+Without h2spec and without Go it is `not run`, and that is no success.
+";
+
+/// Where programs go that are built for the tests, each in a folder that names its version.
+const H2SPEC: &str = "target/tools/h2spec-2.2.1";
+const H2SPEC_SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
+
+/// What h2spec says when every case was played and passed. A version with other cases says something else.
+const ALL_PASSED: &str = "146 tests, 146 passed, 0 skipped, 0 failed";
+
+const REPORTS: &str = "target/conformance";
+
+/// The longest that one run may take. It takes a quarter of a second; one in which each case waits in vain, some minutes.
+const RUN: Duration = Duration::from_secs(60);
+
+/// How long the server may take to listen.
+const START: Duration = Duration::from_secs(20);
+
+/// Between looks at a server that does not listen yet.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The longest that Go may take to fetch and build h2spec.
+const BUILD: Duration = Duration::from_secs(5 * 60);
+
+/// A way to HTTP/2: the demo's options, and h2spec's.
+struct Way {
+    name: &'static str,
+    demo: &'static [&'static str],
+    h2spec: &'static [&'static str],
+}
+
+/// In the clear it is a port for HTTP/2 only: where HTTP/1 is spoken too, what does not begin as HTTP/2 is not HTTP/2
+/// (conformance/README.md).
+const WAYS: &[Way] = &[
+    Way { name: "tls", demo: &["--tls-listen", "127.0.0.1:0", "--tls-self-signed"], h2spec: &["-t", "-k"] },
+    Way { name: "clear", demo: &["--listen", "127.0.0.1:0", "--http2-only"], h2spec: &[] },
+];
+
+pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
+    match args.word().as_deref() {
+        Some("h2spec") => {
+            args.finish()?;
+            match h2spec_missing(root, true) {
+                Some(reason) => Err(Error::Failed(format!("not run: {reason}"))),
+                None => h2spec(root),
+            }
+        }
+        Some("hpack") => {
+            let folder = args.word().ok_or_else(|| Error::Usage("conformance hpack FOLDER".into()))?;
+            args.finish()?;
+            hpack(root, Path::new(&folder))
+        }
+        _ => Err(Error::Usage("conformance to what: `h2spec` or `hpack`? See `cargo xtask conformance --help`".into())),
+    }
+}
+
+/// What h2spec lacks here, if anything. `install`: try to build it first.
+pub(crate) fn h2spec_missing(root: &Path, install: bool) -> Option<String> {
+    if find_h2spec(root).is_none() && install && process::find_program("go").is_some() {
+        println!("building h2spec");
+        let mut go = Command::new("go");
+        go.current_dir(root).args(["install", H2SPEC_SOURCE]).env("GOBIN", root.join(H2SPEC));
+        if let Err(error) = process::run_until(&mut go, Instant::now() + BUILD) {
+            println!("{}", error.reason());
+        }
+    }
+    find_h2spec(root)
+        .is_none()
+        .then(|| format!("h2spec is missing (needs Go: GOBIN=$PWD/{H2SPEC} go install {H2SPEC_SOURCE})"))
+}
+
+fn find_h2spec(root: &Path) -> Option<PathBuf> {
+    let ours = root.join(H2SPEC).join("h2spec");
+    if ours.is_file() { Some(ours) } else { process::find_program("h2spec") }
+}
+
+/// Runs h2spec in every way on every engine that talks to the kernel by operations; fails if one case of one run does.
+pub(crate) fn h2spec(root: &Path) -> Result<()> {
+    let program = find_h2spec(root).ok_or_else(|| Error::Failed("h2spec is missing".into()))?;
+    let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
+    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    fs::create_dir_all(root.join(REPORTS)).map_err(|error| Error::doing(REPORTS, error))?;
+    let mut failed = Vec::new();
+    for engine in ["uring", "readiness"] {
+        for way in WAYS {
+            let name = format!("h2spec-{engine}-{}", way.name);
+            match one(root, &program, engine, way, &root.join(REPORTS).join(&name)) {
+                Ok(said) => println!("{name}: {said}"),
+                Err(error) => {
+                    println!("{name}: FAILED\n{}", error.reason());
+                    failed.push(name);
+                }
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Error::Failed(format!("not all passed: {}", failed.join(", ")))) }
+}
+
+/// One run: what to say of it. `files`: the reports' path, without its extension.
+fn one(root: &Path, program: &Path, engine: &str, way: &Way, files: &Path) -> Result<&'static str> {
+    let (log, report) = (files.with_extension("log"), files.with_extension("txt"));
+    let (_running, port) = serve(root, engine, way.demo, &log)?;
+    let file = create(&report)?;
+    let copy = file.try_clone().map_err(|error| Error::doing(report.display(), error))?;
+    let mut command = Command::new(program);
+    command.args(["-S", "-h", "127.0.0.1", "-p", &port.to_string()]).args(way.h2spec).stdout(file).stderr(copy);
+    let status = process::run_until(&mut command, Instant::now() + RUN)?;
+    // The server says so when its first worker starts, which may be after it listens.
+    if read(&log)?.contains("io_uring is not to be had") {
+        return Ok("not run: io_uring is not to be had");
+    }
+    match status {
+        Some(status) => verdict(&read(&report)?, status.success()),
+        None => Err(Error::Failed(format!("h2spec was stopped after {} s", RUN.as_secs()))),
+    }
+}
+
+/// Whether all cases passed; the error has those that did not.
+fn verdict(said: &str, success: bool) -> Result<&'static str> {
+    if success && said.lines().any(|line| line == ALL_PASSED) {
+        return Ok(ALL_PASSED);
+    }
+    Err(Error::Failed(said.split_once("Failures:").map_or(said, |(_, failures)| failures).trim().to_owned()))
+}
+
+/// Starts the demo with a port of the system's choice; it dies when xtask does.
+fn serve(root: &Path, engine: &str, options: &[&str], log: &Path) -> Result<(Running, u16)> {
+    let mut command = Command::new("setpriv");
+    command.current_dir(root).args(["--pdeathsig", "KILL", "target/release/highwire", "demo"]);
+    command.args(["--workers", "1", "--engine", engine]).args(options);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(create(log)?);
+    let shown = process::shown(&command);
+    let mut running = Running::new(command.spawn().map_err(|error| Error::doing(&shown, error))?);
+    let until = Instant::now() + START;
+    loop {
+        let said = read(log)?;
+        if let Some(port) = port_in(&said) {
+            return Ok((running, port));
+        }
+        if running.has_ended() || Instant::now() > until {
+            return Err(Error::Failed(format!("{shown} does not listen\n{said}")));
+        }
+        sleep(GLANCE);
+    }
+}
+
+/// The port in the demo's words: `listening on https://127.0.0.1:PORT/`.
+fn port_in(said: &str) -> Option<u16> {
+    said.lines()
+        .find_map(|line| line.split_once("listening on ")?.1.strip_suffix('/')?.rsplit_once(':')?.1.parse().ok())
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).map_err(|error| Error::doing(path.display(), error))
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|error| Error::doing(path.display(), error))
+}
+
+/// Runs the test that reads the stories of other encoders where it is told of them.
+fn hpack(root: &Path, folder: &Path) -> Result<()> {
+    let folder = folder.canonicalize().map_err(|error| Error::doing(folder.display(), error))?;
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args([
+        "test",
+        "--package",
+        "highwire-proto",
+        "--test",
+        "hpack_stories",
+        "--",
+        "--nocapture",
+    ]);
+    command.env("HPACK_STORIES", folder);
+    process::run_shown(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_h2spec_passes_or_what_failed_is_said() {
+        let failures = "3. Starting\n    × 2: Sends it\n\n146 tests, 145 passed, 0 skipped, 1 failed";
+        for (said, success, expected) in [
+            (format!("Finished in 0.1 seconds\n{ALL_PASSED}\n"), true, Ok(ALL_PASSED)),
+            (format!("Failures: \n\n{failures}\n"), false, Err(failures)),
+            (
+                "94 tests, 94 passed, 0 skipped, 0 failed\n".into(),
+                true,
+                Err("94 tests, 94 passed, 0 skipped, 0 failed"),
+            ),
+            (format!("{ALL_PASSED}\n"), false, Err(ALL_PASSED)),
+            ("connection refused\n".into(), false, Err("connection refused")),
+        ] {
+            assert_eq!(verdict(&said, success), expected.map_err(|reason| Error::Failed(reason.into())), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_port_is_read_once_its_line_is_whole() {
+        for (said, expected) in [
+            ("", None),
+            ("INFO listening on https://127.0.0.1:43", None),
+            ("WARN a word\nINFO listening on https://127.0.0.1:43211/\n", Some(43211)),
+        ] {
+            assert_eq!(port_in(said), expected, "{said}");
+        }
+    }
+}
