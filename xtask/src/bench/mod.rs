@@ -2,6 +2,7 @@
 //!
 //! Figures from different days, machines or orders are not compared: every round runs each server once, and the order rotates.
 
+mod idle;
 mod models;
 mod plot;
 mod run;
@@ -118,11 +119,11 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             let _cubic = Cubic::set();
             models::run(root, &plan())
         }
-        Some(run::HOLD) => {
+        Some(idle::HOLD) => {
             let mut next = || args.word().ok_or_else(|| Error::Usage("bench hold PORT PATH COUNT".into()));
             let (port, path, count) = (next()?, next()?, next()?);
             match (port.parse(), count.parse()) {
-                (Ok(port), Ok(count)) => run::hold_connections(port, &path, count),
+                (Ok(port), Ok(count)) => idle::hold_connections(port, &path, count),
                 _ => Err(Error::Usage("bench hold PORT PATH COUNT".into())),
             }
         }

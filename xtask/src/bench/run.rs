@@ -3,19 +3,20 @@
 //! The server's CPU time is what is judged: with the server on one core and the generator on the other, requests a second also tell
 //! which of the two was slower, CPU time a request only what the server did.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::idle;
 use super::scenario::{Load, Server};
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
 /// How long a server may take to listen.
-const START: Duration = Duration::from_secs(20);
+pub(super) const START: Duration = Duration::from_secs(20);
 
 /// Between looks at a server that does not listen yet.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -103,7 +104,7 @@ impl Sample {
 pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive: Drive<'_>) -> Result<Sample> {
     let running = start(root, server, port)?;
     match drive {
-        Drive::Idle { connections, warm_up } => idle(running.id(), port, path, connections, warm_up),
+        Drive::Idle { connections, warm_up } => idle::measure(running.id(), port, path, connections, warm_up),
         _ => {
             let line = drive.line(port, path).unwrap_or_default();
             let (said, cpu_seconds) = generate(root, &line, running.id())?;
@@ -113,7 +114,7 @@ pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive
 }
 
 /// A command on some CPUs, with room for many connections, that dies when xtask does.
-fn pinned(root: &Path, cpus: Option<&str>, line: &[String]) -> Command {
+pub(super) fn pinned(root: &Path, cpus: Option<&str>, line: &[String]) -> Command {
     let raise = format!("ulimit -n {OPEN_FILES} 2>/dev/null || ulimit -n \"$(ulimit -Hn)\"; exec \"$@\"");
     let mut command = Command::new("sh");
     command.current_dir(root).args(["-c", &raise, "sh", "setpriv", "--pdeathsig", "KILL"]);
@@ -125,7 +126,7 @@ fn pinned(root: &Path, cpus: Option<&str>, line: &[String]) -> Command {
 }
 
 /// The generator's CPU: the last one.
-fn generator_cpu() -> String {
+pub(super) fn generator_cpu() -> String {
     std::thread::available_parallelism().map_or(0, |count| count.get() - 1).to_string()
 }
 
@@ -329,89 +330,6 @@ fn field<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
 }
 
-/// Memory of connections that wait, each served once. The client is this program again, under a limit of open files of its own.
-fn idle(server: u32, port: u16, path: &str, connections: u32, warm_up: u32) -> Result<Sample> {
-    hold(port, path, warm_up, || ())?;
-    let before = process::resident_kib(server);
-    let after = hold(port, path, connections, || process::resident_kib(server))?;
-    let bytes = (after as f64 - before as f64) * 1024.0 / f64::from(connections);
-    let mib = |kib: u64| kib as f64 / 1024.0;
-    let figures = [("MiB before", mib(before)), ("MiB after", mib(after)), (MEMORY, bytes)];
-    let figures = figures.into_iter().map(|(name, value)| Figure { name, value });
-    Ok(Sample { figures: figures.collect(), errors: Vec::new() })
-}
-
-/// The hidden command that holds connections.
-pub(super) const HOLD: &str = "hold";
-
-/// Says so when every connection was served.
-const HOLDING: &str = "holding";
-
-/// Opens connections in another process, has each served once, and calls `look` while they wait.
-fn hold<T>(port: u16, path: &str, connections: u32, look: impl FnOnce() -> T) -> Result<T> {
-    let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
-    let words = [
-        me.to_string_lossy().into_owned(),
-        "bench".into(),
-        HOLD.into(),
-        port.to_string(),
-        path.into(),
-        connections.to_string(),
-    ];
-    let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
-    let mut command = pinned(&here, Some(&generator_cpu()), &words);
-    let child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| Error::doing(HOLD, error))?;
-    let mut running = Running::new(child);
-    let mut said = String::new();
-    if let Some(stdout) = running.child().stdout.take() {
-        let _ = BufReader::new(stdout).read_line(&mut said);
-    }
-    if said.trim() != HOLDING {
-        return Err(Error::Failed(format!("holding {connections} connections did not succeed")));
-    }
-    let seen = look();
-    // The end of its input tells it to leave.
-    drop(running.child().stdin.take());
-    let _ = running.child().wait();
-    Ok(seen)
-}
-
-/// `bench hold PORT PATH COUNT`: opens connections, has each served once, and keeps them until the end of its input.
-pub(super) fn hold_connections(port: u16, path: &str, count: u32) -> Result<()> {
-    let one = || -> std::io::Result<TcpStream> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(START))?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n").as_bytes())?;
-        let mut answer = Vec::new();
-        let mut buffer = [0; 4096];
-        while !is_whole(&answer) {
-            match stream.read(&mut buffer)? {
-                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                count => answer.extend_from_slice(&buffer[..count]),
-            }
-        }
-        Ok(stream)
-    };
-    let streams: std::io::Result<Vec<TcpStream>> = (0..count).map(|_| one()).collect();
-    let streams = streams.map_err(|error| Error::doing("a connection", error))?;
-    println!("{HOLDING}");
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    drop(streams);
-    Ok(())
-}
-
-/// Whether an answer has come whole; it must be a 200 with a Content-Length to ever be.
-fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    head.starts_with("HTTP/1.1 200") && length.is_some_and(|length| body.len() >= length)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -482,18 +400,6 @@ mod tests {
             (Drive::Ab("-q -n 1"), "ab -q -n 1 http://127.0.0.1:80/a"),
         ] {
             assert_eq!(drive.line(80, "/a").map(|line| line.join(" ")).as_deref(), Some(expected));
-        }
-    }
-
-    #[test]
-    fn an_answer_is_whole_when_its_length_has_come() {
-        for (answer, expected) in [
-            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", true),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no", false),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", false),
-            ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", false),
-        ] {
-            assert_eq!(is_whole(answer.as_bytes()), expected, "{answer}");
         }
     }
 }
