@@ -8,6 +8,7 @@ mod plot;
 mod run;
 mod scenario;
 mod table;
+mod tls;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +17,7 @@ use self::run::{Drive, REQUESTS};
 use self::scenario::{Load, SCENARIOS, Scenario, Server};
 use self::table::Row;
 use crate::args::Args;
-use crate::process::{self, AB, GCC, H2LOAD, H2O, LIBEVENT, LIBURING, NGINX, OPENSSL, Tool};
+use crate::process::{self, AB, CURL, GCC, H2LOAD, H2O, LIBEVENT, LIBURING, NGINX, OPENSSL, Tool};
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
@@ -220,13 +221,8 @@ fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, ro
 /// Builds what the run needs.
 fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()> {
     let needs = |tool: Tool| tool.ensure().map_err(Error::Failed);
-    if scenarios.iter().any(|scenario| matches!(scenario.load, Load::Ab(_))) {
-        needs(AB)?;
-    }
-    if scenarios.iter().any(|scenario| matches!(scenario.load, Load::H2load { .. })) {
-        for tool in [H2LOAD, H2O, NGINX, OPENSSL] {
-            needs(tool)?;
-        }
+    for tool in scenarios.iter().flat_map(|scenario| tools(scenario.load)) {
+        needs(*tool)?;
     }
     if peers.iter().any(|peer| peer == "nginx") {
         needs(NGINX)?;
@@ -252,6 +248,17 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
         cargo_build(root, &words)?;
     }
     Ok(())
+}
+
+/// The programs of a load's clients, and of the servers that it is for.
+fn tools(load: Load) -> &'static [Tool] {
+    match load {
+        Load::Ab(_) => &[AB],
+        Load::H2load { .. } => &[H2LOAD, H2O, NGINX, OPENSSL],
+        Load::Handshakes { .. } => &[NGINX, OPENSSL],
+        Load::Download { .. } => &[CURL, NGINX, OPENSSL],
+        Load::Closed { .. } | Load::Rate { .. } | Load::Idle { .. } => &[],
+    }
 }
 
 fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {

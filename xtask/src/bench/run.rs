@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::idle;
 use super::scenario::{Load, Server};
+use super::tls;
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
@@ -38,6 +39,8 @@ pub(super) enum Drive<'a> {
     Rate { connections: u32, rate: f64, seconds: f64 },
     Ab(&'a str),
     H2load { options: &'a str, tls: bool },
+    Handshakes { resumed: bool, seconds: f64 },
+    Download { version: &'a str },
     Idle { connections: u32, warm_up: u32 },
 }
 
@@ -48,6 +51,8 @@ impl Drive<'static> {
             Load::Closed { connections, depth, headers } => Some(Self::Closed { connections, depth, headers, seconds }),
             Load::Ab(options) => Some(Self::Ab(options)),
             Load::H2load { options, tls } => Some(Self::H2load { options, tls }),
+            Load::Handshakes { resumed } => Some(Self::Handshakes { resumed, seconds }),
+            Load::Download { version } => Some(Self::Download { version }),
             Load::Idle { connections, warm_up } => Some(Self::Idle { connections, warm_up }),
             Load::Rate { .. } => None,
         }
@@ -70,6 +75,8 @@ impl Drive<'_> {
                 let scheme = if tls { "https" } else { "http" };
                 format!("h2load {options} {scheme}://127.0.0.1:{port}{path}")
             }
+            Self::Handshakes { resumed, seconds } => tls::handshakes_line(port, path, resumed, seconds),
+            Self::Download { version } => tls::download_line(port, path, version),
             Self::Idle { .. } => return None,
         };
         Some(line.split(' ').map(str::to_owned).collect())
@@ -107,6 +114,10 @@ pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive
         Drive::Idle { connections, warm_up } => idle::measure(running.id(), port, path, connections, warm_up),
         _ => {
             let line = drive.line(port, path).unwrap_or_default();
+            // What is downloaded is a file with some servers: the first time brings it into memory.
+            if let Drive::Download { .. } = drive {
+                generate(root, &line, running.id())?;
+            }
             let (said, cpu_seconds) = generate(root, &line, running.id())?;
             read_sample(&said, cpu_seconds, drive)
         }
@@ -197,6 +208,8 @@ impl Folder {
         let write = || {
             std::fs::create_dir_all(path.join("www"))?;
             std::fs::write(path.join("www/hello"), "Hello, World!")?;
+            // A file of holes: it takes no place on the disk.
+            std::fs::File::create(path.join("www").join(tls::DOWNLOAD_FILE))?.set_len(tls::DOWNLOAD_BYTES)?;
             if name.ends_with("-tls") {
                 certificate(&path)?;
             }
@@ -276,13 +289,22 @@ fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> 
 
 /// Takes the figures out of what a generator said.
 fn read_sample(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample> {
+    match drive {
+        Drive::Handshakes { resumed, .. } => tls::read_handshakes(said, cpu_seconds, resumed),
+        Drive::Download { version } => tls::read_download(said, cpu_seconds, version),
+        _ => read_requests(said, cpu_seconds, drive),
+    }
+}
+
+/// The figures of those who count requests.
+fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample> {
     let number = |label: &str| field(said, label).and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
     let rate = number("Requests/sec:").or_else(|| number("Requests per second:")).or_else(|| h2load_rate(said));
     let rate = rate.ok_or_else(|| Error::Failed("the generator gave no requests/s".into()))?;
     let requests = match drive {
         Drive::Closed { seconds, .. } | Drive::Rate { seconds, .. } => rate * seconds,
-        Drive::Ab(_) | Drive::Idle { .. } => number("Complete requests:").unwrap_or(0.0),
         Drive::H2load { .. } => number("requests:").unwrap_or(0.0),
+        _ => number("Complete requests:").unwrap_or(0.0),
     };
     let mut sample = Sample::default();
     let mut add = |name, value| sample.figures.push(Figure { name, value });
@@ -326,7 +348,7 @@ fn h2load_rate(said: &str) -> Option<f64> {
 }
 
 /// The rest of the line that begins with `label`.
-fn field<'a>(text: &'a str, label: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
 }
 

@@ -25,6 +25,10 @@ pub(super) enum Load {
     Ab(&'static str),
     /// h2load, with these options before the address: HTTP/2, or with `--h1` HTTP/1.1, in the clear or under TLS.
     H2load { options: &'static str, tls: bool },
+    /// openssl: a connection for each request, with a full handshake or with a resumed session.
+    Handshakes { resumed: bool },
+    /// curl: one download, by HTTP/1.1 or HTTP/2.
+    Download { version: &'static str },
     /// A constant rate, at each of these percentages of the slowest entrant's peak; latency from when a request was due.
     Rate { connections: u32, percents: &'static [u32] },
     /// Connections that each were served once and then wait; what memory they hold.
@@ -63,7 +67,7 @@ const NO_FLOOR: &[Entrant] = &[Highwire(Readiness), Highwire(Uring)];
 
 const H2: &[Entrant] = &[H2o, Highwire(Uring), Highwire(Readiness)];
 const H2_TLS: &[Entrant] = &[H2oTls, HighwireTls(Uring), HighwireTls(Readiness)];
-const H1_TLS: &[Entrant] = &[NginxTls, HighwireTls(Uring), HighwireTls(Readiness)];
+const NGINX_TLS: &[Entrant] = &[NginxTls, HighwireTls(Uring), HighwireTls(Readiness)];
 
 /// 64 connections keep both sides busy once requests are pipelined; without pipelining it takes 512, or else each side keeps
 /// putting the other to sleep and the figures swing threefold from round to round.
@@ -100,6 +104,13 @@ const BROWSER: &str = "-n 400000 -c 16 -m 32 -H sec-ch-ua:\"Chromium\";v=\"130\"
     -H sec-fetch-site:none -H sec-fetch-mode:navigate -H sec-fetch-dest:document \
     -H accept-encoding:gzip,deflate,br,zstd -H accept-language:en-US,en;q=0.9,de;q=0.8 \
     -H cookie:session=0123456789abcdef0123456789abcdef";
+
+/// Highwire makes what it sends; nginx has a file of this name and size.
+const DOWNLOAD: &str = "/stream?bytes=1000000000";
+const DOWNLOAD_H1: &str =
+    "one download of a gigabyte by HTTP/1.1 under TLS, the second one: of a file in memory by nginx";
+const DOWNLOAD_H2: &str =
+    "one download of a gigabyte by HTTP/2 under TLS, the second one: of a file in memory by nginx";
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     alone(
@@ -228,8 +239,24 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "HTTP/1.1 under TLS, 512 connections, one request in flight on each",
         Load::H2load { options: "--h1 -n 200000 -c 512 -m 1", tls: true },
         "/hello",
-        H1_TLS,
+        NGINX_TLS,
     ),
+    alone(
+        "tls-handshake",
+        "a connection for each request, each with a full handshake: TLS 1.3, X25519, a certificate with ECDSA P-256",
+        Load::Handshakes { resumed: false },
+        "/hello",
+        NGINX_TLS,
+    ),
+    alone(
+        "tls-resumed",
+        "a connection for each request, each with the session of the one before: TLS 1.3, X25519",
+        Load::Handshakes { resumed: true },
+        "/hello",
+        NGINX_TLS,
+    ),
+    alone("tls-download-h1", DOWNLOAD_H1, Load::Download { version: "1.1" }, DOWNLOAD, NGINX_TLS),
+    alone("tls-download-h2", DOWNLOAD_H2, Load::Download { version: "2" }, DOWNLOAD, NGINX_TLS),
     alone(
         "idle-memory",
         "10,000 keep-alive connections that were each served once; the server's resident memory over its memory after a \
@@ -328,6 +355,7 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>, String>
 
 #[cfg(test)]
 mod tests {
+    use super::super::tls::{DOWNLOAD_BYTES, DOWNLOAD_FILE};
     use super::*;
 
     #[test]
@@ -350,6 +378,11 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), SCENARIOS.len());
+    }
+
+    #[test]
+    fn downloads_ask_for_the_file_that_nginx_has() {
+        assert_eq!(DOWNLOAD, format!("/{DOWNLOAD_FILE}?bytes={DOWNLOAD_BYTES}"));
     }
 
     #[test]
