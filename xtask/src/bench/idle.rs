@@ -5,19 +5,54 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::Stdio;
 
 use super::run::{Figure, MEMORY, START, Sample, generator_cpu, pinned};
+use super::scenario::Protocol;
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
-/// Memory of connections that wait, each served once. The client is this program again, under a limit of open files of its own.
-pub(super) fn measure(server: u32, port: u16, path: &str, connections: u32, warm_up: u32) -> Result<Sample> {
-    hold(port, path, warm_up, || ())?;
-    let before = process::resident_kib(server);
-    let after = hold(port, path, connections, || process::resident_kib(server))?;
+/// Who opens connections, has each served once and keeps them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Client<'a> {
+    pub(super) protocol: Protocol,
+    pub(super) port: u16,
+    pub(super) path: &'a str,
+}
+
+/// What the server's memory grows by while connections wait, each served once. Others, the warm-up, wait all along: what a server
+/// makes once is not counted, and nothing that they have given back hides what the counted ones hold.
+pub(super) fn measure(server: u32, client: Client<'_>, connections: u32, warm_up: u32) -> Result<Sample> {
+    let (before, after) = hold(client, warm_up, || {
+        let before = process::resident_kib(server);
+        let after = hold(client, connections, || {
+            let (standing, wanted) = (established(client.port)?, warm_up + connections);
+            if standing < wanted {
+                return Err(Error::Failed(format!("{standing} of {wanted} connections stand")));
+            }
+            Ok(process::resident_kib(server))
+        })?;
+        Ok((before, after))
+    })?;
     let bytes = (after as f64 - before as f64) * 1024.0 / f64::from(connections);
     let mib = |kib: u64| kib as f64 / 1024.0;
     let figures = [("MiB before", mib(before)), ("MiB after", mib(after)), (MEMORY, bytes)];
     let figures = figures.into_iter().map(|(name, value)| Figure { name, value });
     Ok(Sample { figures: figures.collect(), errors: Vec::new() })
+}
+
+/// How many connections to a local port stand, as their clients see them.
+fn established(port: u16) -> Result<u32> {
+    const TABLE: &str = "/proc/net/tcp";
+    let text = std::fs::read_to_string(TABLE).map_err(|error| Error::doing(TABLE, error))?;
+    Ok(established_in(&text, port))
+}
+
+/// The kernel's lines are `number: local remote state ...`, with addresses and states in hex.
+fn established_in(table: &str, port: u16) -> u32 {
+    let port = format!(":{port:04X}");
+    let stands = |line: &&str| {
+        let mut words = line.split_whitespace().skip(2);
+        words.next().is_some_and(|remote| remote.ends_with(&port)) && words.next() == Some("01")
+    };
+    table.lines().filter(stands).count() as u32
 }
 
 /// The hidden command that holds connections.
@@ -26,37 +61,54 @@ pub(super) const HOLD: &str = "hold";
 /// Says so when every connection was served.
 const HOLDING: &str = "holding";
 
-/// Opens connections in another process, has each served once, and calls `look` while they wait.
-fn hold<T>(port: u16, path: &str, connections: u32, look: impl FnOnce() -> T) -> Result<T> {
-    let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
-    let words = [
-        me.to_string_lossy().into_owned(),
-        "bench".into(),
-        HOLD.into(),
-        port.to_string(),
-        path.into(),
-        connections.to_string(),
-    ];
-    let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
-    let mut command = pinned(&here, Some(&generator_cpu()), &words);
-    let child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| Error::doing(HOLD, error))?;
-    let mut running = Running::new(child);
-    let mut said = String::new();
-    if let Some(stdout) = running.child().stdout.take() {
-        let _ = BufReader::new(stdout).read_line(&mut said);
+impl Client<'_> {
+    /// The client's command line, what it reads, and the line that it prints once every connection was served.
+    ///
+    /// Without TLS it is this program again, under a limit of open files of its own. Under TLS it is h2load, told to send one
+    /// request on each connection at once and one in an hour: when half of all are answered, each connection waits.
+    fn call(&self, connections: u32) -> Result<(Vec<String>, String, &'static str)> {
+        let Self { protocol, port, path } = self;
+        let h2load = |options: &str| {
+            let line = format!("h2load {options} --timing-script-file=- -n 2 -m 1 -c {connections}");
+            let url = format!("https://127.0.0.1:{port}{path}");
+            (words(&line), format!("0\t{url}\n3600000\t{url}\n"), "progress: 50% done")
+        };
+        Ok(match protocol {
+            Protocol::Http1 => {
+                let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
+                let mut line = vec![me.to_string_lossy().into_owned()];
+                line.extend(words(&format!("bench {HOLD} {port} {path} {connections}")));
+                (line, String::new(), HOLDING)
+            }
+            Protocol::Http1Tls => h2load("--h1"),
+            Protocol::Http2Tls => h2load(""),
+        })
     }
-    if said.trim() != HOLDING {
-        return Err(Error::Failed(format!("holding {connections} connections did not succeed")));
-    }
-    let seen = look();
-    // The end of its input tells it to leave.
-    drop(running.child().stdin.take());
-    let _ = running.child().wait();
-    Ok(seen)
 }
 
-/// `bench hold PORT PATH COUNT`: opens connections, has each served once, and keeps them until the end of its input.
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Opens connections in another process, has each served once, and calls `look` while they wait.
+fn hold<T>(client: Client<'_>, connections: u32, look: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (line, script, sign) = client.call(connections)?;
+    let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
+    let mut command = pinned(&here, Some(&generator_cpu()), &line);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut running = Running::new(child.map_err(|error| Error::doing(&line[0], error))?);
+    if let Some(mut stdin) = running.child().stdin.take() {
+        stdin.write_all(script.as_bytes()).map_err(|error| Error::doing(&line[0], error))?;
+    }
+    let Some(stdout) = running.child().stdout.take() else { unreachable!("it is piped") };
+    let mut said = BufReader::new(stdout).lines();
+    if !said.any(|line| line.is_ok_and(|line| line == sign)) {
+        return Err(Error::Failed(format!("holding {connections} connections did not succeed")));
+    }
+    look()
+}
+
+/// `bench hold PORT PATH COUNT`: opens connections, has each served once, and keeps them until it is stopped.
 pub(super) fn hold_connections(port: u16, path: &str, count: u32) -> Result<()> {
     let one = || -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -73,11 +125,11 @@ pub(super) fn hold_connections(port: u16, path: &str, count: u32) -> Result<()> 
         Ok(stream)
     };
     let streams: std::io::Result<Vec<TcpStream>> = (0..count).map(|_| one()).collect();
-    let streams = streams.map_err(|error| Error::doing("a connection", error))?;
+    let _kept = streams.map_err(|error| Error::doing("a connection", error))?;
     println!("{HOLDING}");
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    drop(streams);
-    Ok(())
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Whether an answer has come whole; it must be a 200 with a Content-Length to ever be.
@@ -105,5 +157,16 @@ mod tests {
         ] {
             assert_eq!(is_whole(answer.as_bytes()), expected, "{answer}");
         }
+    }
+
+    #[test]
+    fn connections_are_counted_once_and_at_their_port_only() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+                        0: 0100007F:46B4 00000000:0000 0A 00000000:00000000\n\
+                        1: 0100007F:9C40 0100007F:46B4 01 00000000:00000000\n\
+                        2: 0100007F:46B4 0100007F:9C40 01 00000000:00000000\n\
+                        3: 0100007F:9C41 0100007F:46B4 06 00000000:00000000\n\
+                        4: 0100007F:9C42 0100007F:46B5 01 00000000:00000000\n";
+        assert_eq!(established_in(table, 18_100), 1);
     }
 }

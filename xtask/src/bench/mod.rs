@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use self::run::{Drive, REQUESTS};
-use self::scenario::{Load, SCENARIOS, Scenario, Server};
+use self::scenario::{Load, Protocol, SCENARIOS, Scenario, Server};
 use self::table::Row;
 use crate::args::Args;
 use crate::process::{self, AB, CURL, GCC, H2LOAD, H2O, LIBEVENT, LIBURING, NGINX, OPENSSL, Tool};
@@ -257,7 +257,8 @@ fn tools(load: Load) -> &'static [Tool] {
         Load::H2load { .. } => &[H2LOAD, H2O, NGINX, OPENSSL],
         Load::Handshakes { .. } => &[NGINX, OPENSSL],
         Load::Download { .. } => &[CURL, NGINX, OPENSSL],
-        Load::Closed { .. } | Load::Rate { .. } | Load::Idle { .. } => &[],
+        Load::Idle { protocol: Protocol::Http1Tls | Protocol::Http2Tls, .. } => &[H2LOAD, NGINX, OPENSSL],
+        Load::Closed { .. } | Load::Rate { .. } | Load::Idle { protocol: Protocol::Http1, .. } => &[],
     }
 }
 

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::idle;
-use super::scenario::{Load, Server};
+use super::idle::{self, Client};
+use super::scenario::{Load, Protocol, Server};
 use super::tls;
 use crate::process::{self, Running};
 use crate::{Error, Result};
@@ -41,7 +41,7 @@ pub(super) enum Drive<'a> {
     H2load { options: &'a str, tls: bool },
     Handshakes { resumed: bool, seconds: f64 },
     Download { version: &'a str },
-    Idle { connections: u32, warm_up: u32 },
+    Idle { connections: u32, warm_up: u32, protocol: Protocol },
 }
 
 impl Drive<'static> {
@@ -53,7 +53,7 @@ impl Drive<'static> {
             Load::H2load { options, tls } => Some(Self::H2load { options, tls }),
             Load::Handshakes { resumed } => Some(Self::Handshakes { resumed, seconds }),
             Load::Download { version } => Some(Self::Download { version }),
-            Load::Idle { connections, warm_up } => Some(Self::Idle { connections, warm_up }),
+            Load::Idle { connections, warm_up, protocol } => Some(Self::Idle { connections, warm_up, protocol }),
             Load::Rate { .. } => None,
         }
     }
@@ -111,7 +111,9 @@ impl Sample {
 pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive: Drive<'_>) -> Result<Sample> {
     let running = start(root, server, port)?;
     match drive {
-        Drive::Idle { connections, warm_up } => idle::measure(running.id(), port, path, connections, warm_up),
+        Drive::Idle { connections, warm_up, protocol } => {
+            idle::measure(running.id(), Client { protocol, port, path }, connections, warm_up)
+        }
         _ => {
             let line = drive.line(port, path).unwrap_or_default();
             // What is downloaded is a file with some servers: the first time brings it into memory.

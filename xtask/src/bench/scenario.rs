@@ -31,8 +31,16 @@ pub(super) enum Load {
     Download { version: &'static str },
     /// A constant rate, at each of these percentages of the slowest entrant's peak; latency from when a request was due.
     Rate { connections: u32, percents: &'static [u32] },
-    /// Connections that each were served once and then wait; what memory they hold.
-    Idle { connections: u32, warm_up: u32 },
+    /// Connections that each were served once and then wait; what memory they hold over what others, the warm-up, hold.
+    Idle { connections: u32, warm_up: u32, protocol: Protocol },
+}
+
+/// What clients speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http1Tls,
+    Http2Tls,
 }
 
 /// Who takes part.
@@ -259,11 +267,25 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     alone("tls-download-h2", DOWNLOAD_H2, Load::Download { version: "2" }, DOWNLOAD, NGINX_TLS),
     alone(
         "idle-memory",
-        "10,000 keep-alive connections that were each served once; the server's resident memory over its memory after a \
-         warm-up of 100 connections. Memory that the kernel holds for sockets is not in it",
-        Load::Idle { connections: 10_000, warm_up: 100 },
+        "10,000 keep-alive connections that were each served once; the server's resident memory over its memory with 100 \
+         others. Memory that the kernel holds for sockets is not in it",
+        Load::Idle { connections: 10_000, warm_up: 100, protocol: Protocol::Http1 },
         "/hello",
         BOTH,
+    ),
+    alone(
+        "tls-idle-h1",
+        "1,000 connections under TLS that were each served once by HTTP/1.1; resident memory over that with 100 others",
+        Load::Idle { connections: 1000, warm_up: 100, protocol: Protocol::Http1Tls },
+        "/hello",
+        NGINX_TLS,
+    ),
+    alone(
+        "tls-idle-h2",
+        "1,000 connections under TLS that were each served once by HTTP/2; resident memory over that with 100 others",
+        Load::Idle { connections: 1000, warm_up: 100, protocol: Protocol::Http2Tls },
+        "/hello",
+        NGINX_TLS,
     ),
 ];
 
