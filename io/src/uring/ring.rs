@@ -1,7 +1,7 @@
 //! The ring itself: set up, entered, drained.
 
 use crate::limit;
-use io_uring::{IoUring, squeue, types};
+use io_uring::{EnterFlags, IoUring, squeue, types};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -101,6 +101,7 @@ impl Ring {
     pub(super) fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
         let done = match patience {
             None => self.ring.submitter().submit_and_wait(1),
+            Some(Duration::ZERO) => self.look(),
             Some(patience) => {
                 let wait = types::Timespec::from(patience);
                 self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&wait))
@@ -129,6 +130,17 @@ impl Ring {
             self.ring.submitter().submit_and_wait(1)?;
         }
         Ok(())
+    }
+
+    /// Submits what is queued and lets the kernel post what is ready, without waiting. To wait for no time instead would set a
+    /// timer each time and take its interrupt: 20 µs on a virtual machine (measured).
+    fn look(&mut self) -> io::Result<usize> {
+        // What has become ready is posted only by a call with this flag (io_uring_setup(2), IORING_SETUP_DEFER_TASKRUN).
+        let flags = EnterFlags::GETEVENTS.bits();
+        let queued = self.ring.submission().len() as u32;
+        // SAFETY: the entries are those that `submit_and_wait` would submit; `Uring::submit` says why what they point to lives
+        // long enough. There is no argument.
+        unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, flags, None) }
     }
 
     /// Takes every completion.
