@@ -41,6 +41,7 @@ pub struct Simulated {
     network: Network,
     connections: Slots<Connection>,
     listening: bool,
+    listeners: u32,
     accept_paused: bool,
     reports: Vec<(SocketId, Report)>,
     notifier: Notifier,
@@ -70,6 +71,7 @@ impl Simulated {
             network,
             connections: Slots::new(),
             listening: true,
+            listeners: 0,
             accept_paused: false,
             reports: Vec::new(),
             notifier: Notifier::new()?,
@@ -204,11 +206,11 @@ impl Simulated {
         while self.listening && !self.accept_paused {
             match self.network.accept() {
                 None => break,
-                Some(Err(error)) => {
+                Some((listener, Err(error))) => {
                     self.accept_paused = true;
-                    sink.complete(Completion::AcceptFailed { listener: ListenerId(0), error }, queue);
+                    sink.complete(Completion::AcceptFailed { listener, error }, queue);
                 }
-                Some(Ok((link, peer))) => {
+                Some((listener, Ok((link, peer)))) => {
                     let connection = Connection {
                         link,
                         paused: false,
@@ -219,7 +221,7 @@ impl Simulated {
                         closed_at: self.now,
                     };
                     let socket = self.connections.insert(connection);
-                    sink.complete(Completion::Accepted { listener: ListenerId(0), socket, peer }, queue);
+                    sink.complete(Completion::Accepted { listener, socket, peer }, queue);
                 }
             }
             any = true;
@@ -298,8 +300,10 @@ impl Simulated {
 }
 
 impl Driver for Simulated {
+    /// The real listener is closed: clients come to its number, by [`Network::connect_to`].
     fn listen(&mut self, _: Listener) -> io::Result<ListenerId> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator has no real listeners"))
+        self.listeners += 1;
+        Ok(ListenerId(self.listeners - 1))
     }
 
     fn adopt(&mut self, _: Socket) -> io::Result<SocketId> {

@@ -2,7 +2,7 @@
 
 use super::Faults;
 use crate::random::Seeded;
-use crate::{Instant, Peer, SocketId};
+use crate::{Instant, ListenerId, Peer, SocketId};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -34,6 +34,7 @@ struct Link {
     server_gone: bool,
     client_gone: bool,
     peer: Peer,
+    listener: u32,
 }
 
 #[derive(Debug)]
@@ -120,14 +121,19 @@ impl Network {
         self.state.borrow().trace
     }
 
-    /// Connects a client. Its address is one of 250, so that some share one.
+    /// Connects a client to the first listener. Its address is one of 250, so that some share one.
     pub fn connect(&self) -> Client {
+        self.connect_to(ListenerId(0))
+    }
+
+    /// Connects a client to a listener: they count from 0 on, in the order in which the server has them.
+    pub fn connect_to(&self, listener: ListenerId) -> Client {
         let mut state = self.state.borrow_mut();
         let last = state.random.below(250) as u8;
         let link = state.links.len();
         let peer = Peer::Internet(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 1024 + (link % 60_000) as u16);
         let broken = state.refusing;
-        state.links.push(Link { peer, broken, ..Link::default() });
+        state.links.push(Link { peer, broken, listener: listener.0, ..Link::default() });
         if !broken {
             state.backlog.push_back(link);
         }
@@ -142,17 +148,18 @@ impl Network {
         }
     }
 
-    pub(super) fn accept(&self) -> Option<io::Result<(usize, Peer)>> {
+    pub(super) fn accept(&self) -> Option<(ListenerId, io::Result<(usize, Peer)>)> {
         let mut state = self.state.borrow_mut();
         let &link = state.backlog.front()?;
+        let listener = ListenerId(state.links[link].listener);
         let odds = state.faults.accept;
         if state.random.one_in(odds) {
             state.note(2);
-            return Some(Err(io::Error::from_raw_os_error(libc::EMFILE)));
+            return Some((listener, Err(io::Error::from_raw_os_error(libc::EMFILE))));
         }
         state.backlog.pop_front();
         state.note(3 + ((link as u64) << 8));
-        Some(Ok((link, state.links[link].peer)))
+        Some((listener, Ok((link, state.links[link].peer))))
     }
 
     pub(super) fn refuse_all(&self) {
