@@ -9,3 +9,4 @@ pub mod answers;
 pub mod app;
 pub mod corpus;
 pub mod script;
+pub mod tls;

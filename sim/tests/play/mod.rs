@@ -1,0 +1,312 @@
+//! Carries what a client says to the server, and back what the server answers: on the simulator or through sockets, in the
+//! clear or under TLS, cut as a test likes it. What is said and how it is judged is each test's own ([`Talk`]).
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use highwire::server::{Engine, Handle, Worker};
+use io::sim::{Arrived, Faults, Network, Simulated};
+use sim::app;
+use sim::tls::{self, Clients, Http, Resumption, Session, Version};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+/// Less than any deadline that would close an idle connection, more than any handler of the corpus takes.
+const LONGEST: Duration = Duration::from_secs(9);
+
+/// A client's part of one connection.
+pub(crate) trait Talk {
+    /// What it says first.
+    fn begin(&mut self) -> Vec<u8>;
+
+    /// It ends its direction after that.
+    fn ends(&self) -> bool {
+        false
+    }
+
+    /// What it says when all of that is said; on the simulator, when nothing moves any more.
+    fn last_word(&mut self) -> Vec<u8>;
+
+    /// Bytes came: what it says to them.
+    ///
+    /// # Errors
+    /// What no server may send.
+    fn hear(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String>;
+
+    /// It has all that it waits for, but the end.
+    fn is_done(&self) -> bool {
+        self.judge().is_ok()
+    }
+
+    /// Nothing but silence shows that nothing more comes.
+    fn waits_for_silence(&self) -> bool {
+        false
+    }
+
+    /// The server closes.
+    fn expects_end(&self) -> bool;
+
+    /// Whether what it heard is what it should have heard.
+    ///
+    /// # Errors
+    /// The first difference, in words.
+    fn judge(&self) -> Result<(), String>;
+}
+
+/// What is between the bytes of HTTP and those of the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    Plain,
+    Tls(Version),
+}
+
+/// A client's end of a connection: bytes in and out, whatever carries them.
+struct End<'t, T> {
+    talk: &'t mut T,
+    session: Option<Session>,
+    out: Vec<u8>,
+    /// It has said that it says no more.
+    closed: bool,
+}
+
+impl<'t, T: Talk> End<'t, T> {
+    fn new(talk: &'t mut T, session: Option<Session>) -> End<'t, T> {
+        let mut end = End { talk, session, out: Vec::new(), closed: false };
+        let bytes = end.talk.begin();
+        end.say(&bytes);
+        if end.talk.ends() && end.session.is_none() {
+            end.closed = true;
+        }
+        end
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        match &mut self.session {
+            Some(session) => session.seal(bytes, &mut self.out),
+            None => self.out.extend_from_slice(bytes),
+        }
+        self.close_if_said();
+    }
+
+    /// TLS has an end of its own, which is said as soon as it can be.
+    fn close_if_said(&mut self) {
+        let ends = self.talk.ends() && !self.closed;
+        if let Some(session) = self.session.as_mut().filter(|session| ends && !session.is_handshaking()) {
+            session.close(&mut self.out);
+            self.closed = true;
+        }
+    }
+
+    fn last_word(&mut self) {
+        let bytes = self.talk.last_word();
+        self.say(&bytes);
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_handshaking)
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let reply = match &mut self.session {
+            None => self.talk.hear(bytes)?,
+            Some(session) => {
+                let mut plain = Vec::new();
+                session.open(bytes, &mut plain, &mut self.out)?;
+                self.talk.hear(&plain)?
+            }
+        };
+        self.say(&reply);
+        Ok(())
+    }
+
+    /// The server's direction ended; under TLS only after it said so.
+    fn heard_the_end(&self) -> Result<(), String> {
+        match &self.session {
+            Some(session) if !session.is_closed() => Err("an end without a word of TLS".to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    fn judge(&self, ended: bool) -> Result<(), String> {
+        self.talk.judge()?;
+        match ended == self.talk.expects_end() {
+            true => Ok(()),
+            false => Err(format!("ended: {ended}")),
+        }
+    }
+}
+
+/// A server on the simulator: its listener 0 in the clear, 1 under TLS.
+pub(crate) struct Stage {
+    network: Network,
+    worker: Worker<Simulated>,
+    clients: Clients,
+    account: usize,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        let network = Network::new(1, Faults::default());
+        let driver = Simulated::new(network.clone()).expect("a driver");
+        let server = app::app().listen("127.0.0.1:0").expect("a free port");
+        let server = server.listen_tls("127.0.0.1:0", tls::server_config()).expect("a free port");
+        let worker = server.into_worker(driver).expect("a worker");
+        let account = worker.account();
+        Stage { network, worker, clients: Clients::new(Resumption::default()), account }
+    }
+
+    /// Plays one connection whose bytes are cut at these places.
+    pub(crate) fn play(&mut self, talk: &mut impl Talk, layer: Layer, http: Http, cut: &[usize]) -> Result<(), String> {
+        let (listener, session) = match layer {
+            Layer::Plain => (0, None),
+            Layer::Tls(version) => (1, Some(self.clients.session(version, http))),
+        };
+        let client = self.network.connect_to(io::ListenerId(listener));
+        let mut end = End::new(talk, session);
+        let (mut said, mut cuts) = (0, cut.iter().peekable());
+        let (mut last, mut shut, mut ended) = (false, false, false);
+        let mut idle_turns = 0;
+        let until = self.network.now() + LONGEST;
+        while !ended && self.network.now() < until {
+            if last && idle_turns > 3 && !end.talk.expects_end() && end.talk.is_done() {
+                break;
+            }
+            while cuts.next_if(|&&at| at <= said).is_some() {}
+            let most = cuts.peek().map_or(usize::MAX, |&&at| at - said);
+            let sent = client.send(&end.out[..most.min(end.out.len())]);
+            end.out.drain(..sent);
+            said += sent;
+            if end.out.is_empty() && end.closed && !shut {
+                client.shutdown();
+                shut = true;
+            }
+            self.worker.turn(Some(self.network.now())).map_err(|error| error.to_string())?;
+            let mut any = sent > 0;
+            while let Some(arrived) = client.receive(usize::MAX) {
+                any = true;
+                match arrived {
+                    Arrived::Bytes(bytes) => end.hear(&bytes)?,
+                    Arrived::End => {
+                        end.heard_the_end()?;
+                        ended = true;
+                        break;
+                    }
+                    Arrived::Reset => return Err("a reset".to_string()),
+                }
+            }
+            if any || !self.worker.driver().is_idle() {
+                idle_turns = 0;
+                continue;
+            }
+            idle_turns += 1;
+            if idle_turns > 3 && end.out.is_empty() && !last {
+                last = true;
+                idle_turns = 0;
+                end.last_word();
+            } else if idle_turns > 3 {
+                self.network.advance(Duration::from_millis(100));
+            }
+        }
+        let judged = end.judge(ended);
+        drop(client);
+        judged
+    }
+
+    /// All clients are gone: nothing of theirs may be left.
+    pub(crate) fn end(mut self) -> Result<(), String> {
+        for _ in 0..200 {
+            self.worker.turn(Some(self.network.now())).map_err(|error| error.to_string())?;
+            self.network.advance(Duration::from_millis(500));
+        }
+        let left = (self.worker.connections(), self.worker.tasks(), self.worker.account());
+        match left == (0, 0, self.account) {
+            true => Ok(()),
+            false => Err(format!("connections, tasks and bytes that are left: {left:?}, {} at first", self.account)),
+        }
+    }
+}
+
+/// A server in threads of its own; `None` where the system has not what its engine needs.
+pub(crate) struct Real {
+    handle: Handle,
+    clients: Clients,
+}
+
+impl Real {
+    pub(crate) fn start(engine: Engine) -> Option<Real> {
+        if engine == Engine::Uring
+            && let Err(error) = io::Uring::new()
+        {
+            println!("not run: {error}");
+            return None;
+        }
+        let app = app::app().configure(|config| config.engine = engine);
+        let mut server = app.listen("127.0.0.1:0").expect("a free port");
+        if engine != Engine::Threads {
+            server = server.listen_tls("127.0.0.1:0", tls::server_config()).expect("a free port");
+        }
+        let handle = server.start().expect("a server that starts");
+        Some(Real { handle, clients: Clients::new(Resumption::default()) })
+    }
+
+    /// Plays one connection whose bytes are sent in pieces of a size, as far as there are so many at once.
+    pub(crate) fn play(&self, talk: &mut impl Talk, layer: Layer, http: Http, piece: usize) -> Result<(), String> {
+        let (listener, session) = match layer {
+            Layer::Plain => (0, None),
+            Layer::Tls(version) => (1, Some(self.clients.session(version, http))),
+        };
+        let problem = |error: std::io::Error| error.to_string();
+        let mut stream = TcpStream::connect(&self.handle.addresses()[listener]).map_err(problem)?;
+        stream.set_nodelay(true).map_err(problem)?;
+        let mut end = End::new(talk, session);
+        let silence = end.talk.waits_for_silence();
+        let patience = if silence { Duration::from_millis(300) } else { Duration::from_secs(20) };
+        stream.set_read_timeout(Some(patience)).map_err(problem)?;
+        let (mut last, mut shut, mut gone) = (false, false, false);
+        let mut buffer = vec![0; 65536];
+        loop {
+            // The server may close before it has read all: then the rest does not matter.
+            for part in std::mem::take(&mut end.out).chunks(piece) {
+                gone |= stream.write_all(part).is_err();
+                if gone {
+                    break;
+                }
+            }
+            if !last && !end.is_handshaking() {
+                last = true;
+                end.last_word();
+                continue;
+            }
+            if end.closed && !shut {
+                let _ = stream.shutdown(Shutdown::Write);
+                shut = true;
+            }
+            if end.talk.is_done() && !end.talk.expects_end() && !silence {
+                return end.judge(false);
+            }
+            match stream.read(&mut buffer) {
+                Ok(0) => {
+                    end.heard_the_end()?;
+                    return end.judge(true);
+                }
+                Ok(count) => end.hear(&buffer[..count])?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return end.judge(false);
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    pub(crate) fn stop(self) {
+        self.handle.abort();
+        self.handle.wait().expect("a server that ends");
+    }
+}
+
+/// All failures of a run at once.
+pub(crate) fn report(engine: &str, failures: &[String], played: usize) {
+    assert!(played > 0, "nothing was played");
+    assert!(failures.is_empty(), "{engine}: {} of {played} plays failed:\n{}", failures.len(), failures.join("\n\n"));
+}
