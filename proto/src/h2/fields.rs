@@ -218,7 +218,8 @@ fn request<S: Scanner>(
     head.method_span = method;
     head.method = Method::from_token(token);
     let authority = pseudo.authority.unwrap_or_default();
-    if !authority.is_empty() && !target::is_host(authority.of(window)) {
+    // An empty one is no host either, and Host does not stand in for it (RFC 9110 section 4.2.1, RFC 9113 section 8.3.1).
+    if pseudo.authority.is_some_and(|authority| !target::is_host(authority.of(window))) {
         return Err(Malformed::Malformed);
     }
     check_host(authority, window, head)?;
@@ -399,6 +400,9 @@ mod tests {
             let lines = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "h")];
             assert_eq!(read_lines(Section::Request, &lines, true).map(drop), Err(Malformed::Malformed), "{path}");
         }
+        // Where there is an authority, the host is not looked at instead (RFC 9113 section 8.3.1).
+        let empty = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", ""), ("host", "h")];
+        assert_eq!(read_lines(Section::Request, &empty, true).map(drop), Err(Malformed::Malformed));
         let two = [&GET[..], &[("content-length", "1"), ("content-length", "1")]].concat();
         assert_eq!(read_lines(Section::Request, &two, false).map(drop), Err(Malformed::Malformed));
     }
