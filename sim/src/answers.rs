@@ -151,13 +151,7 @@ pub fn judge(case: &crate::corpus::Case, bytes: &[u8]) -> Result<(), String> {
             }
             interim.push(answer.status);
         };
-        // An interim 100 that no key names is the server's good right.
-        if !expected.interim.contains(&100) {
-            interim.retain(|&status| status != 100);
-        }
-        if interim != expected.interim {
-            return Err(format!("answer {number}: interim {interim:?}, expected {:?}", expected.interim));
-        }
+        compare_interim(&interim, expected).map_err(|error| format!("answer {number}: {error}"))?;
         compare(&answer, expected).map_err(|error| format!("answer {number}: {error}\n{answer:?}"))?;
     }
     if bytes[at..] != case.raw {
@@ -166,7 +160,26 @@ pub fn judge(case: &crate::corpus::Case, bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<(), String> {
+/// Whether the interim responses before an answer are what a case expects.
+///
+/// # Errors
+/// What is different, in words.
+pub fn compare_interim(interim: &[u16], expected: &crate::corpus::Expected) -> Result<(), String> {
+    // An interim 100 that no key names is the server's good right.
+    let counts = |&status: &u16| status != 100 || expected.interim.contains(&100);
+    let interim: Vec<u16> = interim.iter().copied().filter(counts).collect();
+    if interim == expected.interim {
+        Ok(())
+    } else {
+        Err(format!("interim {interim:?}, expected {:?}", expected.interim))
+    }
+}
+
+/// Whether an answer is what a case expects of it.
+///
+/// # Errors
+/// The first difference, in words.
+pub fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<(), String> {
     if answer.status != expected.status {
         return Err(format!("status {}, expected {}", answer.status, expected.status));
     }
@@ -191,6 +204,11 @@ fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<(), St
     for name in &expected.absent {
         if answer.field(name).is_some() {
             return Err(format!("{name} is there"));
+        }
+    }
+    for trailer in &expected.trailers {
+        if !answer.trailers.contains(trailer) {
+            return Err(format!("the trailer {trailer:?} is missing"));
         }
     }
     if expected.chunked && !answer.chunked {

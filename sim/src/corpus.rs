@@ -1,6 +1,6 @@
 //! Reads `conformance/http1/*.case`: conformance/README.md describes the format.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One case.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,8 @@ pub struct Expected {
     pub interim: Vec<u16>,
     /// It answers HEAD: no body follows.
     pub head: bool,
+    /// Fields behind its body.
+    pub trailers: Vec<(String, String)>,
     /// It is chunked.
     pub chunked: bool,
 }
@@ -45,15 +47,8 @@ pub struct Expected {
 /// # Panics
 /// Where a file cannot be read or has a line that is not of the format: the corpus is part of the tests.
 pub fn read(folder: &Path) -> Vec<Case> {
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.expect("a folder's entry").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "case"))
-        .collect();
-    files.sort();
     let mut cases = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    for (file, text) in files(folder) {
         let mut case: Option<Case> = None;
         for (number, line) in text.lines().enumerate() {
             let place = || format!("{}:{}", file.display(), number + 1);
@@ -83,7 +78,20 @@ pub fn read(folder: &Path) -> Vec<Case> {
     cases
 }
 
-fn expected(text: &str, place: &str) -> Expected {
+/// The names and texts of a folder's files of cases.
+pub(crate) fn files(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("a folder's entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "case"))
+        .collect();
+    files.sort();
+    let text =
+        |file: &PathBuf| std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    files.into_iter().map(|file| (file.clone(), text(&file))).collect()
+}
+
+pub(crate) fn expected(text: &str, place: &str) -> Expected {
     let (status, mut rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut expected =
         Expected { status: status.parse().unwrap_or_else(|_| panic!("{place}: {status:?}")), ..Expected::default() };
@@ -104,10 +112,11 @@ fn expected(text: &str, place: &str) -> Expected {
                 expected.interim.push(number.parse().unwrap_or_else(|_| panic!("{place}: {key:?}")))
             }
             Some(("absent", name)) => expected.absent.push(name.to_ascii_lowercase()),
-            Some(("header", field)) => {
+            Some((kind @ ("header" | "trailer"), field)) => {
                 let (name, value) = field.split_once(':').unwrap_or_else(|| panic!("{place}: {key:?}"));
                 let value = String::from_utf8(unescape(value, place)).unwrap_or_else(|_| panic!("{place}: {key:?}"));
-                expected.fields.push((name.to_ascii_lowercase(), value));
+                let fields = if kind == "header" { &mut expected.fields } else { &mut expected.trailers };
+                fields.push((name.to_ascii_lowercase(), value));
             }
             _ => panic!("{place}: the key {key:?}"),
         }
@@ -115,7 +124,7 @@ fn expected(text: &str, place: &str) -> Expected {
     expected
 }
 
-fn unescape(text: &str, place: &str) -> Vec<u8> {
+pub(crate) fn unescape(text: &str, place: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

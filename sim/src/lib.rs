@@ -1,6 +1,7 @@
 //! The whole server in one thread, over a simulated network, in virtual time.
 //!
-//! [`corpus`] reads the behaviour cases, [`answers`] reads what a server sends, naively and on its own, [`app`] is the
+//! [`corpus`] and [`corpus_http2`] read the behaviour cases, [`translate`] turns those of HTTP/1 into HTTP/2; [`answers`]
+//! and [`frames`] read what a server sends, naively and on their own, [`tls`] is the client's side of TLS. [`app`] is the
 //! server under test, [`script`] plays seeded clients against it. docs/simulation.md says how a failing seed is replayed.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -8,5 +9,8 @@
 pub mod answers;
 pub mod app;
 pub mod corpus;
+pub mod corpus_http2;
+pub mod frames;
 pub mod script;
 pub mod tls;
+pub mod translate;

@@ -142,6 +142,10 @@ fn on_engine(engine: Engine, name: &str, layers: &[Layer]) {
                 }
             }
         }
+        // Each may have taken as long as a client waits.
+        if failures.len() == 5 {
+            break;
+        }
     }
     real.stop();
     report(name, &failures, played);

@@ -1,0 +1,400 @@
+//! HTTP/2 from a client's side, plainly: requests as frames, whatever is wrong with them, and what the server's frames say,
+//! stream by stream.
+//!
+//! It is the oracle of the tests, so it shares with the engine only the decoder of header blocks, and refuses whatever a
+//! server may not send (RFC 9113). The server may send as much as it likes; what it lets the client send is kept to.
+
+use crate::answers::Answer;
+use proto::hpack::Decoder;
+use std::collections::BTreeMap;
+
+/// A field, pseudo or not, as bytes.
+pub type Field = (Vec<u8>, Vec<u8>);
+
+/// The first bytes of every connection (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The most that a frame carries, unless settings say otherwise; they never do here.
+const FRAME_BYTES: usize = 16_384;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// What goes behind the head of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A DATA frame, or as many as its bytes need.
+    Data(Vec<u8>),
+    /// Trailers.
+    Trailers(Vec<Field>),
+}
+
+/// A request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The fields of its head, pseudo-fields among them.
+    pub fields: Vec<Field>,
+    /// What follows.
+    pub parts: Vec<Part>,
+    /// The client does not end it.
+    pub open: bool,
+}
+
+/// What came on a stream.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// The statuses of interim responses.
+    pub interim: Vec<u16>,
+    /// The response, as far as it came.
+    pub answer: Option<Answer>,
+    /// It is whole.
+    pub ended: bool,
+    /// The code with which the stream was reset.
+    pub reset: Option<u32>,
+}
+
+/// What could not be sent yet.
+struct Waiting {
+    stream: u32,
+    parts: Vec<Part>,
+    open: bool,
+}
+
+/// A client.
+pub struct Client {
+    /// What came, by stream.
+    pub heard: BTreeMap<u32, Heard>,
+    /// The code of the last GOAWAY.
+    pub goaway: Option<u32>,
+    /// Answers to pings.
+    pub pongs: usize,
+    out: Vec<u8>,
+    unread: Vec<u8>,
+    decoder: Decoder,
+    /// A block of fields that goes on: its stream, its flags, its bytes.
+    block: Option<(u32, u8, Vec<u8>)>,
+    window: i64,
+    first_window: i64,
+    windows: BTreeMap<u32, i64>,
+    waiting: Vec<Waiting>,
+    heads: Vec<u32>,
+    next: u32,
+}
+
+/// A frame as bytes.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A number with a prefix of seven bits (RFC 7541 section 5.1).
+fn number(mut value: usize, out: &mut Vec<u8>) {
+    if value < 127 {
+        return out.push(value as u8);
+    }
+    out.push(127);
+    value -= 127;
+    while value >= 128 {
+        out.push(value as u8 | 128);
+        value /= 128;
+    }
+    out.push(value as u8);
+}
+
+/// A block of fields, each written out and remembered by nobody.
+pub fn block(fields: &[Field]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, value) in fields {
+        bytes.push(0);
+        for text in [name, value] {
+            number(text.len(), &mut bytes);
+            bytes.extend(text);
+        }
+    }
+    bytes
+}
+
+/// HEADERS, with as many CONTINUATIONs as it needs.
+pub fn headers(stream: u32, fields: &[Field], ends: bool) -> Vec<u8> {
+    let block = block(fields);
+    let mut frames = Vec::new();
+    let mut rest = &block[..];
+    loop {
+        let (part, after) = rest.split_at(rest.len().min(FRAME_BYTES));
+        rest = after;
+        let (kind, mut flags) = if frames.is_empty() { (HEADERS, u8::from(ends)) } else { (CONTINUATION, 0) };
+        if rest.is_empty() {
+            flags |= END_HEADERS;
+        }
+        frames.extend(frame(kind, flags, stream, part));
+        if rest.is_empty() {
+            return frames;
+        }
+    }
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        Client::new()
+    }
+}
+
+impl Client {
+    /// A client that has said what every connection begins with.
+    pub fn new() -> Client {
+        let most = 0x7fff_ffff_u32;
+        let mut out = PREFACE.to_vec();
+        // No push, and windows that are never used up.
+        let settings: Vec<u8> = [[0, 2, 0, 0, 0, 0].to_vec(), [&[0, 4], &most.to_be_bytes()[..]].concat()].concat();
+        out.extend(frame(SETTINGS, 0, 0, &settings));
+        out.extend(frame(WINDOW_UPDATE, 0, 0, &(most - 65_535).to_be_bytes()));
+        Client {
+            heard: BTreeMap::new(),
+            goaway: None,
+            pongs: 0,
+            out,
+            unread: Vec::new(),
+            decoder: Decoder::new(4096),
+            block: None,
+            window: 65_535,
+            first_window: 65_535,
+            windows: BTreeMap::new(),
+            waiting: Vec::new(),
+            heads: Vec::new(),
+            next: 1,
+        }
+    }
+
+    /// What is to be sent now.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Asks on the next stream: its number.
+    pub fn ask(&mut self, request: &Request) -> u32 {
+        let stream = self.next;
+        self.next += 2;
+        let ends = request.parts.is_empty() && !request.open;
+        self.out.extend(headers(stream, &request.fields, ends));
+        if request.fields.iter().any(|(name, value)| name == b":method" && value == b"HEAD") {
+            self.heads.push(stream);
+        }
+        self.windows.insert(stream, self.first_window);
+        let mut parts = request.parts.clone();
+        parts.reverse();
+        self.waiting.push(Waiting { stream, parts, open: request.open });
+        self.send_waiting();
+        stream
+    }
+
+    /// Says something else.
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Asks for a sign of life.
+    pub fn ping(&mut self) {
+        self.out.extend(frame(PING, 0, 0, b"are you?"));
+    }
+
+    /// Sends what the windows allow.
+    fn send_waiting(&mut self) {
+        for Waiting { stream, parts, open } in &mut self.waiting {
+            let over = self.heard.get(stream).is_some_and(|heard| heard.reset.is_some());
+            if over {
+                parts.clear();
+            }
+            while let Some(part) = parts.last_mut() {
+                let window = self.windows.get_mut(stream).expect("the window of a stream that was begun");
+                match part {
+                    Part::Trailers(fields) => {
+                        self.out.extend(headers(*stream, fields, !*open));
+                        parts.pop();
+                    }
+                    Part::Data(bytes) => {
+                        let most = self.window.min(*window).clamp(0, FRAME_BYTES as i64) as usize;
+                        if most == 0 && !bytes.is_empty() {
+                            break;
+                        }
+                        let rest = bytes.split_off(bytes.len().min(most));
+                        let sent = std::mem::replace(bytes, rest);
+                        *window -= sent.len() as i64;
+                        self.window -= sent.len() as i64;
+                        let whole = bytes.is_empty();
+                        if whole {
+                            parts.pop();
+                        }
+                        let ends = whole && parts.is_empty() && !*open;
+                        self.out.extend(frame(DATA, u8::from(ends), *stream, &sent));
+                    }
+                }
+            }
+        }
+        self.waiting.retain(|waiting| !waiting.parts.is_empty());
+    }
+
+    /// Takes what the server sent.
+    ///
+    /// # Errors
+    /// What no server may send.
+    pub fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.unread.extend_from_slice(bytes);
+        while let Some(&[a, b, c, kind, flags, s0, s1, s2, s3]) = self.unread.first_chunk::<9>() {
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            if length > FRAME_BYTES {
+                return Err(format!("a frame of {length} bytes"));
+            }
+            if self.unread.len() < 9 + length {
+                break;
+            }
+            let payload = self.unread[9..9 + length].to_vec();
+            self.unread.drain(..9 + length);
+            let stream = u32::from_be_bytes([s0, s1, s2, s3]);
+            self.frame(kind, flags, stream, &payload)
+                .map_err(|error| format!("a frame of kind {kind} on stream {stream}: {error}"))?;
+        }
+        self.send_waiting();
+        Ok(())
+    }
+
+    /// Whether what came last is whole.
+    pub fn is_between_frames(&self) -> bool {
+        self.unread.is_empty() && self.block.is_none()
+    }
+
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), String> {
+        let goes_on = self.block.as_ref().map(|(of, ..)| *of);
+        if goes_on.is_some_and(|of| kind != CONTINUATION || of != stream) {
+            return Err("a block of fields is interrupted".to_string());
+        }
+        let four = |at: usize| payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+        let wrong = || "a wrong size".to_string();
+        match kind {
+            DATA => {
+                let heard = self.heard.get_mut(&stream).ok_or("nobody asked")?;
+                let answer = heard.answer.as_mut().ok_or("a body without a head")?;
+                if heard.ended || heard.reset.is_some() {
+                    return Err("the stream is over".to_string());
+                }
+                answer.body.extend_from_slice(payload);
+                if flags & END_STREAM != 0 {
+                    self.answer_ended(stream)?;
+                }
+            }
+            HEADERS | CONTINUATION => {
+                let (_, first_flags, mut bytes) = match kind {
+                    HEADERS => (stream, flags, Vec::new()),
+                    _ => self.block.take().ok_or("nothing goes on")?,
+                };
+                bytes.extend_from_slice(payload);
+                if flags & END_HEADERS == 0 {
+                    self.block = Some((stream, first_flags, bytes));
+                } else {
+                    self.section(stream, first_flags & END_STREAM != 0, &bytes)?;
+                }
+            }
+            RST_STREAM => {
+                let heard = self.heard.entry(stream).or_default();
+                if heard.reset.replace(four(0).ok_or_else(wrong)?).is_some() || stream >= self.next {
+                    return Err("the stream is over".to_string());
+                }
+            }
+            SETTINGS if flags & ACK == 0 => {
+                for setting in payload.chunks(6) {
+                    let &[a, b, c, d, e, f] = setting else { return Err(wrong()) };
+                    if [a, b] == [0, 4] {
+                        let window = i64::from(u32::from_be_bytes([c, d, e, f]));
+                        self.windows.values_mut().for_each(|its| *its += window - self.first_window);
+                        self.first_window = window;
+                    }
+                }
+                self.out.extend(frame(SETTINGS, ACK, 0, b""));
+            }
+            SETTINGS => {}
+            PING if flags & ACK == 0 => self.out.extend(frame(PING, ACK, 0, payload)),
+            PING if payload != b"are you?" => return Err("another ping's answer".to_string()),
+            PING => self.pongs += 1,
+            GOAWAY => self.goaway = Some(four(4).ok_or_else(wrong)?),
+            WINDOW_UPDATE => {
+                let more = i64::from(four(0).ok_or_else(wrong)?);
+                match stream {
+                    0 => self.window += more,
+                    _ => *self.windows.entry(stream).or_default() += more,
+                }
+            }
+            _ => return Err("not a frame of a server".to_string()),
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, stream: u32, ends: bool, block: &[u8]) -> Result<(), String> {
+        let (mut text, mut lines) = (Vec::new(), Vec::new());
+        let decoded = self.decoder.decode(block, &mut text, u32::MAX, |line| lines.push(line));
+        if decoded.map_err(|error| format!("fields: {error:?}"))?.too_large {
+            return Err("fields without end".to_string());
+        }
+        let of = |range: std::ops::Range<usize>| String::from_utf8_lossy(&text[range]).into_owned();
+        let fields: Vec<_> = lines.into_iter().map(|line| (of(line.name), of(line.value))).collect();
+        let own = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+        for (name, _) in &fields {
+            if own.contains(&name.as_str()) || *name != name.to_ascii_lowercase() || name.is_empty() {
+                return Err(format!("the field {name:?}"));
+            }
+        }
+        if stream >= self.next {
+            return Err("nobody asked".to_string());
+        }
+        let heard = self.heard.entry(stream).or_default();
+        if heard.ended || heard.reset.is_some() {
+            return Err("the stream is over".to_string());
+        }
+        if let Some(answer) = &mut heard.answer {
+            if !ends || fields.iter().any(|(name, _)| name.starts_with(':')) {
+                return Err("trailers that do not end the stream, or with pseudo-fields".to_string());
+            }
+            answer.trailers = fields;
+            return self.answer_ended(stream);
+        }
+        let [(name, status), fields @ ..] = &fields[..] else { return Err("no fields".to_string()) };
+        let status = status.parse().ok().filter(|status| name == ":status" && (100..1000).contains(status));
+        let status = status.ok_or("a head without a status")?;
+        if fields.iter().any(|(name, _)| name.starts_with(':')) || status == 101 {
+            return Err("a second pseudo-field, or 101".to_string());
+        }
+        if status < 200 {
+            heard.interim.push(status);
+            return if ends { Err("an interim response that ends the stream".to_string()) } else { Ok(()) };
+        }
+        heard.answer = Some(Answer { status, fields: fields.to_vec(), ..Answer::default() });
+        if ends { self.answer_ended(stream) } else { Ok(()) }
+    }
+
+    fn answer_ended(&mut self, stream: u32) -> Result<(), String> {
+        let heard = self.heard.get_mut(&stream).ok_or("nobody asked")?;
+        heard.ended = true;
+        let answer = heard.answer.as_ref().ok_or("an end without a head")?;
+        let bodiless = self.heads.contains(&stream) || matches!(answer.status, 204 | 304);
+        if bodiless && !answer.body.is_empty() {
+            return Err("a body where none may be".to_string());
+        }
+        let length = answer.field("content-length").map(str::parse::<usize>);
+        match length {
+            Some(Ok(length)) if bodiless || length == answer.body.len() => Ok(()),
+            Some(length) => Err(format!("{} bytes, {length:?} announced", answer.body.len())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The behaviour suite of HTTP/2: the corpus of its own, and what of the corpus of HTTP/1 can be said in HTTP/2; on every
+//! engine that has it and on the simulator, in the clear and under TLS.
+
+mod play;
+
+use highwire::server::Engine;
+use play::{Layer, Real, Stage, Talk, report};
+use sim::corpus_http2::{Case, Step};
+use sim::frames::{self, Heard};
+use sim::tls::{Http, Version};
+use sim::translate::{Outcome, Reason, translate};
+use sim::{answers, corpus, corpus_http2};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const PROTOCOL_ERROR: u32 = 1;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance").join(name)
+}
+
+fn own_cases() -> Vec<Case> {
+    corpus_http2::read(&folder("http2"))
+}
+
+/// Cases of HTTP/1 whose sizes are on the other side of a bound in HTTP/2: `Host` is no field there.
+const OTHER_MEASURE: &[&str] = &["limit-fields-101"];
+
+fn translated(case: &corpus::Case) -> Result<Case, Reason> {
+    if OTHER_MEASURE.contains(&&*case.name) {
+        return Err(Reason::Measure);
+    }
+    let (requests, expect) = translate(case)?;
+    let steps = requests.into_iter().map(Step::Ask).collect();
+    Ok(Case { name: case.name.clone(), steps, expect, ..Case::default() })
+}
+
+fn translated_cases() -> Vec<Case> {
+    corpus::read(&folder("http1")).iter().filter_map(|case| translated(case).ok()).collect()
+}
+
+/// A case, and what came of it.
+struct Client<'c> {
+    case: &'c Case,
+    frames: frames::Client,
+}
+
+impl Client<'_> {
+    fn new(case: &Case) -> Client<'_> {
+        Client { case, frames: frames::Client::new() }
+    }
+}
+
+impl Talk for Client<'_> {
+    fn begin(&mut self) -> Vec<u8> {
+        for step in &self.case.steps {
+            match step {
+                Step::Ask(request) => drop(self.frames.ask(request)),
+                Step::Bytes(bytes) => self.frames.say(bytes),
+            }
+        }
+        self.frames.take()
+    }
+
+    fn ends(&self) -> bool {
+        self.case.eof
+    }
+
+    /// A ping's answer shows that the connection is still open, and that nothing came before it that should not.
+    fn last_word(&mut self) -> Vec<u8> {
+        if !self.expects_end() {
+            self.frames.ping();
+        }
+        self.frames.take()
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        self.frames.hear(bytes)?;
+        Ok(self.frames.take())
+    }
+
+    fn expects_end(&self) -> bool {
+        self.case.eof || self.case.fails.is_some()
+    }
+
+    fn judge(&self) -> Result<(), String> {
+        for (number, outcome) in self.case.expect.iter().enumerate() {
+            let stream = 2 * number as u32 + 1;
+            let nothing = Heard::default();
+            let heard = self.frames.heard.get(&stream).unwrap_or(&nothing);
+            compare(heard, outcome).map_err(|error| format!("stream {stream}: {error}\n{heard:?}"))?;
+        }
+        if self.frames.heard.keys().any(|&stream| stream as usize > 2 * self.case.expect.len()) {
+            return Err("an answer that nobody expects".to_string());
+        }
+        let failed = self.frames.goaway.filter(|&code| code != 0);
+        if failed != self.case.fails {
+            return Err(format!("GOAWAY {failed:?}, expected {:?}", self.case.fails));
+        }
+        if !self.frames.is_between_frames() {
+            return Err("a frame that is cut short".to_string());
+        }
+        match self.expects_end() || self.frames.pongs == 1 {
+            true => Ok(()),
+            false => Err("no sign of life".to_string()),
+        }
+    }
+}
+
+fn compare(heard: &Heard, outcome: &Outcome) -> Result<(), String> {
+    match (outcome, &heard.answer) {
+        (Outcome::Answer(expected) | Outcome::Malformed(expected), Some(answer)) => {
+            if !heard.ended || heard.reset.is_some_and(|code| code != 0) {
+                return Err(format!("ended {}, reset {:?}", heard.ended, heard.reset));
+            }
+            answers::compare_interim(&heard.interim, expected)?;
+            answers::compare(answer, expected)
+        }
+        (Outcome::Answer(_), None) => Err("no answer".to_string()),
+        (Outcome::Reset(code), None) if heard.reset == Some(*code) => Ok(()),
+        (Outcome::Malformed(_), None) if heard.reset == Some(PROTOCOL_ERROR) => Ok(()),
+        (Outcome::Nothing, None) if heard.reset.is_none() => Ok(()),
+        _ => Err(format!("expected {outcome:?}")),
+    }
+}
+
+/// Plays cases on the simulator, cut as `cuts` says of a case's number and length.
+fn on_the_simulator(name: &str, cases: &[Case], cuts: impl Fn(usize, usize) -> Vec<(Layer, Vec<usize>)>) {
+    let (mut failures, mut played) = (Vec::new(), 0);
+    for (number, case) in cases.iter().enumerate() {
+        let mut stage = Stage::new();
+        let bytes = Client::new(case).begin().len();
+        for (layer, cut) in cuts(number, bytes) {
+            played += 1;
+            if let Err(error) = stage.play(&mut Client::new(case), layer, Http::Two, &cut) {
+                let cut = if cut.len() > 1 { "each byte".to_string() } else { format!("{cut:?}") };
+                failures.push(format!("{} over {layer:?} cut at {cut}: {error}", case.name));
+                break;
+            }
+        }
+        if let Err(error) = stage.end() {
+            failures.push(format!("{}: {error}", case.name));
+        }
+    }
+    report(name, &failures, played);
+}
+
+/// Whole, byte by byte, and in two at every so many bytes; under TLS at fewer places.
+fn cuts(number: usize, bytes: usize, every: usize) -> Vec<(Layer, Vec<usize>)> {
+    let (this, other) = match number % 2 {
+        0 => (Layer::Tls(Version::Tls13), Layer::Tls(Version::Tls12)),
+        _ => (Layer::Tls(Version::Tls12), Layer::Tls(Version::Tls13)),
+    };
+    // About as much as a resumed handshake has.
+    let sealed = bytes + 700;
+    let mut cuts = vec![(Layer::Plain, vec![]), (Layer::Plain, (1..bytes.min(4000)).collect())];
+    cuts.extend((1 + number % every..bytes).step_by(every).map(|at| (Layer::Plain, vec![at])));
+    cuts.extend([(this, vec![]), (other, vec![]), (this, (1..sealed.min(4000)).collect())]);
+    cuts.extend((0..2).map(|part| (other, vec![1 + (number * 7 + part * sealed / 2) % sealed])));
+    cuts
+}
+
+#[test]
+fn every_case_on_the_simulator() {
+    on_the_simulator("sim", &own_cases(), |number, bytes| cuts(number, bytes, if bytes < 2000 { 7 } else { 997 }));
+}
+
+#[test]
+fn every_translated_case_on_the_simulator() {
+    on_the_simulator("sim", &translated_cases(), |number, bytes| cuts(number, bytes, bytes / 4 + 1));
+}
+
+fn on_engine(engine: Engine, name: &str) {
+    let Some(real) = Real::start(engine) else { return };
+    let (mut failures, mut played) = (Vec::new(), 0);
+    for (number, case) in own_cases().iter().chain(&translated_cases()).enumerate() {
+        let half = Client::new(case).begin().len() / 2 + number % 9;
+        let version = if number % 2 == 0 { Version::Tls13 } else { Version::Tls12 };
+        for (layer, piece) in [(Layer::Plain, usize::MAX), (Layer::Plain, half), (Layer::Tls(version), usize::MAX)] {
+            played += 1;
+            if let Err(error) = real.play(&mut Client::new(case), layer, Http::Two, piece) {
+                failures.push(format!("{} over {layer:?} in pieces of {piece}: {error}", case.name));
+                break;
+            }
+        }
+        // Each may have taken as long as a client waits.
+        if failures.len() == 5 {
+            break;
+        }
+    }
+    real.stop();
+    report(name, &failures, played);
+}
+
+/// Needs a real kernel: the driver under test is the kernel's io_uring.
+#[test]
+fn every_case_on_uring() {
+    on_engine(Engine::Uring, "uring");
+}
+
+/// Needs a real kernel: the driver under test is the kernel's readiness.
+#[test]
+fn every_case_on_readiness() {
+    on_engine(Engine::Readiness, "readiness");
+}
+
+/// Nothing is left out silently: whoever adds a case, or changes what can be translated, sees it here.
+#[test]
+fn what_is_translated_and_what_is_not() {
+    let mut reasons: BTreeMap<Option<Reason>, usize> = BTreeMap::new();
+    for case in corpus::read(&folder("http1")) {
+        *reasons.entry(translated(&case).err()).or_default() += 1;
+    }
+    let expected = BTreeMap::from([
+        (None, 569),
+        (Some(Reason::Lines), 68),
+        (Some(Reason::Version), 23),
+        (Some(Reason::TransferEncoding), 135),
+        (Some(Reason::Upgrade), 23),
+        (Some(Reason::Connect), 11),
+        (Some(Reason::Old), 3),
+        (Some(Reason::HostBesideTarget), 1),
+        (Some(Reason::Measure), 1),
+    ]);
+    assert_eq!(reasons, expected);
+    assert!(own_cases().len() >= 150, "{}", own_cases().len());
+}
