@@ -105,9 +105,7 @@ fn other_form(
 ) -> Result<(), Error> {
     let text = &bytes[start..end];
     if method == Method::Connect {
-        let port = text.iter().rposition(|&byte| byte == b':').ok_or(Error::InvalidTarget)?;
-        let digits = &text[port + 1..];
-        if port == 0 || digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) || !is_host(text) {
+        if !is_host_and_port(text) {
             return Err(Error::InvalidTarget);
         }
         target.form = Form::Authority;
@@ -160,6 +158,13 @@ pub fn is_host(bytes: &[u8]) -> bool {
         }
     }
     at > 0
+}
+
+/// Whether the bytes are a host and a port, as CONNECT wants them (RFC 9112 section 3.2.3).
+pub(crate) fn is_host_and_port(bytes: &[u8]) -> bool {
+    let Some(colon) = bytes.iter().rposition(|&byte| byte == b':') else { return false };
+    let digits = &bytes[colon + 1..];
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && is_host(bytes)
 }
 
 fn is_port(bytes: &[u8]) -> bool {

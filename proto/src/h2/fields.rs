@@ -227,18 +227,21 @@ fn request<S: Scanner>(
     let is_connect = head.method == Method::Connect;
     head.upgrade = is_connect;
     if is_connect && pseudo.protocol.is_none() {
-        // A tunnel to an authority (RFC 9113 section 8.5).
-        if authority.is_empty() || pseudo.path.is_some() || pseudo.scheme.is_some() {
+        // A tunnel to a host and a port (RFC 9113 section 8.5).
+        if !target::is_host_and_port(authority.of(window)) || pseudo.path.is_some() || pseudo.scheme.is_some() {
             return Err(Malformed::Malformed);
         }
         head.target.form = crate::Form::Authority;
         (head.target.whole, head.target.authority) = (authority, authority);
         return Ok(());
     }
-    if pseudo.protocol.is_some() && !is_connect {
+    head.protocol = pseudo.protocol.unwrap_or_default();
+    let protocol = head.protocol.of(window);
+    // One name, as in Upgrade but without a list (RFC 8441 section 4).
+    let is_name = !protocol.is_empty() && S::name_end(protocol, 0) == protocol.len();
+    if pseudo.protocol.is_some() && !(is_connect && is_name) {
         return Err(Malformed::Malformed);
     }
-    head.protocol = pseudo.protocol.unwrap_or_default();
     let (Some(scheme), Some(path)) = (pseudo.scheme, pseudo.path) else { return Err(Malformed::Malformed) };
     let is_https = scheme.of(window).eq_ignore_ascii_case(b"https");
     if !is_https && !scheme.of(window).eq_ignore_ascii_case(b"http") {
@@ -411,6 +414,20 @@ mod tests {
     fn connect_has_an_authority_only_and_with_a_protocol_all() {
         let tunnel = [(":method", "CONNECT"), (":authority", "h:1")];
         let (head, _) = read_lines(Section::Request, &tunnel, false).expect("a tunnel");
+        for authority in ["h", "h:", ":1", "h:x", "u@h:1", "[::1]"] {
+            let lines = [(":method", "CONNECT"), (":authority", authority)];
+            assert_eq!(read_lines(Section::Request, &lines, false).map(drop), Err(Malformed::Malformed), "{authority}");
+        }
+        for protocol in ["", "web socket", "a\r\nb", "a,b"] {
+            let lines = [
+                (":method", "CONNECT"),
+                (":protocol", protocol),
+                (":scheme", "https"),
+                (":path", "/c"),
+                (":authority", "h"),
+            ];
+            assert_eq!(read_lines(Section::Request, &lines, false).map(drop), Err(Malformed::Malformed), "{protocol}");
+        }
         assert_eq!((head.target.form, head.upgrade), (crate::Form::Authority, true));
         let with_path = [&tunnel[..], &[(":path", "/")]].concat();
         assert_eq!(read_lines(Section::Request, &with_path, false).map(drop), Err(Malformed::Malformed));
