@@ -270,6 +270,11 @@ impl Client {
         Ok(())
     }
 
+    /// Whether nothing waits for a window.
+    pub fn has_said_all(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Whether what came last is whole.
     pub fn is_between_frames(&self) -> bool {
         self.unread.is_empty() && self.block.is_none()

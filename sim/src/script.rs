@@ -2,19 +2,29 @@
 //!
 //! A seed decides the number of clients, what each does and when, how the network cuts, stalls and breaks, and where time
 //! goes. At the end three things are checked: nothing is lost (a client that behaved, on a link that did not break, has
-//! every answer, whole and in order), nothing leaked (no connection, socket or task is left, and the memory account is as it
+//! every answer, whole and in order; over HTTP/2 in any order), nothing leaked (no connection, socket or task is left, and the memory account is as it
 //! was), nothing hangs (all of it within a bound of turns).
 
 use crate::answers;
 use crate::app::app;
-use io::Instant;
+use crate::frames::{self, Field, Part, Request, frame};
+use crate::tls::{self, Clients, Http, Resumption, Session, Version};
 use io::random::Seeded;
 use io::sim::{Arrived, Client, Faults, Network, Simulated};
+use io::{Instant, ListenerId};
 use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Turns that a run may take: a hundred times what the longest seed needs.
 const MOST_TURNS: usize = 2_000_000;
+
+/// The listeners of the server.
+const CLEAR: ListenerId = ListenerId(0);
+const SECURE: ListenerId = ListenerId(1);
+
+/// No session is resumed: what a seed does must not depend on those before it.
+static CLIENTS: LazyLock<Clients> = LazyLock::new(|| Clients::new(Resumption::disabled()));
 
 /// What a seed led to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +70,11 @@ enum Manner {
 
 struct Player {
     client: Option<Client>,
+    session: Option<Session>,
+    /// What the session has encrypted and the network has not taken yet.
+    sealed: Vec<u8>,
+    /// It speaks HTTP/2.
+    http2: Option<frames::Client>,
     manner: Manner,
     unsent: Vec<u8>,
     sent: usize,
@@ -67,6 +82,11 @@ struct Player {
     received: Vec<u8>,
     starts: Instant,
     leaves_after: usize,
+    /// It goes when it has all answers, where only the server could end the connection otherwise.
+    goes: bool,
+    shut: bool,
+    /// What the server may not do.
+    problem: Option<String>,
     ended: bool,
     /// The network broke the link.
     broken: bool,
@@ -83,9 +103,12 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
     let faults = if random.one_in(8) { Faults::default() } else { Faults::all() };
     let network = Network::new(seed, faults);
     let driver = Simulated::new(network.clone()).map_err(|error| error.to_string())?;
-    let server =
-        app().configure(|config| config.caps.requests_a_connection = 0).server().map_err(|error| error.to_string())?;
-    let mut worker = server.into_worker(driver).map_err(|error| error.to_string())?;
+    let app = app().configure(|config| config.caps.requests_a_connection = 0);
+    let mut worker = app
+        .listen("127.0.0.1:0")
+        .and_then(|server| server.listen_tls("127.0.0.1:0", tls::server_config()))
+        .and_then(|server| server.into_worker(driver))
+        .map_err(|error| error.to_string())?;
     let start = worker.account();
     let count = 1 + random.below(12);
     let mut players: Vec<Player> = (0..count).map(|_| player(&mut random, network.now())).collect();
@@ -119,7 +142,7 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
     }
     for (number, player) in players.iter().enumerate() {
         outcome.broken += usize::from(player.broken);
-        outcome.answers += player.check().map_err(|error| format!("client {number}, {:?}: {error}", player.manner))?;
+        outcome.answers += player.check().map_err(|error| format!("client {number}, {}: {error}", player.kind()))?;
     }
     if worker.tasks() != 0 {
         return Err(format!("leaked: {} tasks", worker.tasks()));
@@ -141,8 +164,14 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
         14 => Manner::Silent,
         _ => Manner::Unfinished,
     };
+    let is_http2 = random.one_in(3);
+    let version = if random.one_in(2) { Version::Tls13 } else { Version::Tls12 };
+    let http = if is_http2 { Http::Two } else { Http::One };
     let mut player = Player {
         client: None,
+        session: random.one_in(3).then(|| CLIENTS.session(version, http)),
+        sealed: Vec::new(),
+        http2: is_http2.then(frames::Client::new),
         manner,
         unsent: Vec::new(),
         sent: 0,
@@ -150,6 +179,9 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
         received: Vec::new(),
         starts: now + Duration::from_millis(random.below(3000) as u64),
         leaves_after: 0,
+        goes: !random.one_in(4),
+        shut: false,
+        problem: None,
         ended: false,
         broken: false,
         reset: false,
@@ -164,8 +196,9 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
         let close = last && manner != Manner::HalfCloser && !random.one_in(4);
         player.request(random, close);
     }
-    match manner {
-        Manner::Garbage => {
+    // Only requests before the last can be followed by anything.
+    match (manner, &mut player.http2) {
+        (Manner::Garbage, None) => {
             let garbage: &[&[u8]] = &[
                 b"GET\r\n\r\n",
                 b"\0\0\0\0",
@@ -173,10 +206,19 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
                 b"GET / HTTP/9.9\r\nHost: a\r\n\r\n",
                 b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             ];
-            // Only requests before the last can be followed by anything.
             player.unsent.extend_from_slice(garbage[random.below(garbage.len())]);
         }
-        Manner::Unfinished => {
+        (Manner::Garbage, Some(http2)) => {
+            let garbage = [
+                frame(0, 1, 0, b"abc"),
+                frame(1, 5, 101, b"\xff\xff"),
+                frame(9, 4, 1, b""),
+                vec![b'x'; 50],
+                vec![0xff; 9],
+            ];
+            http2.say(&garbage[random.below(garbage.len())]);
+        }
+        (Manner::Unfinished, None) => {
             let halves: &[&[u8]] = &[
                 b"GET /hel",
                 b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc",
@@ -184,10 +226,24 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
             ];
             player.unsent.extend_from_slice(halves[random.below(halves.len())]);
         }
+        (Manner::Unfinished, Some(http2)) => {
+            let path = ["/body", "/upload"][random.below(2)];
+            let parts = vec![Part::Data(b"abc".to_vec())];
+            http2.ask(&Request { fields: fields("POST", path), parts, open: true });
+        }
         _ => {}
+    }
+    if let Some(http2) = &mut player.http2 {
+        player.unsent = http2.take();
     }
     player.leaves_after = random.below(player.unsent.len() + 1);
     player
+}
+
+/// The fields of a request in HTTP/2.
+fn fields(method: &str, path: &str) -> Vec<Field> {
+    let fields = [(":method", method), (":scheme", "http"), (":authority", "sim"), (":path", path)];
+    fields.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).to_vec()
 }
 
 impl Player {
@@ -195,8 +251,12 @@ impl Player {
         let connection = if close { "Connection: close\r\n" } else { "" };
         let head = |method: &str, target: &str| format!("{method} {target} HTTP/1.1\r\nHost: sim\r\n{connection}");
         let mut plain = |method: &str, target: &str, status: u16, body: Option<Vec<u8>>| {
-            self.unsent.extend_from_slice(head(method, target).as_bytes());
-            self.unsent.extend_from_slice(b"\r\n");
+            if let Some(http2) = &mut self.http2 {
+                http2.ask(&Request { fields: fields(method, target), ..Request::default() });
+            } else {
+                self.unsent.extend_from_slice(head(method, target).as_bytes());
+                self.unsent.extend_from_slice(b"\r\n");
+            }
             self.expected.push(Expected { status, body, head: method == "HEAD" });
         };
         match random.below(14) {
@@ -230,11 +290,23 @@ impl Player {
         let most = if random.one_in(3) { 150_000 } else { 300 };
         let length = random.below(most);
         let body: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
-        self.unsent.extend_from_slice(head.as_bytes());
-        if random.one_in(2) {
+        let has_length = random.one_in(2);
+        if let Some(http2) = &mut self.http2 {
+            let mut request = Request { fields: fields("POST", path), ..Request::default() };
+            if has_length {
+                request.fields.push((b"content-length".to_vec(), length.to_string().into_bytes()));
+            }
+            request.parts = body.chunks(1 + random.below(20_000)).map(|part| Part::Data(part.to_vec())).collect();
+            if !has_length {
+                request.parts.push(Part::Trailers(vec![(b"x-trailer".to_vec(), b"y".to_vec())]));
+            }
+            http2.ask(&request);
+        } else if has_length {
+            self.unsent.extend_from_slice(head.as_bytes());
             self.unsent.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
             self.unsent.extend_from_slice(&body);
         } else {
+            self.unsent.extend_from_slice(head.as_bytes());
             self.unsent.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
             let mut rest = &body[..];
             while !rest.is_empty() {
@@ -260,21 +332,17 @@ impl Player {
         if self.ended || network.now() < self.starts {
             return false;
         }
-        let Some(client) = &self.client else {
-            self.client = Some(network.connect());
-            return true;
-        };
-        let mut any = false;
-        if self.sent < self.unsent.len() && !random.one_in(3) {
-            let most = if random.one_in(4) { 1 + random.below(16) } else { usize::MAX };
-            let end = self.unsent.len().min(self.sent.saturating_add(most));
-            let sent = client.send(&self.unsent[self.sent..end]);
-            self.sent += sent;
-            any |= sent > 0;
-            if self.sent == self.unsent.len() && self.manner == Manner::HalfCloser {
-                client.shutdown();
+        if self.client.is_none() {
+            let listener = if self.session.is_some() { SECURE } else { CLEAR };
+            self.client = Some(network.connect_to(listener));
+            if let Some(session) = &mut self.session {
+                session.seal(b"", &mut self.sealed);
             }
+            return true;
         }
+        let unsent = (self.sent < self.unsent.len() && !self.shut) || !self.sealed.is_empty();
+        let mut any = (unsent || self.wants_to_end()) && !random.one_in(3) && self.send(random);
+        let Some(client) = &self.client else { return any };
         if self.manner == Manner::Leaver && self.sent >= self.leaves_after {
             if random.one_in(2) {
                 client.reset();
@@ -291,10 +359,19 @@ impl Player {
         match client.receive(most) {
             None => any,
             Some(Arrived::Bytes(bytes)) => {
-                self.received.extend(bytes);
-                true
+                any = true;
+                self.hear(bytes);
+                if self.goes && self.manner == Manner::Good && self.has_all() {
+                    self.client = None;
+                    self.ended = true;
+                }
+                any
             }
             Some(end) => {
+                let said = self.session.as_ref().is_none_or(|session| session.is_closed() || session.is_handshaking());
+                if !said && end == Arrived::End && !client.has_fault() {
+                    self.problem = Some("an end without a word of TLS".to_string());
+                }
                 self.broken = client.has_fault();
                 self.reset = end == Arrived::Reset && !self.broken;
                 self.client = None;
@@ -304,8 +381,119 @@ impl Player {
         }
     }
 
+    fn kind(&self) -> String {
+        let http = if self.http2.is_some() { "HTTP/2" } else { "HTTP/1" };
+        format!("{:?} over {http}{}", self.manner, if self.session.is_some() { " and TLS" } else { "" })
+    }
+
+    /// It ends its direction, and has not yet.
+    fn wants_to_end(&self) -> bool {
+        let may = self.session.as_ref().is_none_or(|session| !session.is_handshaking());
+        let all = self.sent == self.unsent.len() && self.http2.as_ref().is_none_or(frames::Client::has_said_all);
+        self.manner == Manner::HalfCloser && may && all && !self.shut
+    }
+
+    /// Sends something: whether anything moved.
+    fn send(&mut self, random: &mut Seeded) -> bool {
+        let Some(client) = &self.client else { return false };
+        let most = if random.one_in(4) { 1 + random.below(16) } else { usize::MAX };
+        let end = self.unsent.len().min(self.sent.saturating_add(most));
+        let Some(session) = &mut self.session else {
+            let sent = client.send(&self.unsent[self.sent..end]);
+            self.sent += sent;
+            if self.wants_to_end() {
+                client.shutdown();
+                self.shut = true;
+            }
+            return sent > 0;
+        };
+        if self.sealed.is_empty() && !session.is_handshaking() && !self.shut {
+            session.seal(&self.unsent[self.sent..end], &mut self.sealed);
+            self.sent = end;
+        }
+        let ends = self.wants_to_end();
+        if let Some(session) = self.session.as_mut().filter(|_| ends) {
+            session.close(&mut self.sealed);
+            self.shut = true;
+        }
+        let sent = client.send(&self.sealed[..most.min(self.sealed.len())]);
+        self.sealed.drain(..sent);
+        if self.shut && self.sealed.is_empty() {
+            client.shutdown();
+        }
+        sent > 0
+    }
+
+    /// Bytes came.
+    fn hear(&mut self, bytes: Vec<u8>) {
+        let mut plain = Vec::new();
+        let heard = match &mut self.session {
+            Some(session) => session.open(&bytes, &mut plain, &mut self.sealed),
+            None => {
+                plain = bytes;
+                Ok(())
+            }
+        };
+        let heard = heard.and_then(|()| match &mut self.http2 {
+            Some(http2) => http2.hear(&plain),
+            None => {
+                self.received.append(&mut plain);
+                Ok(())
+            }
+        });
+        self.problem = self.problem.take().or(heard.err());
+        if let Some(http2) = &mut self.http2 {
+            self.unsent.extend(http2.take());
+        }
+    }
+
+    /// Over HTTP/2: every answer is whole.
+    fn has_all(&self) -> bool {
+        self.http2
+            .as_ref()
+            .is_some_and(|http2| http2.heard.values().filter(|heard| heard.ended).count() == self.expected.len())
+    }
+
+    /// The same for HTTP/2, where a connection error takes all answers with it.
+    fn check_http2(&self, http2: &frames::Client) -> Result<usize, String> {
+        let owed = !self.broken && !matches!(self.manner, Manner::Leaver | Manner::Garbage);
+        let mut count = 0;
+        for (number, expected) in self.expected.iter().enumerate() {
+            let stream = 2 * number as u32 + 1;
+            let heard = http2.heard.get(&stream).filter(|heard| heard.ended);
+            let Some(answer) = heard.and_then(|heard| heard.answer.as_ref()) else {
+                if owed {
+                    return Err(format!(
+                        "lost: stream {stream}: {:?}, goaway {:?}",
+                        http2.heard.get(&stream),
+                        http2.goaway
+                    ));
+                }
+                continue;
+            };
+            // Who reads late learns late that more may be sent.
+            if self.manner == Manner::SlowReader && answer.status == 408 {
+                continue;
+            }
+            if answer.status != expected.status {
+                return Err(format!("stream {stream} is {}, expected {}", answer.status, expected.status));
+            }
+            if !expected.head && expected.body.as_ref().is_some_and(|body| *body != answer.body) {
+                return Err(format!("stream {stream} has another body ({} bytes)", answer.body.len()));
+            }
+            count += 1;
+        }
+        if owed && self.reset { Err("lost: the server reset the connection".to_string()) } else { Ok(count) }
+    }
+
     /// Checks what the client got: how many answers were right.
     fn check(&self) -> Result<usize, String> {
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone());
+        }
+        if let Some(http2) = &self.http2 {
+            return self.check_http2(http2);
+        }
         let mut rest = &self.received[..];
         let mut count = 0;
         for expected in &self.expected {
