@@ -475,3 +475,12 @@ fn a_peer_may_use_what_it_was_told_first_until_it_has_seen_our_settings() {
     server.receive(&frame(HEADERS, ALL, 5, &request));
     assert_eq!(server.failure.map(|failure| failure.code), Some(Code::Compression));
 }
+
+/// docs/http2-states.md shows the table as it is.
+#[test]
+fn the_diagram_in_the_documentation_is_the_table() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/http2-states.md")).expect("the page");
+    let drawn = page.split("```mermaid\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert_eq!(drawn, Some(&*proto::h2::state::diagram()), "the page's diagram (left) is not the table's (right)");
+}
