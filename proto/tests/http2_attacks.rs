@@ -66,7 +66,7 @@ fn server(frames: &[Vec<u8>]) -> Side {
 
 #[test]
 fn each_attack_ends_its_connection() {
-    let attacks: [(&str, Turn, Kind); 27] = [
+    let attacks: [(&str, Turn, Kind); 29] = [
         ("rapid reset", |turn| [get(turn), cancel(turn)].concat(), Kind::PeerResets),
         ("resets of streams with bodies", |turn| [post(turn), cancel(turn)].concat(), Kind::PeerResets),
         ("a window by nothing", |turn| made_to_reset(get(turn), window_update(stream(turn), 0)), Kind::OwnResets),
@@ -105,6 +105,8 @@ fn each_attack_ends_its_connection() {
         ("PRIORITY_UPDATE", |turn| frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, turn as u8 | 1, b'u']), Kind::Priorities),
         ("DATA without bytes", |_| frame(DATA, 0, 1001, b""), Kind::Empty),
         ("DATA of padding", |_| frame(DATA, PADDED, 1001, &[255; 256]), Kind::Empty),
+        ("DATA byte by byte", |_| frame(DATA, 0, 1001, b"a"), Kind::SmallData),
+        ("DATA in pieces with padding", |_| frame(DATA, PADDED, 1001, b"\x0412345678\0\0\0\0"), Kind::SmallData),
         ("sections of nothing", |turn| section_of_nothing(stream(turn) + 1002), Kind::Empty),
         ("WINDOW_UPDATE", |_| window_update(0, 1), Kind::WindowUpdates),
         ("WINDOW_UPDATE of a stream", |_| window_update(1001, 1), Kind::WindowUpdates),
@@ -112,7 +114,8 @@ fn each_attack_ends_its_connection() {
         ("GOAWAY", |_| frame(GOAWAY, 0, 0, &[0; 8]), Kind::Unknown),
     ];
     for (name, turn, kind) in attacks {
-        let own_stream = matches!(kind, Kind::Empty | Kind::WindowUpdates) || name.contains("passed over");
+        let own_stream =
+            matches!(kind, Kind::Empty | Kind::WindowUpdates | Kind::SmallData) || name.contains("passed over");
         let begun = if own_stream { vec![headers(0, 1001, POST)] } else { Vec::new() };
         attack(name, server(&begun), turn, kind);
     }
@@ -177,6 +180,75 @@ fn a_field_section_in_pieces_is_cut_off() {
             assert!(count <= most + 1 && side.connection.held() <= MOST_HELD, "{piece}");
         }
         assert_eq!(side.failure.map(|failure| failure.code), Some(Code::EnhanceYourCalm));
+        assert_eq!(side.connection.fired(), Some(Kind::Continuations), "{piece}");
+    }
+}
+
+/// Messages of so many bytes on one stream, each in a frame of its own, and what happens after each.
+fn messages(count: u32, bytes: usize, mut after: impl FnMut(&mut Side, u32)) -> Side {
+    let mut side = server(&[frame(SETTINGS, END, 0, b""), headers(0, 1, POST), window_update(0, 1 << 24)]);
+    let stream = side.connection.streams().next().expect("one is open");
+    side.connection
+        .send_response(stream, 200, proto::Length::Unknown, &mut side.out, |_| {})
+        .expect("an answer is due");
+    side.out.clear();
+    for message in 0..count {
+        side.receive(&frame(DATA, 0, 1, &vec![b'm'; bytes]));
+        after(&mut side, message);
+        side.out.clear();
+    }
+    side
+}
+
+#[test]
+fn small_messages_that_are_answered_or_come_slowly_go_on() {
+    let most = u32::from(ALLOWANCES[Kind::SmallData as usize].most);
+    let alone = messages(most + 1, 1, |_, _| {});
+    assert_eq!(alone.connection.fired(), Some(Kind::SmallData), "without anything else they do not");
+    let answered = messages(4 * most, 1, |side, message| {
+        let stream = side.connection.streams().next().expect("it goes on");
+        assert_eq!(side.connection.send_data(stream, b"e", false, &mut side.out), Ok(1), "after {message}");
+        side.receive(&window_update(1, 1));
+    });
+    let slow = messages(4 * most, 5, |side, message| {
+        if message % 200 == 0 {
+            side.connection.seconds_passed(1);
+        }
+    });
+    let mixed = messages(4 * most, 1, |side, _| side.receive(&frame(DATA, 0, 1, &[b'm'; 64])));
+    let not_small = messages(4 * most, 9, |_, _| {});
+    for side in [answered, slow, mixed, not_small] {
+        assert_eq!(side.failure, None);
+    }
+}
+
+#[test]
+fn a_body_byte_by_byte_makes_us_say_little() {
+    let mut said = 0;
+    messages(50_000, 1, |side, _| said += side.out.len());
+    // One update of a stream's window of 64 KiB for each half of it; the connection's has four times as much.
+    assert_eq!(said, 13);
+}
+
+#[test]
+fn pings_that_measure_a_download_or_keep_a_connection_alive_go_on() {
+    let ping = || frame(PING, 0, 0, &[0; 8]);
+    let mut side = server(&[settings(&[(4, 1 << 30)]), window_update(0, 1 << 30), headers(END, 1, GET)]);
+    let stream = side.connection.streams().next().expect("one is open");
+    side.connection
+        .send_response(stream, 200, proto::Length::Unknown, &mut side.out, |_| {})
+        .expect("an answer is due");
+    for round in 0..2_000 {
+        assert_eq!(side.connection.send_data(stream, &vec![0; 1 << 15], false, &mut side.out), Ok(1 << 15));
+        side.receive(&ping().repeat(2));
+        assert_eq!(side.failure, None, "in round {round}");
+        side.out.clear();
+    }
+    for minute in 0..2_000 {
+        side.connection.seconds_passed(60);
+        side.receive(&ping().repeat(60));
+        assert_eq!(side.failure, None, "in minute {minute}");
+        side.out.clear();
     }
 }
 

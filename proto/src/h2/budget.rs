@@ -23,10 +23,16 @@ pub enum Kind {
     WindowUpdates,
     /// Frames of kinds that nobody knows.
     Unknown,
+    /// DATA with fewer bytes of a body than a frame's head has, but for the last one: a body sent byte by byte has us do as
+    /// much for each byte as for 16 KiB.
+    SmallData,
+    /// CONTINUATION beyond [`Bounds::continuations`](super::Bounds::continuations), or beyond the bytes of the largest field
+    /// section: CVE-2024-27316. There is none to use up.
+    Continuations,
 }
 
 /// How many kinds there are.
-pub const KINDS: usize = 8;
+pub const KINDS: usize = 10;
 
 /// Their names, for those who count them.
 pub const NAMES: [&str; KINDS] = [
@@ -38,28 +44,35 @@ pub const NAMES: [&str; KINDS] = [
     "empty frames",
     "window updates",
     "unknown frames",
+    "small pieces of bodies",
+    "frames of field sections",
 ];
 
-/// What is allowed of each kind before anything useful was done, and how much each request that is answered in full gives
-/// back. Wide enough for every client that was tried, browsers that cancel a page's images among them.
+/// What is allowed of each kind before anything useful was done, and what gives it back. Wide enough for every client that was
+/// tried, browsers that cancel a page's images among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// At most, and to begin with.
     pub most: u16,
-    /// For each answered request.
+    /// For each request that is answered in full.
     pub refill: u16,
+    /// For each second, where the caller has a clock.
+    pub a_second: u16,
 }
 
 /// The allowances, by [`Kind`]; docs/limits.md lists them.
 pub const ALLOWANCES: [Allowance; KINDS] = [
-    Allowance { most: 200, refill: 1 },
-    Allowance { most: 100, refill: 1 },
-    Allowance { most: 50, refill: 1 },
-    Allowance { most: 200, refill: 2 },
-    Allowance { most: 500, refill: 4 },
-    Allowance { most: 200, refill: 8 },
-    Allowance { most: 2000, refill: 16 },
-    Allowance { most: 200, refill: 2 },
+    Allowance { most: 200, refill: 1, a_second: 1 },
+    Allowance { most: 100, refill: 1, a_second: 1 },
+    Allowance { most: 50, refill: 1, a_second: 1 },
+    Allowance { most: 200, refill: 2, a_second: 2 },
+    Allowance { most: 500, refill: 4, a_second: 2 },
+    Allowance { most: 200, refill: 8, a_second: 4 },
+    Allowance { most: 2000, refill: 16, a_second: 64 },
+    Allowance { most: 200, refill: 2, a_second: 2 },
+    // Half a megabyte, of which nine tenths are heads of frames.
+    Allowance { most: 50_000, refill: 256, a_second: 256 },
+    Allowance { most: 0, refill: 0, a_second: 0 },
 ];
 
 /// What is left of each allowance.
@@ -100,17 +113,36 @@ impl Budget {
     #[inline]
     pub(super) fn refill(&mut self) {
         for (left, allowance) in self.left.iter_mut().zip(&ALLOWANCES) {
-            *left = allowance.most.min(*left + allowance.refill);
+            *left = allowance.most.min(left.saturating_add(allowance.refill));
+        }
+    }
+
+    pub(super) fn seconds_passed(&mut self, seconds: u32) {
+        for (kind, allowance) in ALLOWANCES.iter().enumerate() {
+            self.give_back(kind, seconds.saturating_mul(allowance.a_second.into()));
         }
     }
 
     /// Bytes of a body went out: window updates that made it possible were of use. Peers send one or two for each 4 KiB;
     /// one for each few bytes is what CVE-2019-9511 does. `tight`: the window let no more go.
+    ///
+    /// So was a small message that is answered with another, and a PING that measures how fast a download comes.
     pub(super) fn sent_data(&mut self, bytes: usize, tight: bool) {
-        let kind = Kind::WindowUpdates as usize;
-        let of_use = bytes / 128 + if tight { 0 } else { 4 };
-        let left = usize::from(self.left[kind]) + of_use;
-        self.left[kind] = left.min(usize::from(ALLOWANCES[kind].most)) as u16;
+        let by_itself = if tight { 0 } else { 4 };
+        self.give_back(Kind::WindowUpdates as usize, (bytes / 128) as u32 + by_itself);
+        self.give_back(Kind::SmallData as usize, by_itself);
+        self.give_back(Kind::Pings as usize, (bytes / 4096) as u32 + by_itself.min(1));
+    }
+
+    /// Bytes of a body came, in a piece that is not small.
+    #[inline]
+    pub(super) fn received_data(&mut self, bytes: u32) {
+        self.give_back(Kind::SmallData as usize, bytes / 64);
+    }
+
+    fn give_back(&mut self, kind: usize, count: u32) {
+        let left = u32::from(self.left[kind]).saturating_add(count);
+        self.left[kind] = left.min(ALLOWANCES[kind].most.into()) as u16;
     }
 
     /// Which allowance ran out.
@@ -140,5 +172,17 @@ mod tests {
             budget.refill();
         }
         assert_eq!(budget.left, Budget::new().left);
+    }
+
+    #[test]
+    fn seconds_refill_an_allowance_to_its_bound_and_not_what_has_none() {
+        let mut budget = Budget::new();
+        (0..200).for_each(|_| assert!(budget.take(Kind::Pings)));
+        budget.seconds_passed(3);
+        assert_eq!(budget.left[Kind::Pings as usize], 6);
+        budget.seconds_passed(u32::MAX);
+        assert_eq!(budget.left, Budget::new().left);
+        assert!(!budget.take(Kind::Continuations));
+        assert_eq!(budget.fired(), Some(Kind::Continuations));
     }
 }

@@ -352,6 +352,8 @@ impl Connection {
         }
     }
 
+                Kind::SmallData => "too many small pieces of bodies",
+                Kind::Continuations => "a field section has too many frames",
     /// Whether nothing has been said of a stream yet.
     pub(super) fn is_idle(&self, number: u32) -> bool {
         let begun_by_us = (number % 2 == 1) == (self.role == Role::Client);
@@ -407,3 +409,10 @@ impl Connection {
         self.streams.shrink();
     }
 }
+    /// Some time has gone by, in which the peer may have done useful things that cannot be told from a flood but by how slowly
+    /// they come: a stream of small messages, a PING now and then. It has each allowance back by its row's `a_second`. A
+    /// caller with a clock calls this before it passes on what was received, with the whole seconds since it last did.
+    pub fn seconds_passed(&mut self, seconds: u32) {
+        self.budget.seconds_passed(seconds);
+    }
+

@@ -2,11 +2,14 @@
 
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
-use super::frame::{self, Code, FrameHead, flag};
+use super::frame::{self, Code, FrameHead, HEAD_BYTES, flag};
 use super::state::Step;
 use super::streams::StreamRef;
 use crate::Role;
 use alloc::vec::Vec;
+
+/// Bytes of a frame's head, for patterns.
+const HEAD: u32 = HEAD_BYTES as u32;
 
 /// A DATA frame that is being read.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +45,13 @@ impl Connection {
             return Err(failure(Code::FlowControl, "more bytes than the connection's window allows"));
         }
         let ends = head.has(flag::END_STREAM);
-        if left == 0 && !ends {
-            self.count(Kind::Empty)?;
+        if !ends {
+            match left {
+                0 => self.count(Kind::Empty)?,
+                // Its own head has more bytes.
+                1..HEAD => self.count(Kind::SmallData)?,
+                _ => self.budget.received_data(left),
+            }
         }
         // Padding is used up by coming.
         self.used_of_connection(padding + read, lent.out);

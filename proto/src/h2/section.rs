@@ -75,7 +75,7 @@ impl Connection {
         // Compressed fields are hardly longer than plain ones, so these bounds leave room for what is refused with 431.
         let too_many = block.continuations > self.bounds.continuations;
         if too_many || self.fragments.len() + payload.len() > 2 * MOST_LIST_BYTES as usize {
-            return Err(failure(Code::EnhanceYourCalm, "a field section has too many frames"));
+            self.count(Kind::Continuations)?;
         }
         if payload.is_empty() {
             self.count(Kind::Empty)?;
