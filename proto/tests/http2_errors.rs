@@ -4,7 +4,7 @@ mod wire;
 
 use Outcome::{Connection, Fine, Stream};
 use proto::Role;
-use proto::h2::{Bounds, Code, PREFACE};
+use proto::h2::{Away, Bounds, Code, PREFACE};
 use wire::{ALL, CONTINUATION, DATA, END, GET, GOAWAY, HEADERS, PADDED, PING, POST, PRIORITY, PRIORITY_UPDATE};
 use wire::{PUSH_PROMISE, RESET, SETTINGS, Side, WHOLE, WINDOW_UPDATE};
 use wire::{block, frame, frames, headers, number, opening, settings, ways, window_update};
@@ -106,7 +106,7 @@ fn connections_that_do_not_begin_as_they_should() {
         Role::Client,
         &[
             ("no SETTINGS first", none(), headers(END, 1, &[(":status", "200")]), protocol),
-            ("HTTP/1", none(), b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), Connection(Code::FrameSize)),
+            ("3.4: HTTP/1", none(), b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), protocol),
         ],
     );
 }
@@ -431,9 +431,32 @@ fn what_servers_do_wrong() {
             ("a client's frame", begun(), frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 1]), protocol),
             ("6.4: RST_STREAM of an idle stream", begun(), frame(RESET, 0, 5, &[0; 4]), protocol),
             ("6.4: RST_STREAM", begun(), frame(RESET, 0, 1, &[0; 4]), Fine),
-            ("6.8: GOAWAY", begun(), frame(GOAWAY, 0, 0, &[0; 8]), Fine),
+            ("6.8: GOAWAY", begun(), away(0, 0), Fine),
+            ("6.8: GOAWAY that names fewer streams", begun(), [away(0x7fff_ffff, 0), away(1, 0)].concat(), Fine),
+            ("6.8: GOAWAY that names more streams", begun(), [away(1, 0), away(3, 0)].concat(), protocol),
         ],
     );
+}
+
+fn away(last: u32, code: u32) -> Vec<u8> {
+    frame(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
+}
+
+#[test]
+fn a_client_knows_which_requests_a_server_that_goes_away_does_nothing_for() {
+    let input = [settings(&[]), away(0x7fff_ffff, 0), away(3, 11), headers(END, 1, &[(":status", "204")])].concat();
+    let late = [headers(0, 5, &[(":status", "200")]), frame(DATA, END, 5, b"late")].concat();
+    for way in ways(&[input, late].concat()) {
+        let mut client = Side::client();
+        (0..4).for_each(|_| _ = client.ask("GET", "/"));
+        way.iter().for_each(|piece| client.receive(piece));
+        let seen = ["going away", "going away", "5 reset Refused", "7 reset Refused", "1 204 Empty"];
+        assert_eq!((&client.words[..], client.failure), (&seen.map(String::from)[..], None));
+        let numbers: Vec<u32> = client.connection.streams().map(|stream| stream.number).collect();
+        assert_eq!(numbers, [3], "what it may have begun goes on");
+        let known = client.connection.peer_goes_away();
+        assert_eq!(known, Some(Away { last: 3, code: Code::EnhanceYourCalm }));
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn play(gauge: &Gauge, weather: &Weather, window: u32) -> Play {
 
 /// The other client asks, and is answered.
 fn others_are_served(play: &mut Play) {
-    if play.peers[1].http.peer_goes_away() {
+    if play.peers[1].http.peer_goes_away().is_some() {
         // It was idle for too long.
         let again = play.connect(Bounds::default());
         play.peers.swap_remove(1);
@@ -107,7 +107,7 @@ fn rapid_resets_leave_no_handlers_behind_and_end() {
         let gauge = Gauge::default();
         let mut play = play(&gauge, weather, 65_535);
         for _ in 0..100 {
-            if play.peers[0].ended.is_some() || play.peers[0].http.peer_goes_away() {
+            if play.peers[0].ended.is_some() || play.peers[0].http.peer_goes_away().is_some() {
                 break;
             }
             for _ in 0..50 {

@@ -71,13 +71,15 @@ pub enum Event<'b> {
     Data(StreamRef, &'b [u8]),
     /// A body ended; where the flag is set, the lent `Head` has its trailers.
     End(StreamRef, bool),
-    /// A stream is over before its time: the peer has reset it, or did what resets it.
+    /// A stream is over before its time: the peer has reset it, or did what resets it. After [`Code::Refused`] nothing was
+    /// done for it, and it may be asked for again, whatever its method (RFC 9113 section 8.7).
     Reset(StreamRef, Code),
     /// More may be sent on this stream.
     Opened(StreamRef),
     /// More may be sent on every stream, or the peer's settings have changed.
     AllOpened,
-    /// The peer begins no more streams on this connection and wants no more (GOAWAY).
+    /// The peer begins no more streams on this connection and wants no more (GOAWAY): see [`Connection::peer_goes_away`].
+    /// Where it says that it does nothing for some of ours, each of them is [`Reset`](Event::Reset) with [`Code::Refused`].
     GoingAway,
 }
 
@@ -101,6 +103,16 @@ pub struct Failure {
 
 pub(super) const fn failure(code: Code, text: &'static str) -> Failure {
     Failure { code, text }
+}
+
+/// What a peer has said of its going away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Away {
+    /// The highest number of a stream of ours for which it does, or may have done, something. It is lower, or the same, each
+    /// time that it is said.
+    pub last: u32,
+    /// Why.
+    pub code: Code,
 }
 
 /// What the connection begins with.
@@ -135,7 +147,9 @@ pub struct Connection {
     pub(super) block: Option<Block>,
     pub(super) fragments: Vec<u8>,
     pub(super) bounds: Bounds,
-    pub(super) peer_goes: bool,
+    pub(super) peer_goes: Option<Away>,
+    /// There may be streams of ours that the peer does nothing for, and that have still to be reset.
+    pub(super) unserved: bool,
     /// The peer knows our settings: until then it goes by what RFC 9113 section 6.5.2 begins with.
     pub(super) acknowledged: bool,
 }
@@ -177,7 +191,8 @@ impl Connection {
             block: None,
             fragments: Vec::new(),
             bounds,
-            peer_goes: false,
+            peer_goes: None,
+            unserved: false,
         }
     }
 
@@ -224,6 +239,11 @@ impl Connection {
             Phase::Failed => return Err(failure(Code::Protocol, "the connection has failed")),
             _ => 0,
         };
+        if self.unserved
+            && let Some(stream) = self.next_unserved()
+        {
+            return Ok(Received { consumed: 0, event: Event::Reset(stream, Code::Refused) });
+        }
         loop {
             let rest = &window[at..];
             if self.incoming.is_some() {
@@ -276,11 +296,12 @@ impl Connection {
     /// What can be judged by a frame's head alone.
     #[inline]
     fn check(&self, head: FrameHead) -> Result<(), Failure> {
-        if head.length > FRAME_BYTES {
-            return Err(failure(Code::FrameSize, "a frame is larger than announced"));
-        }
+        // First: whatever else is wrong with it, it is no preface (RFC 9113 section 3.4).
         if self.phase == Phase::FirstSettings && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(failure(Code::Protocol, "the first frame is not SETTINGS"));
+        }
+        if head.length > FRAME_BYTES {
+            return Err(failure(Code::FrameSize, "a frame is larger than announced"));
         }
         if let Some(block) = &self.block {
             if head.kind != kind::CONTINUATION || head.stream != block.stream {
@@ -289,7 +310,10 @@ impl Connection {
         } else if head.kind == kind::CONTINUATION {
             return Err(failure(Code::Protocol, "CONTINUATION without HEADERS"));
         }
-        Ok(())
+        match head.wrong() {
+            Some((code, text)) => Err(failure(code, text)),
+            None => Ok(()),
+        }
     }
 
     fn frame(
@@ -306,20 +330,8 @@ impl Connection {
             kind::SETTINGS => self.settings(head, payload, lent.out),
             kind::PING => self.ping(head, payload, lent.out),
             kind::PRIORITY => self.old_priority(head, payload, lent.out),
-            kind::PRIORITY_UPDATE => self.priority_update(head, payload),
-            kind::GOAWAY => {
-                if head.stream != 0 {
-                    return Err(failure(Code::Protocol, "GOAWAY for a stream"));
-                }
-                if payload.len() < 8 {
-                    return Err(failure(Code::FrameSize, "GOAWAY of a wrong size"));
-                }
-                if self.peer_goes {
-                    self.count(Kind::Unknown)?;
-                }
-                self.peer_goes = true;
-                Ok(Some(Event::GoingAway))
-            }
+            kind::PRIORITY_UPDATE => self.priority_update(payload),
+            kind::GOAWAY => self.peer_away(payload),
             kind::PUSH_PROMISE => Err(failure(Code::Protocol, "PUSH_PROMISE where push is off")),
             _ => self.count(Kind::Unknown).map(|()| None),
         }
@@ -340,6 +352,8 @@ impl Connection {
                 Kind::Empty => "too many frames without content",
                 Kind::WindowUpdates => "too many WINDOW_UPDATEs",
                 Kind::Unknown => "too many unknown frames",
+                Kind::SmallData => "too many small pieces of bodies",
+                Kind::Continuations => "a field section has too many frames",
             },
         ))
     }
@@ -352,8 +366,6 @@ impl Connection {
         }
     }
 
-                Kind::SmallData => "too many small pieces of bodies",
-                Kind::Continuations => "a field section has too many frames",
     /// Whether nothing has been said of a stream yet.
     pub(super) fn is_idle(&self, number: u32) -> bool {
         let begun_by_us = (number % 2 == 1) == (self.role == Role::Client);
@@ -396,9 +408,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the peer has said that it goes away.
-    pub fn peer_goes_away(&self) -> bool {
+    /// What the peer has said of its going away, where it has.
+    pub fn peer_goes_away(&self) -> Option<Away> {
         self.peer_goes
+    }
+
+    /// Some time has gone by, in which the peer may have done useful things that cannot be told from a flood but by how slowly
+    /// they come: a stream of small messages, a PING now and then. It has each allowance back by its row's `a_second`. A
+    /// caller with a clock calls this before it passes on what was received, with the whole seconds since it last did.
+    pub fn seconds_passed(&mut self, seconds: u32) {
+        self.budget.seconds_passed(seconds);
     }
 
     /// Gives back what only a busy connection needs.
@@ -409,10 +428,3 @@ impl Connection {
         self.streams.shrink();
     }
 }
-    /// Some time has gone by, in which the peer may have done useful things that cannot be told from a flood but by how slowly
-    /// they come: a stream of small messages, a PING now and then. It has each allowance back by its row's `a_second`. A
-    /// caller with a clock calls this before it passes on what was received, with the whole seconds since it last did.
-    pub fn seconds_passed(&mut self, seconds: u32) {
-        self.budget.seconds_passed(seconds);
-    }
-

@@ -1,10 +1,10 @@
 //! The frames that carry no message: windows, resets, settings, pings, priorities (RFC 9113 section 6).
 
 use super::budget::Kind;
-use super::connection::{Connection, Event, Failure, Phase, failure};
+use super::connection::{Away, Connection, Event, Failure, Phase, failure};
 use super::frame::{self, Code, FrameHead, flag, kind};
 use super::schedule::Priority;
-use super::streams::End;
+use super::streams::{End, StreamRef};
 use crate::Role;
 use alloc::vec::Vec;
 
@@ -15,9 +15,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, Failure> {
-        if payload.len() != 4 {
-            return Err(failure(Code::FrameSize, "WINDOW_UPDATE of a wrong size"));
-        }
         self.count(Kind::WindowUpdates)?;
         let more = frame::number(payload) & 0x7fff_ffff;
         if head.stream == 0 {
@@ -48,10 +45,7 @@ impl Connection {
     }
 
     pub(super) fn peer_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event<'static>>, Failure> {
-        if payload.len() != 4 {
-            return Err(failure(Code::FrameSize, "RST_STREAM of a wrong size"));
-        }
-        if head.stream == 0 || self.is_idle(head.stream) {
+        if self.is_idle(head.stream) {
             return Err(failure(Code::Protocol, "RST_STREAM for a stream that was not begun"));
         }
         self.count(Kind::PeerResets)?;
@@ -70,9 +64,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, Failure> {
-        if head.stream != 0 {
-            return Err(failure(Code::Protocol, "SETTINGS for a stream"));
-        }
         if head.has(flag::ACK) {
             return match payload.len() {
                 0 => {
@@ -107,12 +98,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, Failure> {
-        if head.stream != 0 {
-            return Err(failure(Code::Protocol, "PING for a stream"));
-        }
-        if payload.len() != 8 {
-            return Err(failure(Code::FrameSize, "PING of a wrong size"));
-        }
         self.count(Kind::Pings)?;
         if !head.has(flag::ACK) {
             frame::write_ping(payload, out);
@@ -127,9 +112,6 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Event<'static>>, Failure> {
-        if head.stream == 0 {
-            return Err(failure(Code::Protocol, "PRIORITY without a stream"));
-        }
         self.count(Kind::Priorities)?;
         let code = match payload.len() {
             5 if frame::number(payload) & 0x7fff_ffff != head.stream => return Ok(None),
@@ -147,27 +129,46 @@ impl Connection {
     }
 
     /// A stream's priority changes (RFC 9218 section 7.1).
-    pub(super) fn priority_update(
-        &mut self,
-        head: FrameHead,
-        payload: &[u8],
-    ) -> Result<Option<Event<'static>>, Failure> {
-        if head.stream != 0 || self.role == Role::Client {
-            return Err(failure(Code::Protocol, "PRIORITY_UPDATE on a stream"));
+    pub(super) fn priority_update(&mut self, payload: &[u8]) -> Result<Option<Event<'static>>, Failure> {
+        if self.role == Role::Client {
+            return Err(failure(Code::Protocol, "PRIORITY_UPDATE of a server"));
         }
-        let Some((number, value)) = payload.split_at_checked(4) else {
-            return Err(failure(Code::FrameSize, "PRIORITY_UPDATE of a wrong size"));
-        };
         self.count(Kind::Priorities)?;
-        let number = frame::number(number) & 0x7fff_ffff;
+        let number = frame::number(payload) & 0x7fff_ffff;
         if number == 0 {
             return Err(failure(Code::Protocol, "PRIORITY_UPDATE for no stream"));
         }
         if let Some(stream) = self.streams.find(number)
             && let Some(found) = self.streams.get(stream)
         {
-            found.priority = Priority::read(value);
+            found.priority = Priority::read(&payload[4..]);
         }
         Ok(None)
+    }
+
+    pub(super) fn peer_away(&mut self, payload: &[u8]) -> Result<Option<Event<'static>>, Failure> {
+        let away = Away { last: frame::number(payload) & 0x7fff_ffff, code: Code::of(frame::number(&payload[4..])) };
+        if let Some(before) = self.peer_goes {
+            self.count(Kind::Unknown)?;
+            // What was given up may have been asked for elsewhere.
+            if away.last > before.last {
+                return Err(failure(Code::Protocol, "a later GOAWAY names a later stream"));
+            }
+        }
+        self.peer_goes = Some(away);
+        self.unserved = self.role == Role::Client;
+        Ok(Some(Event::GoingAway))
+    }
+
+    /// Forgets a stream of ours that the peer does nothing for: which one it was.
+    #[cold]
+    pub(super) fn next_unserved(&mut self) -> Option<StreamRef> {
+        let last = self.peer_goes.map_or(u32::MAX, |away| away.last);
+        let found = self.streams.refs().find(|stream| stream.number > last);
+        match found {
+            Some(stream) => self.streams.remove(stream, End::Own),
+            None => self.unserved = false,
+        }
+        found
     }
 }

@@ -29,9 +29,6 @@ impl Connection {
         payload: &[u8],
         lent: &mut Lent<'_>,
     ) -> Result<Option<(usize, Option<Event<'static>>)>, Failure> {
-        if head.stream == 0 {
-            return Err(failure(Code::Protocol, "DATA without a stream"));
-        }
         let (mut read, mut padding) = (0, 0);
         if head.has(flag::PADDED) && head.length > 0 {
             let Some(&length) = payload.first() else { return Ok(None) };

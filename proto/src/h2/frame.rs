@@ -58,8 +58,12 @@ pub enum Code {
     Cancel = 8,
     /// Compressed fields cannot be read.
     Compression = 9,
+    /// What a tunnel leads to has failed (RFC 9113 section 8.5).
+    Connect = 10,
     /// The peer asks for too much.
     EnhanceYourCalm = 11,
+    /// A server wants to be asked by HTTP/1.
+    Http11Required = 13,
     /// Any other number.
     Other = 0xffff_ffff,
 }
@@ -76,7 +80,9 @@ impl Code {
             7 => Code::Refused,
             8 => Code::Cancel,
             9 => Code::Compression,
+            10 => Code::Connect,
             11 => Code::EnhanceYourCalm,
+            13 => Code::Http11Required,
             _ => Code::Other,
         }
     }
@@ -122,6 +128,55 @@ impl FrameHead {
     }
 }
 
+/// Where a kind of frame stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Connection,
+    Stream,
+    Either,
+}
+
+/// What a kind of frame has to be like: on which stream it stands, and how many bytes it has. Each breach ends the
+/// connection. What RFC 9113 judges otherwise (padding, PRIORITY of a wrong size) is where it is read.
+macro_rules! shapes {
+    ($($kind:ident: $on:ident, $least:literal..=$most:expr, $name:literal;)*) => {
+        impl FrameHead {
+            /// What is wrong with the frame, by its head alone.
+            #[inline]
+            pub(super) const fn wrong(self) -> Option<(Code, &'static str)> {
+                let (on, least, most, misplaced, missized) = match self.kind {
+                    $(kind::$kind => (
+                        On::$on,
+                        $least,
+                        $most,
+                        concat!($name, " on a wrong stream"),
+                        concat!($name, " of a wrong size"),
+                    ),)*
+                    _ => return None,
+                };
+                match on {
+                    On::Connection if self.stream != 0 => Some((Code::Protocol, misplaced)),
+                    On::Stream if self.stream == 0 => Some((Code::Protocol, misplaced)),
+                    _ if self.length < least || self.length > most => Some((Code::FrameSize, missized)),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+shapes! {
+    DATA: Stream, 0..=FRAME_BYTES, "DATA";
+    HEADERS: Stream, 0..=FRAME_BYTES, "HEADERS";
+    PRIORITY: Stream, 0..=FRAME_BYTES, "PRIORITY";
+    RST_STREAM: Stream, 4..=4, "RST_STREAM";
+    SETTINGS: Connection, 0..=FRAME_BYTES, "SETTINGS";
+    PING: Connection, 8..=8, "PING";
+    GOAWAY: Connection, 8..=FRAME_BYTES, "GOAWAY";
+    WINDOW_UPDATE: Either, 4..=4, "WINDOW_UPDATE";
+    PRIORITY_UPDATE: Connection, 4..=FRAME_BYTES, "PRIORITY_UPDATE";
+}
+
 /// A big-endian number at the front of a payload.
 pub(super) fn number(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
@@ -163,6 +218,29 @@ mod tests {
         out[5] |= 0x80;
         assert_eq!(FrameHead::read(&out), Some(head), "the reserved bit is ignored");
         assert_eq!(FrameHead::read(&out[..8]), None);
+    }
+
+    #[test]
+    fn each_kind_has_its_streams_and_its_sizes() {
+        let fits = |kind, stream, length| FrameHead { length, kind, flags: 0, stream }.wrong().map(|wrong| wrong.0);
+        let (protocol, size) = (Some(Code::Protocol), Some(Code::FrameSize));
+        for (kind, on_none, on_one, least, most) in [
+            (kind::DATA, protocol, None, 0, FRAME_BYTES),
+            (kind::HEADERS, protocol, None, 0, FRAME_BYTES),
+            (kind::PRIORITY, protocol, None, 0, FRAME_BYTES),
+            (kind::RST_STREAM, protocol, None, 4, 4),
+            (kind::SETTINGS, None, protocol, 0, FRAME_BYTES),
+            (kind::PING, None, protocol, 8, 8),
+            (kind::GOAWAY, None, protocol, 8, FRAME_BYTES),
+            (kind::WINDOW_UPDATE, None, None, 4, 4),
+            (kind::PRIORITY_UPDATE, None, protocol, 4, FRAME_BYTES),
+        ] {
+            let stream = u32::from(on_one.is_none());
+            assert_eq!((fits(kind, 0, most), fits(kind, 1, most)), (on_none, on_one), "{kind}");
+            assert_eq!((fits(kind, stream, least), fits(kind, stream, most + 1)), (None, size), "{kind}");
+            assert!(least == 0 || fits(kind, stream, least - 1) == size, "{kind}");
+        }
+        assert_eq!((fits(0x77, 0, 0), fits(0x77, 9, 9)), (None, None), "nobody knows what it is like");
     }
 
     #[test]

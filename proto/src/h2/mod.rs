@@ -22,7 +22,7 @@ mod settings;
 pub mod state;
 mod streams;
 
-pub use connection::{Bounds, Connection, Event, Failure, Lent, Received};
+pub use connection::{Away, Bounds, Connection, Event, Failure, Lent, Received};
 pub use frame::{Code, FRAME_BYTES, PREFACE};
 pub use schedule::{Priority, Schedule};
 pub use send::{FieldWriter, Request};

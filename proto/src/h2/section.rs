@@ -26,9 +26,6 @@ impl Connection {
         payload: &[u8],
         lent: &mut Lent<'_>,
     ) -> Result<Option<Event<'static>>, Failure> {
-        if head.stream == 0 {
-            return Err(failure(Code::Protocol, "HEADERS without a stream"));
-        }
         let mut fragment = payload;
         let mut padding = 0;
         if head.has(flag::PADDED) {

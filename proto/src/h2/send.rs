@@ -146,7 +146,7 @@ impl Connection {
     ) -> Result<StreamRef, Error> {
         let full = self.streams.len() >= self.peer.streams as usize || self.next > EVERY_STREAM;
         let unknown = request.protocol.is_some() && !self.peer.connect_protocol;
-        if self.role == Role::Server || full || unknown || self.peer_goes_away() || self.going.is_some() {
+        if self.role == Role::Server || full || unknown || self.peer_goes_away().is_some() || self.going.is_some() {
             return Err(Error::NotNow);
         }
         let number = self.next;
