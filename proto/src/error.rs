@@ -77,6 +77,7 @@ errors! {
     UnexpectedData, Peer, 400, "the peer sent data where none is allowed";
     NotNow, Local, 500, "this cannot be sent in the connection's present state";
     InvalidReason, Local, 500, "the reason phrase has a byte that is not allowed";
+    InvalidRequest, Local, 500, "method, path and protocol of a request do not fit each other";
     InvalidField, Local, 500, "a field to be sent has a byte that is not allowed";
     ReservedField, Local, 500, "a field that frames the message is written by the engine, not by hand";
     LengthMismatch, Local, 500, "the body does not have the length that was announced";

@@ -141,6 +141,13 @@ fn other_form(
     Ok(())
 }
 
+/// Whether these bytes are a host and a port, as CONNECT names what it wants to reach (RFC 9110 section 9.3.6).
+pub(crate) fn is_host_and_port(text: &[u8]) -> bool {
+    let Some(port) = text.iter().rposition(|&byte| byte == b':') else { return false };
+    let digits = &text[port + 1..];
+    port > 0 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && is_host(text)
+}
+
 /// Whether the bytes are `uri-host [ ":" port ]` with a host that is not empty (RFC 9110 section 7.2, RFC 3986
 /// section 3.2.2). No user information: `@` is refused.
 pub fn is_host(bytes: &[u8]) -> bool {

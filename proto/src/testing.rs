@@ -181,6 +181,7 @@ mod tests {
             include_bytes!("../../fuzz/seeds/http2/continuation"),
             include_bytes!("../../fuzz/seeds/http2/controls"),
             include_bytes!("../../fuzz/seeds/http2/wrong"),
+            include_bytes!("../../fuzz/seeds/http2/tunnel"),
         ] {
             check(http2, &seed[HEADER_BYTES..]);
             (0..seed.len()).for_each(|end| http2(&seed[..end]));

@@ -145,39 +145,6 @@ fn a_peer_that_allows_few_streams_is_asked_no_more() {
     assert!(client.connection.send_request(third, &mut client.out, |_| {}).is_ok());
 }
 
-#[test]
-fn an_extended_connect_opens_a_tunnel() {
-    let begin = |client: &mut Side| {
-        client.receive(&settings(&[(8, 1)]));
-        let (method, path, protocol) = ("CONNECT", "/chat", Some("websocket"));
-        let request = Request { method, scheme: "https", authority: "h", path, protocol, ends: false };
-        let stream = client.connection.send_request(request, &mut client.out, |_| {}).expect("the peer allows it");
-        client.send(stream, b"ping", false);
-    };
-    let (mut client, mut server) = (Side::client(), Side::server());
-    begin(&mut client);
-    let (to_server, _) = exchange(&mut client, &mut server, usize::MAX);
-    assert_eq!(client.words, ["1 200 Unknown"]);
-    for way in ways(&to_server) {
-        let mut server = Side::server();
-        way.iter().for_each(|piece| server.receive(piece));
-        assert_eq!(server.words, ["1 CONNECT /chat for websocket Unknown", "1 end ping"]);
-        let tunnel = frames(&server.out).into_iter().rfind(|frame| frame.0 == DATA);
-        assert_eq!(tunnel, Some((DATA, 0, 1, &b"hi"[..])), "our direction stays open");
-    }
-}
-
-#[test]
-fn a_protocol_is_asked_for_only_where_the_peer_knows_of_that() {
-    let mut client = Side::client();
-    client.receive(&settings(&[]));
-    let (method, path, protocol) = ("CONNECT", "/chat", Some("websocket"));
-    let request = Request { method, scheme: "https", authority: "h", path, protocol, ends: false };
-    assert!(client.connection.send_request(request, &mut client.out, |_| {}).is_err());
-    client.receive(&settings(&[(8, 1)]));
-    assert!(client.connection.send_request(request, &mut client.out, |_| {}).is_ok());
-}
-
 /// Either side's windows.
 fn narrow(stream_window: u32) -> Bounds {
     Bounds { stream_window, ..Bounds::default() }

@@ -226,6 +226,10 @@ fn request<S: Scanner>(
     head.target = crate::Target::default();
     let is_connect = head.method == Method::Connect;
     head.upgrade = is_connect;
+    // Behind it comes what goes through a tunnel, which has no length (RFC 9110 section 9.3.6).
+    if is_connect && head.seen & Known::ContentLength.bit() != 0 {
+        return Err(Malformed::Malformed);
+    }
     if is_connect && pseudo.protocol.is_none() {
         // A tunnel to a host and a port (RFC 9113 section 8.5).
         if !target::is_host_and_port(authority.of(window)) || pseudo.path.is_some() || pseudo.scheme.is_some() {
@@ -429,6 +433,12 @@ mod tests {
             assert_eq!(read_lines(Section::Request, &lines, false).map(drop), Err(Malformed::Malformed), "{protocol}");
         }
         assert_eq!((head.target.form, head.upgrade), (crate::Form::Authority, true));
+        for authority in ["h", "h:", ":1", "h:x", "h:65536", ""] {
+            let lines = [(":method", "CONNECT"), (":authority", authority), ("host", "h")];
+            assert_eq!(read_lines(Section::Request, &lines, false).map(drop), Err(Malformed::Malformed), "{authority}");
+        }
+        let with_length = [&tunnel[..], &[("content-length", "0")]].concat();
+        assert_eq!(read_lines(Section::Request, &with_length, false).map(drop), Err(Malformed::Malformed));
         let with_path = [&tunnel[..], &[(":path", "/")]].concat();
         assert_eq!(read_lines(Section::Request, &with_path, false).map(drop), Err(Malformed::Malformed));
         let extended = [
@@ -438,6 +448,11 @@ mod tests {
             (":path", "/c"),
             (":authority", "h"),
         ];
+        for protocol in ["", "web socket", "a/b"] {
+            let mut lines = extended;
+            lines[1].1 = protocol;
+            assert_eq!(read_lines(Section::Request, &lines, false).map(drop), Err(Malformed::Malformed), "{protocol}");
+        }
         let (head, window) = read_lines(Section::Request, &extended, false).expect("an extended CONNECT");
         assert_eq!((head.protocol.of(&window), head.target.path.of(&window)), (&b"websocket"[..], &b"/c"[..]));
     }

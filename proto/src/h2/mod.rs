@@ -6,6 +6,10 @@
 //! 3. Send heads and bodies, as far as [`Connection::capacity`] goes; go on when [`Event::Opened`] or [`Event::AllOpened`]
 //!    says so. [`Schedule`] knows who goes first.
 //!
+//! A CONNECT, with a protocol (RFC 8441) or without, asks for a tunnel; [`Head::upgrade`](crate::Head::upgrade) and
+//! [`Head::protocol`](crate::Head::protocol) say so. A server that answers it with 2xx and [`Length::Unknown`](crate::Length)
+//! has a tunnel, and so has the client that gets this answer: the same calls and events carry its bytes both ways.
+//!
 //! Every bound is in [`Bounds`], in [`budget::ALLOWANCES`] and in [`Limits`](crate::Limits).
 
 pub mod budget;

@@ -207,6 +207,7 @@ impl Connection {
                 priority,
                 method,
                 has_answer: false,
+                is_tunnel: false,
             },
         )
     }
@@ -221,7 +222,11 @@ impl Connection {
         let Some(found) = self.streams.get(stream) else { return Ok(None) };
         let code = if found.state.after(Step::ReceiveEnd).is_none() {
             Some(Code::StreamClosed)
-        } else if !block.ends || block.depends_on_itself || found.announced.is_some_and(|rest| rest != 0) {
+        } else if found.is_tunnel
+            || !block.ends
+            || block.depends_on_itself
+            || found.announced.is_some_and(|rest| rest != 0)
+        {
             Some(Code::Protocol)
         } else if too_large {
             Some(Code::EnhanceYourCalm)
@@ -249,14 +254,14 @@ impl Connection {
         if found.has_answer {
             return self.trailers(stream, block, too_large, lent);
         }
-        let is_head = found.method == Method::Head;
         let read = fields::read(Section::Response, lent.fields, block.ends, lent.limits, lent.head);
         let head = &mut *lent.head;
         let interim = head.status < 200;
-        let bodiless = is_head || matches!(head.status, 204 | 304);
+        let bodiless = found.withholds(head.status);
+        let tunnels = found.tunnels(head.status);
         // Nothing came where something was announced (RFC 9113 section 8.1.1).
         let announced = head.known(Known::ContentLength).map_or(&[][..], |field| field.value.of(lent.fields));
-        let lacks = block.ends && !bodiless && announced.iter().any(|&digit| digit != b'0');
+        let lacks = block.ends && !bodiless && !tunnels && announced.iter().any(|&digit| digit != b'0');
         if too_large || read.is_err() || lacks || (interim && block.ends) {
             self.reset_because(stream, Code::Protocol, lent.out)?;
             return Ok(Some(Event::Reset(stream, Code::Protocol)));
@@ -265,6 +270,12 @@ impl Connection {
             return Ok(Some(Event::Interim(stream)));
         }
         found.has_answer = true;
+        found.is_tunnel = tunnels;
+        head.upgrade = tunnels;
+        if tunnels && !block.ends {
+            // Whatever length is named is ignored (RFC 9110 section 9.3.6).
+            head.length = Length::Unknown;
+        }
         found.announced = match head.length {
             _ if bodiless => Some(0),
             Length::Exact(length) => Some(length),

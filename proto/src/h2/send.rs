@@ -60,7 +60,20 @@ pub struct Request<'a> {
 impl Connection {
     /// Whether a response to this stream has no body, whatever its head says: the request was HEAD, or the status has none.
     pub fn withholds_body(&mut self, stream: StreamRef, status: u16) -> bool {
-        matches!(status, 204 | 304) || self.streams.get(stream).is_some_and(|found| found.method == Method::Head)
+        self.streams.get(stream).map_or(matches!(status, 204 | 304), |found| found.withholds(status))
+    }
+
+    /// Whether a stream is a tunnel: its request was a CONNECT, and it was answered with 2xx. From then on
+    /// [`send_data`](Self::send_data) and [`Event::Data`](super::Event::Data) carry the tunnel's bytes, and the end of either
+    /// direction is the end of what was sent there. A tunnel whose other side fails is reset with [`Code::Connect`].
+    pub fn is_tunnel(&mut self, stream: StreamRef) -> bool {
+        self.streams.get(stream).is_some_and(|found| found.is_tunnel)
+    }
+
+    /// Whether the peer lets us ask for a tunnel with a protocol (RFC 8441 section 3; client role). Before its settings have
+    /// come it does not; [`Event::AllOpened`](super::Event::AllOpened) tells that they have.
+    pub fn takes_protocols(&self) -> bool {
+        self.peer.connect_protocol
     }
 
     /// The stream's priority.
@@ -103,8 +116,11 @@ impl Connection {
 
     /// Sends a final response's head. With [`Length::Empty`], and where the body is withheld, that is all of it.
     ///
+    /// A 2xx to a CONNECT, with or without a protocol, makes the stream a tunnel; its length is [`Length::Unknown`], and none is
+    /// among its fields.
+    ///
     /// # Errors
-    /// [`Error::NotNow`] where the stream is over or has its answer.
+    /// [`Error::NotNow`] where the stream is over or has its answer; [`Error::LengthMismatch`] where a tunnel is to have a length.
     #[inline]
     pub fn send_response(
         &mut self,
@@ -115,14 +131,17 @@ impl Connection {
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Result<(), Error> {
         let Some(found) = self.streams.get(stream).filter(|found| !found.has_answer) else { return Err(Error::NotNow) };
-        let withheld = found.method == Method::Head || matches!(status, 204 | 304);
+        let (withheld, tunnels) = (found.withholds(status), found.tunnels(status));
+        if tunnels && matches!(length, Length::Exact(_)) {
+            return Err(Error::LengthMismatch);
+        }
         found.promised = if let Length::Exact(length) = length { Some(length) } else { None };
         let ends = withheld || matches!(length, Length::Empty | Length::Exact(0));
         let step = if ends { Step::SendEnd } else { Step::Send };
         if found.state.after(step).is_none() || status < 200 {
             return Err(Error::NotNow);
         }
-        found.has_answer = true;
+        (found.has_answer, found.is_tunnel) = (true, tunnels);
         self.write_section(stream.number, ends, out, |encoder, out| {
             encoder.status(status, out);
             fields(&mut FieldWriter { encoder, out });
@@ -134,16 +153,24 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins a stream with a request (client role).
+    /// Begins a stream with a request (client role). One for a tunnel is a CONNECT: with an authority that has a port, and no
+    /// path (RFC 9113 section 8.5), or with a protocol and a path (RFC 8441), and in either case without `ends`. It is one from
+    /// a 2xx on ([`is_tunnel`](Self::is_tunnel)); with any other answer it is a request like all others.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where the peer lets us open no more streams, or wants none, or no protocol (RFC 8441 section 3).
+    /// [`Error::NotNow`] where the peer lets us open no more streams, or wants none, or no protocol
+    /// ([`takes_protocols`](Self::takes_protocols)); [`Error::InvalidRequest`] where method, path and protocol do not fit each
+    /// other.
     pub fn send_request(
         &mut self,
         request: Request<'_>,
         out: &mut Vec<u8>,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Result<StreamRef, Error> {
+        let is_tunnel = request.method == "CONNECT" && request.protocol.is_none();
+        if (request.protocol.is_some() && request.method != "CONNECT") || request.path.is_empty() != is_tunnel {
+            return Err(Error::InvalidRequest);
+        }
         let full = self.streams.len() >= self.peer.streams as usize || self.next > EVERY_STREAM;
         let unknown = request.protocol.is_some() && !self.peer.connect_protocol;
         if self.role == Role::Server || full || unknown || self.peer_goes_away().is_some() || self.going.is_some() {
@@ -254,7 +281,7 @@ impl Connection {
         let Some(found) = self.streams.get(stream).filter(|found| is_client || found.has_answer) else {
             return Err(Error::NotNow);
         };
-        if found.state.after(Step::SendEnd).is_none() {
+        if found.state.after(Step::SendEnd).is_none() || found.is_tunnel {
             return Err(Error::NotNow);
         }
         if found.promised.is_some_and(|promised| promised != 0) {

@@ -33,9 +33,21 @@ pub(super) struct Stream {
     pub(super) method: Method,
     /// A final head was received (client role) or sent (server role).
     pub(super) has_answer: bool,
+    /// That answer made it a tunnel: from there on there is DATA only, both ways.
+    pub(super) is_tunnel: bool,
 }
 
 impl Stream {
+    /// Whether a response of this status makes a tunnel (RFC 9110 section 9.3.6, RFC 8441 section 5).
+    pub(super) fn tunnels(&self, status: u16) -> bool {
+        self.method == Method::Connect && (200..300).contains(&status)
+    }
+
+    /// Whether a response of this status has no body, whatever its head says (RFC 9110 section 6.4.1).
+    pub(super) fn withholds(&self, status: u16) -> bool {
+        !self.tunnels(status) && (self.method == Method::Head || matches!(status, 204 | 304))
+    }
+
     /// Bytes of a body came, `frame` of them by the window's count: what is wrong with that.
     pub(super) fn take_data(&mut self, frame: u32, bytes: u32, ends: bool) -> Option<Code> {
         if !self.receive.receive(frame) {
@@ -176,6 +188,7 @@ mod tests {
             priority: Priority::default(),
             method: Method::Get,
             has_answer: false,
+            is_tunnel: false,
         }
     }
 

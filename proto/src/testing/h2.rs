@@ -64,7 +64,8 @@ struct Player<'s> {
     consumed: usize,
     /// Bytes that the connection has written by itself.
     own: usize,
-    waiting: Vec<StreamRef>,
+    /// Streams that have no answer, and whether they ask for a tunnel.
+    waiting: Vec<(StreamRef, bool)>,
     held: Vec<(StreamRef, usize)>,
     sending: Vec<Sending>,
     schedule: Schedule,
@@ -183,14 +184,14 @@ impl Player<'_> {
                 assert_eq!(length, self.head.length, "the event's length is the head's");
                 assert!(self.connection.is_open(stream), "a head of a stream that is over");
                 assert_eq!(length != Length::Empty, self.connection.awaits_body(stream), "a body is awaited");
-                self.waiting.push(stream);
+                self.waiting.push((stream, self.head.upgrade));
                 let fields = self.read_fields();
                 assert!(fields.len() <= usize::from(self.script.limits.field_count), "too many fields");
                 Seen::Head(stream.number, length, self.text(self.head.target.whole), fields)
             }
             Event::Refused(stream, error) => {
                 assert!(matches!(error.status(), 400..500), "a refusal says whose fault it is");
-                self.waiting.push(stream);
+                self.waiting.push((stream, false));
                 Seen::Refused(stream.number, error)
             }
             Event::End(stream, trailers) => {
@@ -255,10 +256,10 @@ impl Player<'_> {
         if self.below(2) == 0 {
             self.use_up();
         }
-        for stream in core::mem::take(&mut self.waiting) {
+        for (stream, asks) in core::mem::take(&mut self.waiting) {
             match self.below(4) {
-                0 => self.waiting.push(stream),
-                _ => self.answer(stream),
+                0 => self.waiting.push((stream, asks)),
+                _ => self.answer(stream, asks),
             }
         }
         if self.below(8) != 0 {
@@ -273,8 +274,8 @@ impl Player<'_> {
 
     fn finish(&mut self) {
         self.use_up();
-        for stream in core::mem::take(&mut self.waiting) {
-            self.answer(stream);
+        for (stream, asks) in core::mem::take(&mut self.waiting) {
+            self.answer(stream, asks);
         }
         self.flush();
     }
@@ -285,7 +286,7 @@ impl Player<'_> {
         }
     }
 
-    fn answer(&mut self, stream: StreamRef) {
+    fn answer(&mut self, stream: StreamRef, asks_for_a_tunnel: bool) {
         let (kind, bytes) = (self.below(6), self.below(MOST_BODY_BYTES));
         let priority = self.connection.priority(stream);
         let Player { connection, out, .. } = self;
@@ -302,9 +303,17 @@ impl Player<'_> {
             _ => (Length::Unknown, bytes % 1000, true),
         };
         let status = if bytes % 50 == 0 { 304 } else { 200 };
+        let tunnels = asks_for_a_tunnel && status == 200;
+        // It has neither a length nor trailers.
+        let (length, trailers) = match length {
+            Length::Exact(_) if tunnels => (Length::Unknown, false),
+            length => (length, trailers && !tunnels),
+        };
         let withheld = connection.withholds_body(stream, status) || matches!(length, Length::Empty | Length::Exact(0));
         let answer = connection.send_response(stream, status, length, out, |fields| fields.field(b"x", b"y"));
         assert_eq!(answer.is_ok(), is_open, "an answer goes where one is due: {answer:?}");
+        let ended = !connection.is_open(stream);
+        assert!(ended || connection.is_tunnel(stream) == tunnels, "a CONNECT that is accepted is a tunnel");
         if is_open && !withheld {
             self.schedule.add(stream, priority);
             self.sending.push(Sending { stream, rest: vec![b'a'; body as usize], trailers });

@@ -239,8 +239,9 @@ impl Side {
             Role::Server => format!("{method} {target} for {protocol}"),
         };
         self.words.push(format!("{} {start} {length:?}{}", stream.number, self.own_fields()));
-        self.paths.insert(stream.number, if protocol.is_empty() { target } else { "/hold".into() });
-        if !protocol.is_empty() {
+        let tunnel = self.role == Role::Server && self.head.upgrade;
+        self.paths.insert(stream.number, if tunnel { "/hold".into() } else { target });
+        if tunnel {
             let Side { connection, out, .. } = self;
             connection.send_response(stream, 200, Length::Unknown, out, |_| {}).expect("an answer is due");
             connection.send_data(stream, b"hi", false, out).expect("a tunnel is open");
