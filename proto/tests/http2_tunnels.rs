@@ -84,6 +84,11 @@ fn a_tunnel_has_no_length_and_no_trailers() {
     assert!(!connection.is_tunnel(stream));
     assert_eq!(connection.send_data(stream, b"no", true, &mut out), Ok(2));
 
+    // Before the answer a client has none either: it may be under way.
+    let mut client = Side::client();
+    let stream = client.connection.send_request(tunnel(None), &mut client.out, |_| {}).expect("it is allowed");
+    assert_eq!(client.connection.send_trailers(stream, &mut client.out, |_| {}), Err(NotNow));
+
     for (answer, then, seen) in [
         (headers(0, 1, &[(":status", "200"), ("content-length", "1")]), frame(DATA, END, 1, b"abc"), "1 end abc"),
         (headers(0, 1, &[(":status", "204")]), frame(DATA, END, 1, b"abc"), "1 end abc"),

@@ -219,10 +219,11 @@ impl Connection {
         too_large: bool,
         lent: &mut Lent<'_>,
     ) -> Result<Option<Event<'static>>, Failure> {
+        let is_clients = self.role == Role::Server;
         let Some(found) = self.streams.get(stream) else { return Ok(None) };
         let code = if found.state.after(Step::ReceiveEnd).is_none() {
             Some(Code::StreamClosed)
-        } else if found.is_tunnel
+        } else if !found.may_have_trailers(is_clients)
             || !block.ends
             || block.depends_on_itself
             || found.announced.is_some_and(|rest| rest != 0)

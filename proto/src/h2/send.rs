@@ -281,7 +281,7 @@ impl Connection {
         let Some(found) = self.streams.get(stream).filter(|found| is_client || found.has_answer) else {
             return Err(Error::NotNow);
         };
-        if found.state.after(Step::SendEnd).is_none() || found.is_tunnel {
+        if found.state.after(Step::SendEnd).is_none() || !found.may_have_trailers(is_client) {
             return Err(Error::NotNow);
         }
         if found.promised.is_some_and(|promised| promised != 0) {

@@ -43,6 +43,12 @@ impl Stream {
         self.method == Method::Connect && (200..300).contains(&status)
     }
 
+    /// Whether one direction may end in trailers. Nothing of a tunnel may; and of a CONNECT that asks for one the client's
+    /// direction may not either, since the client cannot know whether the answer is under way.
+    pub(super) fn may_have_trailers(&self, is_clients: bool) -> bool {
+        !(self.is_tunnel || is_clients && self.method == Method::Connect)
+    }
+
     /// Whether a response of this status has no body, whatever its head says (RFC 9110 section 6.4.1).
     pub(super) fn withholds(&self, status: u16) -> bool {
         !self.tunnels(status) && (self.method == Method::Head || matches!(status, 204 | 304))
