@@ -8,6 +8,7 @@ mod chunked;
 mod exchange;
 mod h2;
 mod hpack;
+mod operations;
 mod scanners;
 mod target;
 
@@ -21,6 +22,7 @@ pub use h2::http2;
 #[cfg(test)]
 pub(crate) use hpack::decode_huffman;
 pub use hpack::hpack;
+pub use operations::http2_operations;
 pub use target::target;
 
 /// Every way in which tests cut an input: whole, in two at each byte, and byte by byte.
@@ -185,6 +187,32 @@ mod tests {
         ] {
             check(http2, &seed[HEADER_BYTES..]);
             (0..seed.len()).for_each(|end| http2(&seed[..end]));
+        }
+    }
+
+    #[test]
+    fn operations() {
+        let mut random = 1u32;
+        let mut byte = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 24) as u8
+        };
+        // Miri needs minutes for each hundred.
+        let count = if cfg!(miri) { 3 } else { 3_000 };
+        for length in (0..count).map(|at| at % 300) {
+            let input: Vec<u8> = (0..length).map(|_| byte()).collect();
+            http2_operations(&input);
+        }
+        for seed in [
+            &include_bytes!("../../fuzz/seeds/http2_operations/exchanges")[..],
+            include_bytes!("../../fuzz/seeds/http2_operations/tunnels"),
+            include_bytes!("../../fuzz/seeds/http2_operations/small-windows"),
+            include_bytes!("../../fuzz/seeds/http2_operations/going-away"),
+        ] {
+            for options in 0..=255u8 {
+                http2_operations(&[&[options, options.rotate_left(3)], &seed[2..]].concat());
+            }
+            (0..seed.len()).for_each(|end| http2_operations(&seed[..end]));
         }
     }
 

@@ -1,0 +1,497 @@
+//! A client's and a server's HTTP/2 connection joined by two queues of bytes, and whatever both callers may do, in any order
+//! and delivered in any pieces.
+//!
+//! What one side hears is what the other has said, in the same order; neither finds a mistake of the other's but that it did
+//! something too often; nobody holds more than its bounds say; and when both have ended what they began, nothing is left.
+//! The bytes of bodies follow from their stream and place, so that none of them has to be kept.
+
+use super::Text;
+use crate::h2::{Bounds, Code, Connection, Event, Failure, Lent, Request, StreamRef};
+use crate::{Error, Head, Length, Limits, Role, Span};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// Bytes that a connection may hold: its tables, and a field section in the vector that grew to hold it.
+const MOST_HELD_BYTES: usize = 256 * 1024;
+
+/// The window that everybody begins with.
+const FIRST_WINDOW: u32 = 65_535;
+
+/// Turns in which two sides that want to end have ended: more than the bytes of all bodies of an input.
+const MOST_TURNS: usize = 1 << 20;
+
+/// What one side said on one stream, or heard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Message {
+    heads: Vec<Text>,
+    bytes: u64,
+    trailers: bool,
+    ended: bool,
+}
+
+/// One side.
+struct Side {
+    role: Role,
+    bounds: Bounds,
+    connection: Connection,
+    head: Head,
+    fields: Vec<u8>,
+    limits: Limits,
+    /// Bytes on their way to the other side.
+    out: Vec<u8>,
+    window: Vec<u8>,
+    /// Streams under way, as far as this side knows.
+    streams: Vec<StreamRef>,
+    said: BTreeMap<u32, Message>,
+    heard: BTreeMap<u32, Message>,
+    /// Bytes of a body that are still to be sent, where a length was said.
+    promised: BTreeMap<u32, u64>,
+    /// What it has reset, and how.
+    reset: BTreeMap<u32, Code>,
+    held: Vec<(StreamRef, usize)>,
+    failed: bool,
+}
+
+/// What an input does next.
+struct Operations<'i>(&'i [u8]);
+
+impl Operations<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    /// The next byte; 0 where the input has ended.
+    fn byte(&mut self) -> u8 {
+        self.next().unwrap_or(0)
+    }
+}
+
+/// Two bytes that choose both sides' bounds, and then operations of up to four bytes each.
+///
+/// # Panics
+/// Where the two sides do not agree, or one leaves its bounds.
+pub fn http2_operations(input: &[u8]) {
+    let Some((&[client, server], rest)) = input.split_first_chunk() else { return };
+    let mut pair = Pair { sides: [Side::new(Role::Client, client), Side::new(Role::Server, server)] };
+    let mut operations = Operations(rest);
+    while let Some(operation) = operations.next() {
+        pair.operate(operation, &mut operations);
+        pair.sides.iter().for_each(Side::check_bounds);
+    }
+    pair.finish();
+}
+
+/// What goes through a stream, from a place on.
+fn body(stream: u32, from: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|at| (u64::from(stream) * 7 + from + at) as u8).collect()
+}
+
+impl Side {
+    fn new(role: Role, options: u8) -> Side {
+        let bounds = Bounds {
+            streams: if options & 1 != 0 { 3 } else { 128 },
+            stream_window: [65_536, 1, 100, 5_000][usize::from(options >> 1 & 3)],
+            connection_window: if options & 8 != 0 { FIRST_WINDOW } else { 256 * 1024 },
+            table_bytes: if options & 16 != 0 { 64 } else { 4096 },
+            ..Bounds::default()
+        };
+        let (limits, mut out) = (Limits::default(), Vec::new());
+        Side {
+            role,
+            bounds,
+            connection: Connection::new(role, bounds, &limits, &mut out),
+            head: Head::default(),
+            fields: Vec::new(),
+            limits,
+            out,
+            window: Vec::new(),
+            streams: Vec::new(),
+            said: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            reset: BTreeMap::new(),
+            held: Vec::new(),
+            failed: false,
+        }
+    }
+
+    fn check_bounds(&self) {
+        assert!(self.connection.held() <= MOST_HELD_BYTES, "{:?}: {} bytes", self.role, self.connection.held());
+        assert!(self.fields.capacity() <= MOST_HELD_BYTES, "{:?}: {} of fields", self.role, self.fields.capacity());
+        let held: usize = self.held.iter().map(|held| held.1).sum();
+        let most = self.bounds.connection_window.max(FIRST_WINDOW) as usize;
+        assert!(held <= most, "{:?}: {held} bytes of bodies where {most} are allowed", self.role);
+        let most = self.bounds.streams as usize;
+        assert!(self.role == Role::Client || self.connection.open_streams() <= most, "more streams than allowed");
+    }
+
+    /// One of the streams that are under way.
+    fn pick(&mut self, number: u8) -> Option<StreamRef> {
+        let Side { connection, streams, .. } = self;
+        streams.retain(|&stream| connection.is_open(stream));
+        (!streams.is_empty()).then(|| streams[usize::from(number) % streams.len()])
+    }
+
+    /// Asks: what kind of request, and how large its head is.
+    fn ask(&mut self, kind: u8, size: u8) {
+        if self.role == Role::Server || self.failed {
+            return;
+        }
+        let protocol = (kind & 7 == 4).then_some("p");
+        let method = ["GET", "POST", "HEAD", "CONNECT", "CONNECT", "PUT", "X", "POST"][usize::from(kind & 7)];
+        let path = if kind & 7 == 3 { "" } else { "/" };
+        let length = (kind & 7 == 5).then_some(u64::from(size) * 16);
+        let ends = kind & 8 != 0 && length.is_none_or(|length| length == 0);
+        // Two of them are larger than a frame, and smaller than the largest head.
+        let value = body(1, 0, usize::from(size) * 55).iter().map(|byte| byte % 26 + b'a').collect::<Vec<u8>>();
+        let request = Request { method, scheme: "https", authority: "h:1", path, protocol, ends };
+        let before = self.out.len();
+        let sent = self.connection.send_request(request, &mut self.out, |fields| {
+            fields.field(b"x", &value);
+            fields.field(b"z", &value);
+            if let Some(length) = length {
+                fields.number(b"content-length", length);
+            }
+        });
+        match sent {
+            Ok(stream) => {
+                self.streams.push(stream);
+                let head = Text(format!("{method} {path} {}", value.len()).into_bytes());
+                self.said.insert(stream.number, Message { heads: [head].into(), ended: ends, ..Message::default() });
+                if let Some(length) = length.filter(|_| !ends) {
+                    self.promised.insert(stream.number, length);
+                }
+            }
+            Err(error) => assert_eq!((error, self.out.len()), (Error::NotNow, before), "nothing is sent"),
+        }
+    }
+
+    /// Answers a stream: what kind of answer, and how long its body is.
+    fn answer(&mut self, stream: StreamRef, kind: u8, bytes: u64) {
+        if self.role == Role::Client || self.failed {
+            return;
+        }
+        let status = [200, 200, 204, 304, 404, 103, 200, 299][usize::from(kind & 7)];
+        let length = [Length::Unknown, Length::Exact(bytes), Length::Empty][usize::from(kind >> 3 & 3).min(2)];
+        let head = Text(format!("{status}").into_bytes());
+        let withheld = self.connection.withholds_body(stream, status);
+        let Side { connection, out, said, .. } = self;
+        let before = out.len();
+        let sent = match status {
+            103 => connection.send_interim(stream, status, out, |fields| fields.field(b"i", b"j")),
+            _ => connection.send_response(stream, status, length, out, |fields| {
+                if let Length::Exact(length) = length {
+                    fields.number(b"content-length", length);
+                }
+            }),
+        };
+        match sent {
+            Ok(()) => {
+                let said = said.entry(stream.number).or_default();
+                said.heads.push(head);
+                said.ended = status >= 200 && (withheld || matches!(length, Length::Empty | Length::Exact(0)));
+                if let (Length::Exact(length), 200.., false) = (length, status, said.ended) {
+                    self.promised.insert(stream.number, length);
+                }
+            }
+            Err(Error::NotNow | Error::LengthMismatch) => assert_eq!(self.out.len(), before, "nothing is sent"),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Sends so much of a body, or less where less was promised, and ends it where it may.
+    fn send(&mut self, stream: StreamRef, bytes: usize, ends: bool) {
+        if self.failed {
+            return;
+        }
+        let Side { connection, out, said, promised, .. } = self;
+        let Some(said) = said.get_mut(&stream.number) else { return };
+        let rest = promised.get_mut(&stream.number);
+        let bytes = rest.as_ref().map_or(bytes, |rest| bytes.min(**rest as usize));
+        let ends = ends && rest.as_ref().is_none_or(|rest| **rest == bytes as u64);
+        let (before, capacity) = (out.len(), connection.capacity(stream));
+        match connection.send_data(stream, &body(stream.number, said.bytes, bytes), ends, out) {
+            Ok(sent) => {
+                assert_eq!(sent, bytes.min(capacity), "as much as the windows allow");
+                assert!(!said.ended, "something is sent behind the end");
+                said.bytes += sent as u64;
+                said.ended = ends && sent == bytes;
+                if let Some(rest) = rest {
+                    *rest -= sent as u64;
+                }
+            }
+            Err(error) => assert_eq!((error, out.len()), (Error::NotNow, before), "nothing is sent"),
+        }
+    }
+
+    fn send_trailers(&mut self, stream: StreamRef) {
+        if self.failed {
+            return;
+        }
+        let Side { connection, out, said, .. } = self;
+        let (before, tunnel) = (out.len(), connection.is_tunnel(stream));
+        // A client's length is its caller's to keep.
+        if self.promised.get(&stream.number).is_some_and(|rest| *rest != 0) && self.role == Role::Client {
+            return;
+        }
+        match connection.send_trailers(stream, out, |fields| fields.field(b"t", b"v")) {
+            Ok(()) => {
+                assert!(!tunnel, "a tunnel has no trailers");
+                let said = said.entry(stream.number).or_default();
+                (said.trailers, said.ended) = (true, true);
+            }
+            Err(Error::NotNow | Error::LengthMismatch) => assert_eq!(out.len(), before, "nothing is sent"),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn send_reset(&mut self, stream: StreamRef, code: Code) {
+        if !self.failed && self.connection.is_open(stream) {
+            self.connection.reset(stream, code, &mut self.out);
+            self.reset.insert(stream.number, code);
+            assert!(!self.connection.is_open(stream), "it is over");
+        }
+    }
+
+    /// Uses bodies up, or all but the last part.
+    fn use_up(&mut self, all: bool) {
+        let Side { connection, out, held, failed, .. } = self;
+        if *failed {
+            return held.clear();
+        }
+        let keep = usize::from(!all);
+        for (stream, bytes) in held.drain(..held.len().saturating_sub(keep)) {
+            connection.used(stream, bytes, out);
+        }
+    }
+
+    /// Drops what was held of bodies, and their streams with it.
+    fn drop_held(&mut self) {
+        for (stream, bytes) in core::mem::take(&mut self.held) {
+            if !self.failed {
+                self.connection.dropped(bytes, &mut self.out);
+                self.send_reset(stream, Code::NoError);
+            }
+        }
+    }
+
+    /// A frame that a caller cannot send, and that a peer may: the settings say less than what is held to anyway.
+    fn inject(&mut self, kind: u8, value: u32) {
+        let setting = |name: u8, value: u32| [&[0, name][..], &value.to_be_bytes()].concat();
+        let (kind, stream, payload) = match kind & 7 {
+            0 => (6, 0, [7; 8].to_vec()),
+            1 => (4, 0, setting(4, value.min(self.bounds.stream_window))),
+            2 => (4, 0, setting(4, self.bounds.stream_window)),
+            3 => (4, 0, setting(1, value.min(self.bounds.table_bytes))),
+            4 => (4, 0, [setting(1, 0), setting(1, self.bounds.table_bytes)].concat()),
+            5 if self.role == Role::Client => (16, 0, [&value.max(1).to_be_bytes()[..], b"u=1, i"].concat()),
+            5 => (4, 0, setting(3, value.min(self.bounds.streams))),
+            6 => (0x77, value, Vec::new()),
+            _ => (2, value | 1, (value & !1).to_be_bytes().into_iter().chain([0]).collect()),
+        };
+        if !self.failed {
+            self.out.extend_from_slice(&(payload.len() as u32).to_be_bytes()[1..]);
+            self.out.extend([kind, 0]);
+            self.out.extend(stream.to_be_bytes());
+            self.out.extend(payload);
+        }
+    }
+
+    fn text(&self, span: Span) -> alloc::string::String {
+        alloc::string::String::from_utf8_lossy(span.of(&self.fields)).into_owned()
+    }
+
+    /// The lent head in the words in which it was said.
+    fn head_text(&self) -> Text {
+        Text(match self.role {
+            Role::Client => format!("{}", self.head.status).into_bytes(),
+            Role::Server => {
+                let (method, path) = (self.text(self.head.method_span), self.text(self.head.target.path));
+                let [x, z] = [b"x", b"z"].map(|name| self.head.field(&self.fields, name).map_or(0, <[u8]>::len));
+                assert_eq!(x, z, "two fields of the same value");
+                format!("{method} {path} {x}").into_bytes()
+            }
+        })
+    }
+}
+
+struct Pair {
+    sides: [Side; 2],
+}
+
+impl Pair {
+    /// Does one thing: its lower bits say what, its highest who does it.
+    fn operate(&mut self, operation: u8, operations: &mut Operations<'_>) {
+        let at = usize::from(operation >> 7);
+        let (first, second) = (operations.byte(), operations.byte());
+        let stream = self.sides[at].pick(first);
+        let side = &mut self.sides[at];
+        match (operation & 15, stream) {
+            (0, _) => self.deliver(at, usize::from(first) + 1),
+            (1, _) => self.deliver(at, usize::from(first) * 200 + 1),
+            (2, _) => side.ask(first, second),
+            (3, Some(stream)) => side.answer(stream, second, u64::from(operations.byte()) * 16),
+            (4 | 5, Some(stream)) => side.send(stream, usize::from(second) * 9, operation & 1 != 0),
+            (6, Some(stream)) => side.send_trailers(stream),
+            (7, Some(stream)) => {
+                side.send_reset(stream, [Code::Cancel, Code::NoError, Code::Connect][usize::from(second) % 3])
+            }
+            (8, _) => side.use_up(first & 1 != 0),
+            (9, _) => side.drop_held(),
+            (10, _) if !side.failed => side.connection.go_away(&mut side.out),
+            (11, _) => side.inject(first, second.into()),
+            (12, _) => side.connection.shrink(),
+            (13, _) => side.connection.seconds_passed(first.into()),
+            (14, _) if !side.failed && first == 0xff => {
+                side.connection.fail(Failure { code: Code::Internal, text: "" }, &mut side.out);
+                side.failed = true;
+            }
+            _ => self.deliver(at, usize::MAX),
+        }
+    }
+
+    /// Brings so many bytes from one side to the other, which reads them.
+    fn deliver(&mut self, from: usize, bytes: usize) {
+        let [client, server] = &mut self.sides;
+        let (from, to) = if from == 0 { (client, server) } else { (server, client) };
+        let bytes = bytes.min(from.out.len());
+        to.window.extend(from.out.drain(..bytes));
+        let window = core::mem::take(&mut to.window);
+        let (mut at, mut idle) = (0, 0);
+        while !to.failed {
+            let Side { connection, head, fields, out, limits, .. } = to;
+            let received = match connection.receive(&window[at..], &mut Lent { head, fields, out, limits }) {
+                Ok(received) => received,
+                Err(failure) => {
+                    let fired = connection.fired();
+                    assert!(fired.is_some(), "{:?} finds a mistake: {failure:?}", to.role);
+                    assert_eq!(failure.code, Code::EnhanceYourCalm, "{fired:?}");
+                    to.failed = true;
+                    break;
+                }
+            };
+            at += received.consumed;
+            if received.event == Event::NeedMore {
+                break;
+            }
+            idle = if received.consumed == 0 { idle + 1 } else { 0 };
+            assert!(idle <= 1 << 10, "events without an end");
+            hear(to, from, received.event);
+        }
+        if !to.failed {
+            to.window = window[at..].to_vec();
+        }
+    }
+
+    /// Both end what they have begun, and then nothing is left.
+    fn finish(&mut self) {
+        for side in &mut self.sides {
+            side.inject(2, 0);
+            if side.role == Role::Server {
+                side.inject(5, u32::MAX);
+            }
+        }
+        let mut turns = 0;
+        loop {
+            let mut streams = 0;
+            for at in [0, 1] {
+                self.deliver(at, usize::MAX);
+                let side = &mut self.sides[at];
+                side.use_up(true);
+                // Those that are over go.
+                side.pick(0);
+                for stream in side.streams.clone() {
+                    if side.connection.is_open(stream) && !side.failed {
+                        streams += 1;
+                        side.answer(stream, 0, 0);
+                        side.send(stream, if side.promised.contains_key(&stream.number) { 5_000 } else { 0 }, true);
+                    }
+                }
+                side.check_bounds();
+            }
+            if self.sides.iter().any(|side| side.failed) {
+                // Whatever the other one still says goes nowhere, and it hears why.
+                (0..2).for_each(|at| self.deliver(at, usize::MAX));
+                return self.sides.iter().for_each(Side::check_bounds);
+            }
+            if streams == 0 && self.sides.iter().all(|side| side.out.is_empty()) {
+                break;
+            }
+            turns += 1;
+            assert!(turns < MOST_TURNS, "{streams} streams do not end");
+        }
+        self.check_end();
+    }
+
+    fn check_end(&mut self) {
+        let [client, server] = &mut self.sides;
+        for side in [&*client, server] {
+            assert_eq!(side.connection.open_streams(), 0, "{:?} has streams left", side.role);
+            assert!(side.window.is_empty() && side.held.is_empty(), "{:?} has bytes left", side.role);
+        }
+        for (number, asked) in &client.said {
+            let reset = client.reset.contains_key(number) || server.reset.contains_key(number);
+            if let (false, Some(heard)) = (reset, server.heard.get(number)) {
+                assert_eq!((heard, client.heard.get(number)), (asked, server.said.get(number)), "stream {number}");
+            }
+        }
+        // The windows are as they were, but for what has not been told yet: less than half.
+        client.ask(1, 0);
+        let Some(stream) = client.pick(0) else { return };
+        let least = |bounds: Bounds| {
+            let whole = bounds.connection_window.max(FIRST_WINDOW);
+            bounds.stream_window.min(whole - whole / 2) as usize
+        };
+        let capacity = client.connection.capacity(stream);
+        assert!(capacity >= least(server.bounds), "{capacity} bytes of the server's windows");
+        let least = least(client.bounds);
+        self.deliver(0, usize::MAX);
+        let server = &mut self.sides[1];
+        let capacity = server.pick(0).map(|stream| server.connection.capacity(stream));
+        assert!(server.failed || capacity.is_some_and(|capacity| capacity >= least), "{capacity:?} of the client's");
+    }
+}
+
+/// What one side hears is what the other has said.
+fn hear(to: &mut Side, from: &Side, event: Event<'_>) {
+    let said = |stream: StreamRef| from.said.get(&stream.number).expect("somebody has said something");
+    match event {
+        Event::Head(stream, _) | Event::Interim(stream) => {
+            let (head, is_final) = (to.head_text(), matches!(event, Event::Head(..)));
+            if to.role == Role::Server {
+                to.streams.push(stream);
+            }
+            let heard = to.heard.entry(stream.number).or_default();
+            heard.ended = is_final && to.head.length == Length::Empty;
+            assert_eq!(said(stream).heads.get(heard.heads.len()), Some(&head), "another head");
+            heard.heads.push(head);
+            assert!(!heard.ended || said(stream).ended, "an end that nobody has said");
+        }
+        Event::Data(stream, data) => {
+            let heard = to.heard.entry(stream.number).or_default();
+            assert_eq!(data, body(stream.number, heard.bytes, data.len()), "other bytes");
+            heard.bytes += data.len() as u64;
+            assert!(heard.bytes <= said(stream).bytes, "more bytes than were said");
+            to.held.push((stream, data.len()));
+        }
+        Event::End(stream, trailers) => {
+            let heard = to.heard.entry(stream.number).or_default();
+            (heard.ended, heard.trailers) = (true, trailers);
+            assert_eq!(heard, said(stream), "something else has ended");
+        }
+        Event::Reset(stream, code) => {
+            assert!(!to.connection.is_open(stream), "it is over");
+            let refused = to.role == Role::Client && code == Code::Refused && !from.heard.contains_key(&stream.number);
+            assert!(
+                refused || from.reset.get(&stream.number) == Some(&code),
+                "{:?}: {code:?} of {stream:?} comes from nowhere",
+                to.role
+            );
+        }
+        Event::Refused(stream, error) => panic!("{error:?} on {stream:?}"),
+        Event::NeedMore | Event::Opened(_) | Event::AllOpened | Event::GoingAway => {}
+    }
+}
