@@ -443,6 +443,20 @@ fn a_peer_may_use_what_it_was_told_first_until_it_has_seen_our_settings() {
     assert_eq!(server.failure.map(|failure| failure.code), Some(Code::Compression));
 }
 
+#[test]
+fn a_table_that_was_small_in_between_is_emptied() {
+    // RFC 7541 section 4.2: the smallest size is told, and then the last, whichever frames they came in.
+    for changes in [settings(&[(1, 0), (1, 100)]), [settings(&[(1, 0)]), settings(&[(1, 100)])].concat()] {
+        let mut server = Side::server();
+        server.receive(&[opening(), changes, headers(END, 1, wire::GET)].concat());
+        server.out.clear();
+        let stream = server.connection.streams().next().expect("one is open");
+        server.respond(stream, 204, b"", false);
+        let section = frames(&server.out).first().map(|frame| frame.3[..3].to_vec());
+        assert_eq!(section, Some(vec![0x20, 0x3f, 100 - 31]));
+    }
+}
+
 /// docs/http2-states.md shows the table as it is.
 #[test]
 fn the_diagram_in_the_documentation_is_the_table() {

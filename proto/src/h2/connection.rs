@@ -72,7 +72,8 @@ pub enum Event<'b> {
     /// A body ended; where the flag is set, the lent `Head` has its trailers.
     End(StreamRef, bool),
     /// A stream is over before its time: the peer has reset it, or did what resets it. After [`Code::Refused`] nothing was
-    /// done for it, and it may be asked for again, whatever its method (RFC 9113 section 8.7).
+    /// done for it, and it may be asked for again, whatever its method (RFC 9113 section 8.7). [`Code::NoError`] behind the
+    /// end of a response says that the rest of the request is not wanted: the response holds (section 8.1).
     Reset(StreamRef, Code),
     /// More may be sent on this stream.
     Opened(StreamRef),

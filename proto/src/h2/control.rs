@@ -83,6 +83,8 @@ impl Connection {
             .read(payload, is_client)
             .map_err(|code| failure(code, "a setting has a value that is not allowed"))?;
         self.phase = Phase::Running;
+        // The encoder has to tell of both (RFC 7541 section 4.2).
+        self.encoder.set_most_table_bytes(self.peer.least_table_bytes);
         self.encoder.set_most_table_bytes(self.peer.table_bytes);
         let change = i64::from(self.peer.window) - i64::from(before);
         if change != 0 && !self.streams.each().all(|stream| stream.send.grow(change)) {

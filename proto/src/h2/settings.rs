@@ -23,8 +23,9 @@ pub(super) const FIRST_WINDOW: u32 = 65_535;
 /// What the peer has announced, as far as it matters to who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// Bytes of the table that our encoder may use.
+    /// Bytes of the table that our encoder may use, and the fewest that one SETTINGS frame named on the way there.
     pub(super) table_bytes: u32,
+    pub(super) least_table_bytes: u32,
     /// Streams that we may have open (client role).
     pub(super) streams: u32,
     /// The window of a new stream.
@@ -39,6 +40,7 @@ impl Default for Peer {
     fn default() -> Peer {
         Peer {
             table_bytes: 4096,
+            least_table_bytes: 4096,
             streams: u32::MAX,
             window: FIRST_WINDOW,
             frame_bytes: FRAME_BYTES,
@@ -53,11 +55,15 @@ impl Peer {
         if !payload.len().is_multiple_of(6) {
             return Err(Code::FrameSize);
         }
+        self.least_table_bytes = self.table_bytes;
         for entry in payload.chunks_exact(6) {
             let &[n0, n1, v0, v1, v2, v3] = entry else { return Err(Code::FrameSize) };
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             match u16::from_be_bytes([n0, n1]) {
-                name::HEADER_TABLE_SIZE => self.table_bytes = value,
+                name::HEADER_TABLE_SIZE => {
+                    self.table_bytes = value;
+                    self.least_table_bytes = self.least_table_bytes.min(value);
+                }
                 // A server must not turn it on (RFC 9113 section 6.5.2).
                 name::ENABLE_PUSH if value > u32::from(is_client) => return Err(Code::Protocol),
                 name::MAX_CONCURRENT_STREAMS => self.streams = value,
