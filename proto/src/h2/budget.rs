@@ -80,6 +80,8 @@ pub const ALLOWANCES: [Allowance; KINDS] = [
 pub(super) struct Budget {
     left: [u16; KINDS],
     fired: Option<Kind>,
+    /// The second that it was last, where somebody has said so.
+    second: Option<u32>,
 }
 
 impl Budget {
@@ -90,7 +92,7 @@ impl Budget {
             left[kind] = ALLOWANCES[kind].most;
             kind += 1;
         }
-        Budget { left, fired: None }
+        Budget { left, fired: None, second: None }
     }
 
     /// Uses one up: whether there was one.
@@ -117,7 +119,17 @@ impl Budget {
         }
     }
 
-    pub(super) fn seconds_passed(&mut self, seconds: u32) {
+    #[inline]
+    pub(super) fn set_second(&mut self, second: u32) {
+        if self.second == Some(second) {
+            return;
+        }
+        if let Some(before) = self.second.replace(second) {
+            self.seconds_passed(second.saturating_sub(before));
+        }
+    }
+
+    fn seconds_passed(&mut self, seconds: u32) {
         for (kind, allowance) in ALLOWANCES.iter().enumerate() {
             self.give_back(kind, seconds.saturating_mul(allowance.a_second.into()));
         }
@@ -178,9 +190,11 @@ mod tests {
     fn seconds_refill_an_allowance_to_its_bound_and_not_what_has_none() {
         let mut budget = Budget::new();
         (0..200).for_each(|_| assert!(budget.take(Kind::Pings)));
-        budget.seconds_passed(3);
-        assert_eq!(budget.left[Kind::Pings as usize], 6);
-        budget.seconds_passed(u32::MAX);
+        for (second, left) in [(1_000, 0), (1_000, 0), (1_003, 6), (1_003, 6), (900, 6), (901, 8)] {
+            budget.set_second(second);
+            assert_eq!(budget.left[Kind::Pings as usize], left, "{second}");
+        }
+        budget.set_second(u32::MAX);
         assert_eq!(budget.left, Budget::new().left);
         assert!(!budget.take(Kind::Continuations));
         assert_eq!(budget.fired(), Some(Kind::Continuations));

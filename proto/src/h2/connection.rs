@@ -416,9 +416,10 @@ impl Connection {
 
     /// Some time has gone by, in which the peer may have done useful things that cannot be told from a flood but by how slowly
     /// they come: a stream of small messages, a PING now and then. It has each allowance back by its row's `a_second`. A
-    /// caller with a clock calls this before it passes on what was received, with the whole seconds since it last did.
-    pub fn seconds_passed(&mut self, seconds: u32) {
-        self.budget.seconds_passed(seconds);
+    /// caller with a clock says which second it is before it passes on what was received; what it counts from is its own.
+    #[inline]
+    pub fn set_second(&mut self, second: u32) {
+        self.budget.set_second(second);
     }
 
     /// Gives back what only a busy connection needs.

@@ -1,7 +1,8 @@
 //! HTTP/2 (RFC 9113), without I/O: frames in either direction turned into events and bytes.
 //!
 //! 1. Append what was received to a window and call [`Connection::receive`] until it says [`Event::NeedMore`]; drop what was
-//!    consumed. What it has to answer by itself is in the output.
+//!    consumed. What it has to answer by itself is in the output. A caller with a clock says before which second it is
+//!    ([`Connection::set_second`]): what comes slowly is no flood.
 //! 2. Act on the events: answer heads, use up bodies ([`Connection::used`]).
 //! 3. Send heads and bodies, as far as [`Connection::capacity`] goes; go on when [`Event::Opened`] or [`Event::AllOpened`]
 //!    says so. [`Schedule`] knows who goes first.

@@ -50,6 +50,8 @@ struct Side {
     /// What it has reset, and how.
     reset: BTreeMap<u32, Code>,
     held: Vec<(StreamRef, usize)>,
+    /// The second that it is.
+    second: u32,
     failed: bool,
 }
 
@@ -114,6 +116,7 @@ impl Side {
             promised: BTreeMap::new(),
             reset: BTreeMap::new(),
             held: Vec::new(),
+            second: 0,
             failed: false,
         }
     }
@@ -344,7 +347,10 @@ impl Pair {
             (10, _) if !side.failed => side.connection.go_away(&mut side.out),
             (11, _) => side.inject(first, second.into()),
             (12, _) => side.connection.shrink(),
-            (13, _) => side.connection.seconds_passed(first.into()),
+            (13, _) => {
+                side.second += u32::from(first);
+                side.connection.set_second(side.second);
+            }
             (14, _) if !side.failed && first == 0xff => {
                 side.connection.fail(Failure { code: Code::Internal, text: "" }, &mut side.out);
                 side.failed = true;
