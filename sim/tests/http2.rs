@@ -103,6 +103,23 @@ fn every_kind_of_handler_answers() {
 }
 
 #[test]
+fn a_peer_that_does_little_things_for_long_is_served() {
+    in_all_weathers(|weather| {
+        let mut play = Play::with_peer(app(), weather);
+        play.settle();
+        let stream = play.peers[0].get("/later/50");
+        for _ in 0..49 {
+            // More than are allowed at once, of frames that nobody knows.
+            (0..5).for_each(|_| play.peers[0].out.extend([0, 0, 0, 0x77, 0, 0, 0, 0, 0]));
+            play.pass(1);
+        }
+        play.pass(2);
+        assert_eq!(play.peers[0].answer(stream).whole(), (200, "after 50".to_string()));
+        play.end();
+    });
+}
+
+#[test]
 fn many_streams_are_answered_as_they_are_ready() {
     in_all_weathers(|weather| {
         let mut play = Play::with_peer(app(), weather);

@@ -6,6 +6,7 @@
 
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
+use super::deadline::TICKS_A_SECOND;
 use super::dispatch::{Kit, Routed};
 use super::exchange::{Collect, LogLine};
 use super::out::Out;
@@ -102,6 +103,7 @@ impl Connection {
         // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
         let limits = &kit.shared.setup.config.limits.clone();
         let mut at = 0;
+        http2.http.set_second(kit.tick / TICKS_A_SECOND);
         while !self.blocked && !self.is_ending() {
             let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
             let received = match http2.http.receive(&window[at..], &mut lent) {

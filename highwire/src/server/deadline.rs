@@ -9,6 +9,9 @@ use std::time::Duration;
 /// The length of a tick. Timeouts are seconds; a tenth of one is exact enough, and 2^32 of them are 13 years.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
+/// Ticks of a second.
+pub(super) const TICKS_A_SECOND: u32 = (Duration::from_secs(1).as_nanos() / TICK.as_nanos()) as u32;
+
 /// No deadline.
 pub(super) const NEVER: u32 = u32::MAX;
 
