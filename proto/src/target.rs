@@ -167,13 +167,6 @@ pub fn is_host(bytes: &[u8]) -> bool {
     at > 0
 }
 
-/// Whether the bytes are a host and a port, as CONNECT wants them (RFC 9112 section 3.2.3).
-pub(crate) fn is_host_and_port(bytes: &[u8]) -> bool {
-    let Some(colon) = bytes.iter().rposition(|&byte| byte == b':') else { return false };
-    let digits = &bytes[colon + 1..];
-    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && is_host(bytes)
-}
-
 fn is_port(bytes: &[u8]) -> bool {
     match bytes.split_first() {
         None => true,
