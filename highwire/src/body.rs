@@ -1,6 +1,6 @@
 //! Bodies in parts: of requests as they arrive, of responses as they are made.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::{HeaderName, HeaderValue};
 use std::cell::RefCell;
@@ -44,10 +44,36 @@ impl std::error::Error for BodyError {}
 /// What it costs to hold a part, however small: its place in the queue, and its allocation.
 pub(crate) const PART_BYTES: usize = 64;
 
+/// What comes in smaller parts than this is put together, so that holding it does not cost many times its length.
+const SMALL_PART_BYTES: usize = 4096;
+
+/// Parts that wait for somebody to take them.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    parts: VecDeque<BytesMut>,
+}
+
+impl Parts {
+    /// Adds bytes: how many more are held now.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
+        if let Some(last) = self.parts.back_mut().filter(|last| last.len() + bytes.len() <= SMALL_PART_BYTES) {
+            last.extend_from_slice(bytes);
+            return bytes.len();
+        }
+        self.parts.push_back(BytesMut::from(bytes));
+        bytes.len() + PART_BYTES
+    }
+
+    /// Takes the first part; it was held with [`PART_BYTES`].
+    pub(crate) fn pop(&mut self) -> Option<Bytes> {
+        self.parts.pop_front().map(BytesMut::freeze)
+    }
+}
+
 /// What a connection and a handler share of a body that arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    parts: VecDeque<Bytes>,
+    parts: Parts,
     /// Bytes in `parts`.
     pub(crate) bytes: usize,
     /// The same, with what holding them costs.
@@ -73,8 +99,7 @@ impl Incoming {
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len();
-        self.held += bytes.len() + PART_BYTES;
-        self.parts.push_back(Bytes::copy_from_slice(bytes));
+        self.held += self.parts.push(bytes);
         self.wake();
     }
 
@@ -132,7 +157,7 @@ impl Body {
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut incoming = self.incoming.borrow_mut();
-        if let Some(part) = incoming.parts.pop_front() {
+        if let Some(part) = incoming.parts.pop() {
             incoming.bytes -= part.len();
             incoming.held -= part.len() + PART_BYTES;
             if incoming.paused
@@ -167,7 +192,7 @@ impl Drop for Body {
     fn drop(&mut self) {
         let mut incoming = self.incoming.borrow_mut();
         incoming.abandoned = true;
-        incoming.parts.clear();
+        incoming.parts = Parts::default();
         (incoming.bytes, incoming.held) = (0, 0);
         if let Some(connection) = &incoming.connection {
             connection.wake_by_ref();
@@ -178,8 +203,11 @@ impl Drop for Body {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A response's body in parts.
-pub(crate) struct BodyStream {
-    stream: Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>>>>,
+pub(crate) enum BodyStream {
+    /// Made as it is asked for.
+    Made(Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>>>>),
+    /// There already, and sent in parts; `own`: nobody else holds it.
+    There { bytes: Bytes, own: bool },
 }
 
 impl BodyStream {
@@ -188,33 +216,35 @@ impl BodyStream {
         S: Stream<Item = Result<Bytes, E>> + 'static,
         E: Into<BoxError>,
     {
-        BodyStream { stream: Box::pin(Converted { stream: Box::pin(stream) }) }
+        BodyStream::Made(Box::pin(Converted { stream: Box::pin(stream) }))
     }
 
     /// Bytes that are there already, in parts that are worth a send.
     pub(crate) fn of(bytes: Bytes) -> BodyStream {
-        BodyStream { stream: Box::pin(Whole { bytes }) }
+        BodyStream::There { own: bytes.is_unique(), bytes }
+    }
+
+    /// Bytes that it holds and nobody else does.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            BodyStream::There { bytes, own: true } => bytes.len(),
+            _ => 0,
+        }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
-        self.stream.as_mut().poll_next(cx)
+        match self {
+            BodyStream::Made(stream) => stream.as_mut().poll_next(cx),
+            BodyStream::There { bytes, .. } => {
+                let length = bytes.len().min(THERE_PART_BYTES);
+                Poll::Ready((length > 0).then(|| Ok(bytes.split_to(length))))
+            }
+        }
     }
 }
 
 /// Bytes of a body that is there already, in one part.
-const WHOLE_PART_BYTES: usize = 32 * 1024;
-
-struct Whole {
-    bytes: Bytes,
-}
-
-impl Stream for Whole {
-    type Item = Result<Bytes, BoxError>;
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let length = self.bytes.len().min(WHOLE_PART_BYTES);
-        Poll::Ready((length > 0).then(|| Ok(self.bytes.split_to(length))))
-    }
-}
+const THERE_PART_BYTES: usize = 32 * 1024;
 
 /// A stream with its error boxed.
 struct Converted<S> {

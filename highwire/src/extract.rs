@@ -183,7 +183,7 @@ impl FromRequest for Method {
     }
 }
 
-/// All fields. Costs an allocation; [`Request::field`] looks one up without.
+/// All fields; `Host` too where HTTP/2 names the authority in its own way. Costs an allocation; [`Request::field`] looks one up without.
 impl FromRequest for HeaderMap {
     fn from_request(request: &mut Request<'_>) -> Result<HeaderMap, Response> {
         let mut map = HeaderMap::new();
@@ -191,6 +191,12 @@ impl FromRequest for HeaderMap {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
                 map.append(name, value);
             }
+        }
+        if let http::header::Entry::Vacant(host) = map.entry(http::header::HOST)
+            && let Ok(value) = HeaderValue::from_str(request.authority())
+            && !value.is_empty()
+        {
+            host.insert(value);
         }
         Ok(map)
     }

@@ -1,5 +1,6 @@
 //! What a site under TLS asks of its clients: that those in the clear come again, and that browsers remember.
 
+use crate::server::has_dot_segment;
 use crate::{Response, StatusCode};
 use http::{HeaderValue, header};
 use proto::{Form, Head};
@@ -76,7 +77,7 @@ impl Https {
         let target = &head.target;
         let is_plain = matches!(target.form, Form::Origin | Form::Absolute);
         let (path, query) = (target.path.of(window), target.query.map(|query| query.of(window)));
-        if path.starts_with(ACME) {
+        if path.starts_with(ACME) && !has_dot_segment(&path[ACME.len() - 1..], target.encoded) {
             return None;
         }
         let host = without_port(head.authority(window));
@@ -139,6 +140,10 @@ mod tests {
         }
         assert_eq!(redirected(&https, "GET / HTTP/1.0\r\n\r\n"), Some((400, None)));
         assert_eq!(redirected(&https, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"), Some((400, None)));
+        for path in ["../../secret", "%2e%2e/%2e%2e/secret", "./x"] {
+            let request = format!("GET /.well-known/acme-challenge/{path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert!(matches!(redirected(&https, &request), Some((308, Some(_)))), "{path}");
+        }
         let acme = "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!((redirected(&https, acme), redirected(&Https::new(), "GET / HTTP/1.0\r\n\r\n")), (None, None));
     }

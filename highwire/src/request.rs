@@ -138,7 +138,10 @@ impl<'r> Request<'r> {
 
     /// The value of the first field of that name, in any case.
     pub fn field(&self, name: &str) -> Option<&'r [u8]> {
-        self.head.field(self.window, name.as_bytes())
+        let found = self.head.field(self.window, name.as_bytes());
+        // HTTP/2 has a field of its own for that (RFC 9113 section 8.3.1).
+        let authority = || Some(self.head.authority(self.window)).filter(|host| !host.is_empty());
+        if found.is_none() && name.eq_ignore_ascii_case("host") { authority() } else { found }
     }
 
     /// Names, as they were sent, and values of all fields, in order.

@@ -1,7 +1,7 @@
 //! Other protocols on the same connection, or on a stream of HTTP/2: `Upgrade` and CONNECT hand a handler the raw bytes.
 
 use crate::Response;
-use crate::body::PART_BYTES;
+use crate::body::{PART_BYTES, Parts};
 use crate::request::{FromRequest, Request};
 use crate::response::Content;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ pub(crate) const RAW_BYTES: usize = 64 * 1024;
 /// What a connection and its raw stream share.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
-    pub(crate) received: VecDeque<Bytes>,
+    received: Parts,
     pub(crate) held: usize,
     /// Bytes in `received`; `held` has what holding them costs, too.
     pub(crate) bytes: usize,
@@ -51,9 +51,8 @@ impl Raw {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.held += bytes.len() + PART_BYTES;
         self.bytes += bytes.len();
-        self.received.push_back(Bytes::copy_from_slice(bytes));
+        self.held += self.received.push(bytes);
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 
@@ -91,7 +90,7 @@ impl RawStream {
     pub async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
         poll_fn(|cx| {
             let mut raw = self.raw.borrow_mut();
-            if let Some(bytes) = raw.received.pop_front() {
+            if let Some(bytes) = raw.received.pop() {
                 raw.held -= bytes.len() + PART_BYTES;
                 raw.bytes -= bytes.len();
                 if raw.paused {

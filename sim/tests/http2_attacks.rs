@@ -156,7 +156,9 @@ fn large_answers_behind_windows_of_a_byte_stay_in_the_budget() {
             let answers = streams.iter().map(|&stream| play.peers[0].answer(stream));
             answers.filter(|answer| answer.status == 200 && answer.reset.is_none()).count() * LARGE
         };
-        assert!((BUDGET / 2..=play.worker.account()).contains(&held(&play)), "answers hold {} bytes", held(&play));
+        // One connection has a share, and not all of it.
+        assert!((BUDGET / 4..=BUDGET / 2).contains(&held(&play)), "answers hold {} bytes", held(&play));
+        assert!(held(&play) <= play.worker.account());
         // Byte by byte it goes on, and holds no more.
         for _ in 0..20 {
             for &stream in &streams {
@@ -167,7 +169,9 @@ fn large_answers_behind_windows_of_a_byte_stay_in_the_budget() {
             play.pass(1);
         }
         assert!(play.most <= BUDGET, "the account reached {}", play.most);
-        assert!((BUDGET / 2..=play.worker.account()).contains(&held(&play)), "answers hold {} bytes", held(&play));
+        // One connection has a share, and not all of it.
+        assert!((BUDGET / 4..=BUDGET / 2).contains(&held(&play)), "answers hold {} bytes", held(&play));
+        assert!(held(&play) <= play.worker.account());
         play.pass(100);
         assert_eq!(held(&play), 0, "who takes nothing is cut");
         others_are_served(&mut play);
@@ -187,7 +191,7 @@ fn an_answer_but_for_its_last_byte_is_still_all_there() {
             stream
         });
         let under_way = streams.iter().filter(|&&stream| !play.peers[0].is_over(stream)).count();
-        assert!(under_way >= 4, "{under_way} under way");
+        assert!(under_way >= 3, "{under_way} under way");
         assert!(play.worker.account() >= under_way * LARGE, "{} for {under_way} answers", play.worker.account());
         others_are_served(&mut play);
         play.end();
@@ -232,7 +236,8 @@ fn bodies_in_parts_of_a_byte_stay_in_the_budget() {
         }
     }
     play.settle();
-    assert!(play.most <= BUDGET && play.most > 1 << 20, "the account reached {}", play.most);
+    // They are put together: holding them costs hardly more than their bytes.
+    assert!(play.most < 160_000 + (64 << 10), "the account reached {}", play.most);
     others_are_served(&mut play);
     play.pass(40);
     others_are_served(&mut play);

@@ -80,7 +80,7 @@ fn a_stream_that_was_on_its_way_is_served() {
 #[test]
 fn one_that_becomes_http2_meanwhile_is_let_go_too() {
     in_all_weathers(|weather| {
-        let mut play = Play::with_peer(app(), weather);
+        let mut play = Play::with_peer(app(), &weather.shared());
         let start = std::mem::take(&mut play.peers[0].out);
         play.settle();
         assert_eq!(play.worker.connections(), 1);

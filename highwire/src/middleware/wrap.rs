@@ -90,7 +90,8 @@ impl<M: Middleware> WrappedEndpoint<M> {
 
     /// Looks for the answer of one that waits.
     fn look(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
-        if let Some(response) = waiting.reply.as_ref().and_then(|slot| slot.take()) {
+        let taken = catch_unwind(AssertUnwindSafe(|| waiting.reply.as_ref().and_then(|slot| slot.take())));
+        if let Some(response) = taken.unwrap_or_else(|_| Some(self.panicked())) {
             self.give_up(waiting);
             return Poll::Ready(response);
         }

@@ -41,7 +41,8 @@ pub struct Deadlines {
     pub body_rate: u32,
     /// How long a connection may stay open without a request.
     pub idle: Duration,
-    /// How long a peer may take nothing of what is sent to it.
+    /// How long a peer may take nothing of what is sent to it; on a stream of HTTP/2 whose window is closed, less than
+    /// `body_rate`.
     pub write: Duration,
     /// How long an async handler, a blocking one or a [`Reply`](crate::Reply) may take: 503 after that.
     pub handler: Duration,
@@ -186,6 +187,10 @@ impl Config {
             && !name.bytes().all(|byte| (b' '..0x7f).contains(&byte))
         {
             return refuse("the server's name has a byte that a field may not hold");
+        }
+        let largest = 0x7fff_ffff;
+        if self.http2.stream_window > largest || self.http2.connection_window > largest {
+            return refuse("an HTTP/2 window has at most 2,147,483,647 bytes");
         }
         if self.caps.blocking_threads == 0 || self.caps.connection_threads == 0 {
             return refuse("a pool needs at least one thread");

@@ -95,6 +95,10 @@ pub(crate) struct Connection {
     pub(super) body_refused: bool,
     /// It has TLS.
     pub(super) is_secure: bool,
+    /// Bytes of its TLS session, with what that holds of records that are not whole.
+    pub(super) session: u32,
+    /// Bytes that its HTTP/2 streams held when they were last counted.
+    pub(super) streams: u32,
 }
 
 impl Connection {
@@ -124,6 +128,8 @@ impl Connection {
             closing: false,
             body_refused: false,
             is_secure: false,
+            session: 0,
+            streams: 0,
         }
     }
 
@@ -141,6 +147,9 @@ impl Connection {
             out.tls = Some(tls);
         }
         act(self, kit, &mut out);
+        if out.tls.as_ref().is_some_and(|tls| tls.broken) {
+            self.abort(kit, &mut out);
+        }
         if let Some(mut tls) = out.tls.take() {
             kit.scratch = std::mem::take(&mut tls.scratch);
             self.tls = Some(tls);
@@ -215,21 +224,22 @@ impl Connection {
                 connection.ended = true;
                 return connection.close(kit, out);
             }
-            connection.peer_is_done(kit, head, out);
+            let is_said = out.tls.is_none();
+            connection.peer_is_done(is_said, kit, head, out);
         });
     }
 
-    /// Nothing more comes of what the peer says.
-    pub(super) fn peer_is_done(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    /// Nothing more comes. `is_said`: by the peer itself.
+    pub(super) fn peer_is_done(&mut self, is_said: bool, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         self.ended = true;
         // A handshake that waits for its turn, and what is behind it, came before the end.
         if self.is_ending() || !self.sealed.is_empty() {
             return;
         }
         if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
-            switched.raw.borrow_mut().end(false);
+            // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
+            switched.raw.borrow_mut().end(!is_said);
         }
-        self.end_tunnels(kit, out);
         self.settle(kit, head, out);
     }
 
@@ -281,7 +291,7 @@ impl Connection {
         }
         self.with_out(kit, queue, |connection, kit, out| {
             if !connection.sealed.is_empty() {
-                return connection.proceed_tls(kit, head, out);
+                return;
             }
             connection.drive(kit, head, out);
             connection.settle(kit, head, out);

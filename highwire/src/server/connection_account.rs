@@ -7,8 +7,11 @@ use crate::body::BodyError;
 impl Connection {
     /// Charges the worker's share for what this connection holds now: whether there was enough.
     pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
-        let held = self.held() + self.http2.as_ref().map_or(0, |http2| http2.held());
-        self.charge(held, kit)
+        if let Some(http2) = &self.http2 {
+            self.streams = u32::try_from(http2.held()).unwrap_or(u32::MAX);
+        }
+        // While something is done with them they are elsewhere, and not gone.
+        self.charge(self.held() + self.streams as usize, kit)
     }
 
     /// Bytes that it holds for its peer, but for those of HTTP/2 streams.
@@ -17,7 +20,7 @@ impl Connection {
             + self.lent as usize
             + self.unread.capacity()
             + self.sealed.capacity()
-            + if self.is_secure { super::connection_tls::SESSION_BYTES } else { 0 }
+            + self.session as usize
             + self.exchange.as_ref().map_or(0, |exchange| exchange.held())
     }
 
@@ -45,7 +48,7 @@ impl Connection {
             exchange.give_up(BodyError::CutShort, kit);
             kit.recycle(exchange);
         }
-        (self.lent, self.away) = (0, 0);
+        (self.lent, self.away, self.session, self.streams) = (0, 0, 0, 0);
         kit.share.give(std::mem::take(&mut self.charged) as usize);
     }
 }

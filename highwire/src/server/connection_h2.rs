@@ -6,6 +6,8 @@
 
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
+use super::connection_h2_send::is_of_a_connection;
+use super::connection_send::is_framing;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::{Kit, Routed};
 use super::exchange::{Collect, LogLine};
@@ -22,6 +24,9 @@ use std::rc::Rc;
 
 /// Bytes of a body that wait for a handler before the peer's window is left to shrink.
 const INCOMING_BYTES: usize = 64 * 1024;
+
+/// The part of the memory budget that the streams of one connection may hold together.
+const CONNECTION_SHARE: usize = 2;
 
 /// Answers that pipelined streams may put into one batch before the peer has to take some.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -53,6 +58,8 @@ impl Connection {
             count: 0,
             owed: 0,
             goes_at: None,
+            arrived: 0,
+            blocked_at: None,
             sent_at: kit.tick,
         };
         self.http2 = Some(Box::new(http2));
@@ -214,9 +221,10 @@ impl Connection {
             let _ = http2.http.send_interim(stream, 100, &mut out.queue.output, |_| {});
         }
         let task = self.stream_task(stream);
-        let body_due = kit.tick.saturating_add(kit.timeouts.body);
+        let arrived = http2.arrived;
         let active = http2.active(stream, kit);
-        (active.due, active.waits) = (body_due, Waits::Body);
+        active.waits = Waits::Body;
+        active.judge_from_now(kit, arrived);
         match body_use {
             BodyUse::None => self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out),
             BodyUse::Whole => {
@@ -294,7 +302,8 @@ impl Connection {
         let mut interim: std::cell::RefMut<'_, reply::InterimQueue> = interim.borrow_mut();
         for (status, fields) in interim.waiting.drain(..) {
             let sent = http2.http.send_interim(stream, status.as_u16(), &mut out.queue.output, |writer| {
-                fields.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
+                let fields = fields.iter().filter(|(name, _)| !is_framing(name) && !is_of_a_connection(name));
+                fields.for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
             });
             if let Err(error) = sent {
                 tracing::error!(%error, "an interim response came too late");
@@ -310,6 +319,8 @@ impl Connection {
         if active.exchange.switched.is_some() {
             return self.data_tunnel(http2, stream, data, kit, out);
         }
+        http2.arrived += data.len() as u64;
+        let Some(active) = http2.get(stream) else { return };
         active.body_bytes += data.len() as u64;
         active.arrived += data.len() as u64;
         let exchange = &mut active.exchange;
@@ -353,14 +364,17 @@ impl Connection {
     /// Credits the peer for what a handler has taken of a body.
     pub(super) fn credit_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
         let awaits_body = http2.http.awaits_body(stream);
+        let (was_closed, arrived) = (!http2.http.may_receive_on(stream), http2.arrived);
         let Some(active) = http2.get(stream) else { return };
         let Some(waiting) = active.untaken() else { return };
         let taken = active.given.saturating_sub(waiting);
         if taken > 0 && waiting < INCOMING_BYTES {
             active.given -= taken;
-            if active.waits == Waits::Handler && awaits_body && !active.answered && active.exchange.switched.is_none() {
+            let waits = active.waits == Waits::Handler || (active.waits == Waits::Body && was_closed);
+            if waits && awaits_body && !active.answered && active.exchange.switched.is_none() {
                 // The handler reads on: from here on the peer is waited for again.
-                (active.due, active.waits) = (kit.tick.saturating_add(kit.timeouts.body), Waits::Body);
+                active.waits = Waits::Body;
+                active.judge_from_now(kit, arrived);
             }
             http2.http.used(stream, taken, &mut out.queue.output);
         }
@@ -415,7 +429,10 @@ impl Connection {
         kit: &mut Kit,
         out: &mut Out<'_>,
     ) -> bool {
-        if self.charge(self.held() + http2.held(), kit) {
+        let held = http2.held();
+        self.streams = u32::try_from(held).unwrap_or(u32::MAX);
+        // One connection may not have what is for all.
+        if held <= kit.shared.budget.limit() / CONNECTION_SHARE && self.charge(self.held() + held, kit) {
             return true;
         }
         if http2.get(stream).is_some_and(|active| !active.answered) {

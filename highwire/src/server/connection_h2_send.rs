@@ -1,7 +1,7 @@
 //! The sending half of a connection that speaks HTTP/2: answers, as far as the peer's windows allow; who sends next; what the
 //! streams wait for, and how long.
 
-use super::connection::{Connection, Phase};
+use super::connection::Connection;
 use super::connection_send::is_framing;
 use super::dispatch::Kit;
 use super::out::Out;
@@ -64,6 +64,19 @@ impl Connection {
             response.status = StatusCode::INTERNAL_SERVER_ERROR;
         }
         kit.add_hsts(response, out.tls.is_some());
+        if let Content::Stream(streamed) = &mut response.content
+            && streamed.length == Some(0)
+        {
+            match streamed.trailers {
+                // There is something behind it.
+                Some(_) => streamed.length = None,
+                None => response.content = Content::Bytes(Bytes::new()),
+            }
+        }
+        if response.close {
+            http2.http.go_away(&mut out.queue.output);
+            http2.http.go_away(&mut out.queue.output);
+        }
         let status = response.status.as_u16();
         let length = match &response.content {
             Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
@@ -105,8 +118,10 @@ impl Connection {
                 }
             }
             Content::Stream(streamed) => {
+                let write_due = kit.tick.saturating_add(kit.timeouts.write);
                 let active = http2.active(stream, kit);
                 (active.exchange.body, active.answered) = (Some(*streamed), true);
+                (active.due, active.waits) = (write_due, Waits::Window);
                 self.schedule_http2(http2, stream);
                 return self.pump_http2(http2, kit, out);
             }
@@ -210,14 +225,17 @@ impl Connection {
     /// Sends one frame of a stream's answer.
     fn send_frame_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
         let waker = kit.context.inbox.waker(self.stream_task(stream).number());
-        let (now, timeouts) = (kit.tick, kit.timeouts);
+        let now = kit.tick;
         let Some(active) = http2.get(stream) else { return Sent::Over };
         while active.pending.is_empty() && !active.ends {
             let Some(streamed) = &mut active.exchange.body else { return Sent::Over };
             let poll = AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker)));
             match catch_unwind(poll) {
                 Ok(Poll::Pending) => {
-                    (active.due, active.waits) = (active.body_due(kit), Waits::Handler);
+                    // Being asked again is no sign of life.
+                    if active.waits != Waits::Handler {
+                        (active.due, active.waits) = (active.body_due(kit), Waits::Handler);
+                    }
                     return Sent::Waits;
                 }
                 Ok(Poll::Ready(Some(Ok(bytes)))) => active.pending = bytes,
@@ -255,12 +273,10 @@ impl Connection {
         let _ = active.pending.split_to(sent);
         if sent == 0 {
             // Only what the peer says next can help: it has the time that any peer has to take something.
-            if active.waits != Waits::Window {
-                (active.due, active.waits) = (now.saturating_add(timeouts.write), Waits::Window);
-            }
+            active.took(0, kit);
             return Sent::Waits;
         }
-        (active.due, active.waits) = (now.saturating_add(timeouts.write), Waits::Window);
+        active.took(sent, kit);
         if active.pending.is_empty() && active.ends && !is_streamed { Sent::Over } else { Sent::More }
     }
 
@@ -268,7 +284,12 @@ impl Connection {
     fn end_body_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let trailers = active.exchange.body.take().and_then(|streamed| streamed.trailers);
-        let trailers = trailers.map_or_else(Vec::new, |make| make());
+        let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
+            tracing::error!("a response's trailers panicked");
+            http2.http.reset(stream, Code::Internal, &mut out.queue.output);
+            http2.forget(stream, kit);
+            return Sent::Waits;
+        };
         let ended = if trailers.is_empty() {
             http2.http.send_data(stream, &[], true, &mut out.queue.output).map(drop)
         } else {
@@ -330,147 +351,6 @@ impl Connection {
         self.resume_if_wanted(out.queue);
         self.settle_http2(kit, out);
     }
-
-    /// After whatever happened: what the connection waits for now, and how long.
-    pub(super) fn settle_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        if self.is_ending() {
-            return out.flush(self.id);
-        }
-        self.recharge(kit);
-        let Some(http2) = &mut self.http2 else { return out.flush(self.id) };
-        let owed = std::mem::take(&mut http2.owed);
-        http2.http.dropped(owed, &mut out.queue.output);
-        let is_quiet = http2.http.open_streams() == 0;
-        if is_quiet && (self.ended || http2.http.is_gone()) {
-            return self.finish(kit, out);
-        }
-        if is_quiet {
-            http2.http.shrink();
-        }
-        let due = http2.active.iter().flatten().map(|active| active.due).chain(http2.goes_at).min();
-        if self.blocked && out.waiting() > 0 {
-            self.sent_away(out.waiting(), kit, out);
-        }
-        out.flush(self.id);
-        if self.phase == Phase::Gone {
-            return;
-        }
-        if self.blocked {
-            self.wait_for(Phase::Write, kit);
-        } else if let Some(due) = due {
-            self.phase = Phase::Streams;
-            kit.deadlines.set_at(self.id.index, due);
-        } else if !self.unread.is_empty() {
-            self.wait_for(Phase::Head, kit);
-        } else {
-            self.wait_for(Phase::Idle, kit);
-        }
-    }
-
-    /// The deadline of the present phase passed.
-    pub(super) fn expired_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
-        match phase {
-            Phase::Streams => {
-                let Some(mut http2) = self.http2.take() else { return };
-                if http2.goes_at.take_if(|at| *at <= kit.tick).is_some() {
-                    // Whoever has begun a stream meanwhile has it served.
-                    http2.http.go_away(&mut out.queue.output);
-                }
-                self.streams_expired(&mut http2, kit, out);
-                self.put_back(http2, kit);
-                self.drive_http2(kit, head, out);
-            }
-            Phase::Write => {
-                kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                self.abort(kit, out);
-            }
-            _ => {
-                if let Some(http2) = &mut self.http2 {
-                    http2.http.go_away(&mut out.queue.output);
-                    http2.http.go_away(&mut out.queue.output);
-                }
-                self.finish(kit, out);
-            }
-        }
-        out.flush(self.id);
-    }
-
-    /// Ends what streams have waited for too long.
-    fn streams_expired(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
-        for place in 0..http2.active.len() {
-            let Some(Some(active)) = http2.active.get_mut(place) else { continue };
-            if active.due > kit.tick {
-                continue;
-            }
-            let (stream, waits, answered) = (active.stream, active.waits, active.answered);
-            if waits == Waits::Body && active.body_is_fast_enough(kit) {
-                continue;
-            }
-            if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
-                // The peer may send no more until the handler has read, or answered.
-                if let Some(active) = http2.get(stream) {
-                    (active.due, active.waits) = (kit.tick.saturating_add(kit.timeouts.handler), Waits::Handler);
-                }
-                continue;
-            }
-            if waits == Waits::Body && !answered && !http2.http.may_receive() {
-                // Nor until the handlers of others have read: they have their own time.
-                continue;
-            }
-            if self.waits_for_its_turn(http2, stream, kit) {
-                continue;
-            }
-            kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if answered {
-                let code = if waits == Waits::Body { Code::NoError } else { Code::Cancel };
-                http2.http.reset(stream, code, &mut out.queue.output);
-                http2.forget(stream, kit);
-                continue;
-            }
-            let (status, text, why) = match waits {
-                Waits::Body => (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", BodyError::TooSlow),
-                _ => (StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", BodyError::CutShort),
-            };
-            self.give_up_http2(http2, stream, why, kit);
-            let mut response = match status {
-                StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
-                status => kit.error(status, text),
-            };
-            self.respond_http2(http2, stream, &mut response, kit, out);
-        }
-    }
-
-    /// A graceful shutdown begins.
-    pub(super) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let Some(http2) = &mut self.http2 else { return };
-        http2.http.go_away(&mut out.queue.output);
-        http2.goes_at = Some(kit.tick.saturating_add(super::connection_close::DRAIN_TICKS));
-        http2.active.iter().flatten().for_each(|active| active.drain());
-    }
-
-    /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send.
-    fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
-        let is_open = http2.http.is_open_by_itself(stream);
-        let due = http2.sent_at.saturating_add(kit.timeouts.write);
-        let Some(active) = http2.get(stream) else { return false };
-        let waits = active.answered && (active.scheduled || active.waits == Waits::Window);
-        if !waits || !is_open || due <= kit.tick {
-            return false;
-        }
-        active.due = due;
-        true
-    }
-}
-
-impl Active {
-    /// Whether the body came fast enough since it was last looked at; then it is looked at again later.
-    fn body_is_fast_enough(&mut self, kit: &Kit) -> bool {
-        let deadlines = &kit.shared.setup.config.deadlines;
-        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
-        self.due = kit.tick.saturating_add(kit.timeouts.body);
-        std::mem::take(&mut self.arrived) >= wanted
-    }
 }
 
 /// Whether a stream's answer is not all sent.
@@ -508,6 +388,6 @@ fn write_fields(writer: &mut FieldWriter<'_>, kit: &Kit, response: &Response, st
 }
 
 /// Fields of HTTP/1 that have no place here (RFC 9113 section 8.2.2).
-fn is_of_a_connection(name: &http::HeaderName) -> bool {
+pub(super) fn is_of_a_connection(name: &http::HeaderName) -> bool {
     *name == header::UPGRADE || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }

@@ -10,7 +10,12 @@ impl Connection {
     /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.
     #[inline]
     pub(super) fn settle(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.exchange.is_none() && self.unread.is_empty() && !self.blocked && !self.ended && !self.http.must_close()
+        if self.http2.is_none()
+            && self.exchange.is_none()
+            && self.unread.is_empty()
+            && !self.blocked
+            && !self.ended
+            && !self.http.must_close()
         {
             // The usual case: everything is answered, and another request may come.
             if self.http.client() == h1::state::State::Idle && !self.is_ending() {

@@ -2,23 +2,28 @@
 //! the driver ([`Out`]).
 
 use super::connection::Connection;
+use super::connection_close::DRAIN_TICKS;
 use super::dispatch::Kit;
 use super::out::Out;
-use super::secure::{Fault, Heard, Secure};
+use super::secure::{Fault, Secure};
 use crate::StatusCode;
+use io::Queue;
 use proto::Head;
 use std::sync::atomic::Ordering;
 
 /// What a connection is charged for its session beside what it holds of unread bytes: the session's state and what the
 /// allocator rounds it to.
-pub(super) const SESSION_BYTES: usize = 12 * 1024;
+pub(super) const SESSION_BYTES: u32 = 12 * 1024;
 
 impl Connection {
     /// The connection begins with a handshake.
-    pub(crate) fn secure(&mut self, secure: Box<Secure>, kit: &mut Kit) {
+    /// Whether there is memory for that.
+    pub(crate) fn secure(&mut self, secure: Box<Secure>, kit: &mut Kit) -> bool {
         self.tls = Some(secure);
         self.is_secure = true;
+        self.session = SESSION_BYTES;
         kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.handshake);
+        self.recharge(kit)
     }
 
     /// Bytes of TLS came.
@@ -27,24 +32,40 @@ impl Connection {
         if tls.is_declined(bytes) {
             return self.go_plain(bytes, kit, head, out);
         }
-        if tls.is_handshaking() {
-            if kit.handshakes == 0 || !self.sealed.is_empty() {
-                // Others have had this turn's share of the work; those that stand are served first.
+        if !self.sealed.is_empty() {
+            return self.keep_sealed(bytes, kit, out);
+        }
+        if tls.is_handshaking() && tls.completes_record(bytes) {
+            if kit.handshakes == 0 || !kit.waiting.is_empty() {
+                // Others have had this turn's share of the work, or wait for theirs.
                 return self.keep_sealed(bytes, kit, out);
             }
             kit.handshakes -= 1;
         }
+        self.decrypt(bytes, kit, head, out);
+    }
+
+    /// Takes bytes of TLS whose turn it is.
+    fn decrypt(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let Some(tls) = &mut out.tls else { return };
         let mut plain = std::mem::take(&mut kit.plain);
         let mut raw = std::mem::take(&mut kit.raw);
         let heard = tls.receive(bytes, &mut plain, &mut raw);
         // Who says nothing about it (RFC 7301) has to begin with what the server speaks.
         let is_http2 = tls.speaks_http2() || !kit.shared.config().http1;
+        let session = SESSION_BYTES + u32::try_from(tls.held()).unwrap_or(u32::MAX - SESSION_BYTES);
         out.send_raw(self.id, &raw);
+        let fits = self.session == session || {
+            self.session = session;
+            self.recharge(kit)
+        };
         match heard {
+            _ if !fits => self.abort(kit, out),
             Ok(heard) => {
-                if let Heard::Opened = heard {
+                if heard.opened {
                     kit.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
-                    kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.head);
+                    let patience = if kit.draining { DRAIN_TICKS } else { kit.timeouts.head };
+                    kit.deadlines.set(self.id.index, kit.tick, patience);
                     if tracing::enabled!(tracing::Level::DEBUG)
                         && let Some(tls) = &out.tls
                     {
@@ -55,11 +76,11 @@ impl Connection {
                         self.begin_http2(kit, out);
                     }
                 }
-                if !plain.is_empty() || self.http2.is_some() {
+                if !plain.is_empty() || (heard.opened && self.http2.is_some()) {
                     self.received_plain(&plain, kit, head, out);
                 }
-                if let Heard::PeerClosed = heard {
-                    self.peer_is_done(kit, head, out);
+                if heard.ended {
+                    self.peer_is_done(true, kit, head, out);
                 }
             }
             Err(Fault::NotTls) => {
@@ -90,6 +111,8 @@ impl Connection {
     fn go_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         out.tls = None;
         self.is_secure = false;
+        self.session = 0;
+        self.recharge(kit);
         kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.head);
         if !kit.shared.setup.config.http1 {
             self.begin_http2(kit, out);
@@ -99,28 +122,32 @@ impl Connection {
 
     /// Keeps bytes of a handshake whose turn has not come.
     fn keep_sealed(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+        if self.sealed.is_empty() {
+            kit.waiting.push_back(self.id);
+        }
         self.sealed.extend_from_slice(bytes);
         if self.sealed.len() >= super::connection::UNREAD_BYTES {
             // A request may come right behind the handshake.
             self.pause(out.queue);
         }
         if !self.recharge(kit) {
-            return self.abort(kit, out);
+            self.abort(kit, out);
         }
-        kit.context.inbox.waker(self.task().number()).wake();
     }
 
-    /// Goes on with a handshake that had to wait, if its turn has come.
-    pub(super) fn proceed_tls(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if kit.handshakes == 0 {
-            return kit.context.inbox.waker(self.task().number()).wake();
+    /// The turn of a handshake that had to wait has come.
+    pub(crate) fn proceed_tls(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        if self.is_ending() || self.sealed.is_empty() {
+            return;
         }
-        let sealed = std::mem::take(&mut self.sealed);
-        self.recharge(kit);
-        self.received_tls(&sealed, kit, head, out);
-        self.resume_if_wanted(out.queue);
-        if self.ended {
-            self.peer_is_done(kit, head, out);
-        }
+        self.with_out(kit, queue, |connection, kit, out| {
+            let sealed = std::mem::take(&mut connection.sealed);
+            connection.recharge(kit);
+            connection.decrypt(&sealed, kit, head, out);
+            connection.resume_if_wanted(out.queue);
+            if connection.ended {
+                connection.peer_is_done(false, kit, head, out);
+            }
+        });
     }
 }

@@ -75,6 +75,9 @@ impl Connection {
         match catch_unwind(AssertUnwindSafe(|| start(RawStream { raw: raw.clone() }))) {
             Ok(task) => {
                 switched.task = Some(task);
+                if kit.draining {
+                    raw.borrow_mut().end(false);
+                }
                 let body = BodyStream::new(Written { raw });
                 response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
                 // As 101 in HTTP/1 (RFC 8441 section 4).

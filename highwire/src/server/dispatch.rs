@@ -11,8 +11,9 @@ use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
 use crate::router::{Captures, Found};
 use crate::{Params, Response, StatusCode};
 use http::{HeaderValue, header};
-use io::{Instant, Peer};
+use io::{Instant, Peer, SocketId};
 use proto::{Form, Head, Method};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub(crate) struct Kit {
     pub(crate) plain: Vec<u8>,
     pub(crate) raw: Vec<u8>,
     pub(crate) scratch: Vec<u8>,
+    /// Connections whose handshakes wait for their turn, the first one first.
+    pub(crate) waiting: VecDeque<SocketId>,
     /// Flights of handshakes that this turn still has time for.
     pub(crate) handshakes: u32,
     #[expect(clippy::vec_box, reason = "the boxes themselves are used again: a connection holds one, 8 bytes wide")]
@@ -127,6 +130,7 @@ impl Kit {
             plain: Vec::new(),
             raw: Vec::new(),
             scratch: Vec::new(),
+            waiting: VecDeque::new(),
             handshakes: HANDSHAKES_A_TURN,
             exchanges: Vec::new(),
         }
@@ -172,7 +176,10 @@ impl Kit {
     /// Tells browsers under TLS to stay with it, where the program asks for that.
     #[inline]
     pub(crate) fn add_hsts(&self, response: &mut Response, is_secure: bool) {
-        if is_secure && let Some(value) = &self.hsts {
+        if is_secure
+            && let Some(value) = &self.hsts
+            && response.field(&header::STRICT_TRANSPORT_SECURITY).is_none()
+        {
             response.add_field(header::STRICT_TRANSPORT_SECURITY, value.clone());
         }
     }
@@ -240,7 +247,7 @@ impl Kit {
         if has_dot_segment(path, head.target.encoded) {
             if !resolve_dot_segments(path, &mut self.resolved) {
                 let text = "the path climbs above its root";
-                return Routed::Answer(self.error(StatusCode::BAD_REQUEST, text).and_close());
+                return Routed::Answer(and_close(self.error(StatusCode::BAD_REQUEST, text), head));
             }
             path = &self.resolved;
         }
@@ -249,7 +256,7 @@ impl Kit {
             Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && shared.setup.fallback.is_none() => {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
                 // What follows a CONNECT is not HTTP.
-                Routed::Answer(if head.method == Method::Connect { response.and_close() } else { response })
+                Routed::Answer(if head.method == Method::Connect { and_close(response, head) } else { response })
             }
             Found::Allowed(methods) if head.method == Method::Options => Routed::Answer(allow(methods.value())),
             Found::Allowed(methods) => {
@@ -289,7 +296,7 @@ impl Kit {
         }
     }
 
-    fn panicked(&self) -> Response {
+    pub(crate) fn panicked(&self) -> Response {
         tracing::error!("a handler panicked");
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
@@ -361,6 +368,11 @@ impl Kit {
     }
 }
 
+/// Closes the connection after an answer, where it has no other streams.
+fn and_close(response: Response, head: &Head) -> Response {
+    if head.version == proto::Version::Http2 { response } else { response.and_close() }
+}
+
 #[cold]
 fn span(head: &Head, window: &[u8]) -> tracing::Span {
     let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
@@ -377,7 +389,7 @@ fn allow(methods: String) -> Response {
 
 /// Whether a path may have a segment `.` or `..`, also in an encoded spelling.
 #[inline]
-fn has_dot_segment(path: &[u8], encoded: bool) -> bool {
+pub(crate) fn has_dot_segment(path: &[u8], encoded: bool) -> bool {
     encoded || path.windows(2).any(|pair| pair == b"/.")
 }
 

@@ -10,6 +10,7 @@ use crate::upgrade::Raw;
 use proto::Head;
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +35,24 @@ pub(crate) struct Exchange {
     pub(crate) log: Option<LogLine>,
 }
 
+thread_local! {
+    /// Futures whose exchanges were lost in a panic of the engine, or of what it calls: their places are still taken.
+    static ORPHANS: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What [`Exchange`]s that were lost have left.
+pub(crate) fn orphans() -> Vec<(u32, u32)> {
+    ORPHANS.with_borrow_mut(std::mem::take)
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            ORPHANS.with_borrow_mut(|orphans| orphans.push(future));
+        }
+    }
+}
+
 impl Exchange {
     /// Whether the handler has still to answer.
     pub(crate) fn awaits_answer(&self) -> bool {
@@ -42,7 +61,9 @@ impl Exchange {
 
     /// Sees whether the answer has come, from the handler's future or from elsewhere.
     pub(crate) fn take_answer(&mut self, kit: &mut Kit, task: TaskKind) -> Option<Response> {
-        if let Some(response) = self.reply.as_ref().and_then(|slot| slot.take()) {
+        // The answer is made here, by a function of the program's.
+        let taken = catch_unwind(AssertUnwindSafe(|| self.reply.as_ref().and_then(|slot| slot.take())));
+        if let Some(response) = taken.unwrap_or_else(|_| Some(kit.panicked())) {
             self.reply = None;
             if let Some(future) = self.future.take() {
                 kit.cancel(future);
@@ -76,6 +97,7 @@ impl Exchange {
         self.collect.as_ref().map_or(0, |collect| collect.body.capacity() + collect.window.capacity())
             + self.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
             + self.switched.as_ref().map_or(0, |switched| raw(&switched.raw.borrow()))
+            + self.body.as_ref().map_or(0, |streamed| streamed.body.held())
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -14,6 +14,7 @@ mod connection_body;
 mod connection_close;
 mod connection_h2;
 mod connection_h2_send;
+mod connection_h2_settle;
 mod connection_send;
 mod connection_settle;
 mod connection_tls;
@@ -36,6 +37,7 @@ mod worker;
 
 pub use config::{Balance, Caps, Config, Deadlines, Engine};
 pub use context::spawn;
+pub(crate) use dispatch::has_dot_segment;
 pub use io::Driver;
 pub use report::Report;
 pub use run::{Handle, Server};

@@ -4,15 +4,12 @@
 use bytes::Bytes;
 
 /// What came of received bytes.
-pub(crate) enum Heard {
-    /// The handshake goes on.
-    Handshaking,
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Heard {
     /// The handshake has just been completed.
-    Opened,
-    /// It was complete before.
-    Open,
+    pub(crate) opened: bool,
     /// The peer has said that it sends no more.
-    PeerClosed,
+    pub(crate) ended: bool,
 }
 
 /// Why a session ended before its time.
@@ -41,6 +38,8 @@ mod with_tls {
         session: Session,
         pub(crate) scratch: Vec<u8>,
         opened: bool,
+        /// Something could not be encrypted: what was to be said is lost, and so is the connection.
+        pub(crate) broken: bool,
         /// Nothing has come yet, and what comes may be in the clear.
         plain_too: bool,
     }
@@ -50,7 +49,9 @@ mod with_tls {
         pub(crate) fn accept(tls: &Tls) -> Option<Box<Secure>> {
             let plain_too = tls.plain_too;
             match Session::accept(tls.reload.current()) {
-                Ok(session) => Some(Box::new(Secure { session, scratch: Vec::new(), opened: false, plain_too })),
+                Ok(session) => {
+                    Some(Box::new(Secure { session, scratch: Vec::new(), opened: false, broken: false, plain_too }))
+                }
                 Err(error) => {
                     tracing::error!(%error, "a TLS connection could not be begun");
                     None
@@ -69,12 +70,21 @@ mod with_tls {
                 TlsError::NotTls { .. } => Fault::NotTls,
                 error => Fault::Failed(error.to_string()),
             })?;
-            Ok(match progress {
-                Progress::Handshaking => Heard::Handshaking,
-                Progress::PeerClosed | Progress::Closed => Heard::PeerClosed,
-                Progress::Open if std::mem::replace(&mut self.opened, true) => Heard::Open,
-                Progress::Open => Heard::Opened,
+            let stands = !self.session.is_handshaking();
+            Ok(Heard {
+                opened: stands && !std::mem::replace(&mut self.opened, stands),
+                ended: matches!(progress, Progress::PeerClosed | Progress::Closed),
             })
+        }
+
+        /// Whether these bytes make the first record that is not whole, so that there is something to work on.
+        pub(crate) fn completes_record(&self, bytes: &[u8]) -> bool {
+            self.session.completes_record(bytes)
+        }
+
+        /// Bytes that it holds of records that are not whole.
+        pub(crate) fn held(&self) -> usize {
+            self.session.held_bytes()
         }
 
         /// Whether the handshake is not complete.
@@ -87,6 +97,7 @@ mod with_tls {
             self.scratch.clear();
             if let Err(error) = self.session.send(&output[start..], &mut self.scratch) {
                 tracing::debug!(%error, "an answer could not be encrypted");
+                self.broken = true;
             }
             output.truncate(start);
             output.extend_from_slice(&self.scratch);
@@ -97,6 +108,7 @@ mod with_tls {
             let mut sealed = Vec::with_capacity(bytes.len() + bytes.len() / 256 + 64);
             if let Err(error) = self.session.send(bytes, &mut sealed) {
                 tracing::debug!(%error, "an answer could not be encrypted");
+                self.broken = true;
             }
             sealed.into()
         }
@@ -139,6 +151,7 @@ mod without {
     /// There is none.
     pub(crate) struct Secure {
         pub(crate) scratch: Vec<u8>,
+        pub(crate) broken: bool,
         never: std::convert::Infallible,
     }
 
@@ -147,6 +160,12 @@ mod without {
             match self.never {}
         }
         pub(crate) fn receive(&mut self, _: &[u8], _: &mut Vec<u8>, _: &mut Vec<u8>) -> Result<Heard, Fault> {
+            match self.never {}
+        }
+        pub(crate) fn completes_record(&self, _: &[u8]) -> bool {
+            match self.never {}
+        }
+        pub(crate) fn held(&self) -> usize {
             match self.never {}
         }
         pub(crate) fn is_handshaking(&self) -> bool {

@@ -35,11 +35,22 @@ pub(super) struct Active {
     /// Bytes of the request's body that the handler of a whole one has; then those of its whole answer.
     pub(super) lent: usize,
     pub(super) body_bytes: u64,
-    /// Bytes that came since the body's rate was last judged.
+    /// Bytes that came since the body's rate was last judged, and what had come on all streams by then.
     pub(super) arrived: u64,
+    pub(super) arrived_before: u64,
+    /// Bytes of the answer that the peer has taken since it was last given time.
+    pub(super) taken: u64,
     /// When it is looked at, and why.
     pub(super) due: u32,
     pub(super) waits: Waits,
+}
+
+impl Active {
+    /// Bytes that are held for it.
+    fn held(&self) -> usize {
+        let pending = if self.pending.is_unique() { self.pending.len() } else { 0 };
+        STREAM_BYTES + self.lent.max(pending) + self.exchange.held()
+    }
 }
 
 /// What a stream waits for.
@@ -64,6 +75,10 @@ pub(crate) struct Http2 {
     pub(super) goes_at: Option<u32>,
     /// When bytes of a body were sent last.
     pub(super) sent_at: u32,
+    /// Bytes of bodies that came, on all streams.
+    pub(super) arrived: u64,
+    /// Since when the peer has not taken what it was sent; nothing of it is received meanwhile.
+    pub(super) blocked_at: Option<u32>,
 }
 
 impl Http2 {
@@ -97,6 +112,8 @@ impl Http2 {
                 lent: 0,
                 body_bytes: 0,
                 arrived: 0,
+                arrived_before: 0,
+                taken: 0,
                 due: kit.tick.saturating_add(kit.timeouts.handler),
                 waits: Waits::Handler,
             })
@@ -120,6 +137,26 @@ impl Http2 {
         }
     }
 
+    /// The stream that holds the most.
+    pub(super) fn largest(&self) -> Option<StreamRef> {
+        self.active.iter().flatten().max_by_key(|active| active.held()).map(|active| active.stream)
+    }
+
+    /// Whether the peer takes what it is sent. While it does not, it is not received from: bodies are not judged by that
+    /// time.
+    pub(super) fn note_blocked(&mut self, is_blocked: bool, now: u32) {
+        match (self.blocked_at, is_blocked) {
+            (None, true) => self.blocked_at = Some(now),
+            (Some(since), false) => {
+                self.blocked_at = None;
+                for active in self.active.iter_mut().flatten().filter(|active| active.waits == Waits::Body) {
+                    active.due = active.due.saturating_add(now.saturating_sub(since));
+                }
+            }
+            _ => {}
+        }
+    }
+
     pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
         for mut active in self.active.drain(..).flatten() {
             active.exchange.give_up(BodyError::CutShort, kit);
@@ -128,10 +165,6 @@ impl Http2 {
 
     /// Bytes that are held for the peer.
     pub(super) fn held(&self) -> usize {
-        let of = |active: &Active| {
-            let pending = if active.pending.is_unique() { active.pending.len() } else { 0 };
-            STREAM_BYTES + active.lent.max(pending) + active.exchange.held()
-        };
-        CONNECTION_BYTES + self.http.held() + self.active.iter().flatten().map(|active| of(active)).sum::<usize>()
+        CONNECTION_BYTES + self.http.held() + self.active.iter().flatten().map(|active| active.held()).sum::<usize>()
     }
 }

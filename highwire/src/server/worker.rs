@@ -245,7 +245,8 @@ impl<D: Driver> Worker<D> {
     /// What makes the driver unusable.
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
         let _entered = self.floor.kit.context.clone().enter();
-        let more = self.floor.run_tasks(&mut self.queue);
+        self.floor.shake_hands(&mut self.queue);
+        let more = self.floor.run_tasks(&mut self.queue) || !self.floor.kit.waiting.is_empty();
         let until =
             if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
         self.driver.turn(until, &mut self.queue, &mut self.floor)?;
@@ -283,6 +284,8 @@ impl<D: Driver> Drop for Worker<D> {
             self.floor.kit.share.give(CONNECTION_BYTES);
         }
         self.floor.connections.clear();
+        // Their places go with this worker.
+        drop(super::exchange::orphans());
         self.floor.kit.context.clear();
     }
 }
@@ -296,7 +299,20 @@ impl Floor {
 
     /// Whether there is something to do without an event from outside.
     fn has_work(&self) -> bool {
-        self.woken || self.handed || !self.tasks.is_empty() || self.kit.context.inbox.has_local()
+        self.woken
+            || self.handed
+            || !self.tasks.is_empty()
+            || !self.kit.waiting.is_empty()
+            || self.kit.context.inbox.has_local()
+    }
+
+    /// Goes on with handshakes that had to wait, as far as a turn has time for them.
+    fn shake_hands(&mut self, queue: &mut Queue) {
+        while self.kit.handshakes > 0 {
+            let Some(id) = self.kit.waiting.pop_front() else { return };
+            self.kit.handshakes -= 1;
+            self.with(id, queue, |connection, kit, head, queue| connection.proceed_tls(kit, head, queue));
+        }
     }
 
     /// Polls what was woken, until what that has written is enough for a turn: whether more waits.
@@ -359,6 +375,7 @@ impl Floor {
         if done.is_err() {
             tracing::error!("the engine panicked; the connection is cut");
             queue.push(Op::Abort { socket: id });
+            super::exchange::orphans().into_iter().for_each(|future| self.kit.cancel(future));
         }
         if done.is_err() || connection.is_gone() {
             self.forget(id);
@@ -435,8 +452,7 @@ impl Floor {
     fn secure(&mut self, listener: usize, connection: &mut Connection) -> bool {
         let Some(Some(tls)) = self.tls.get(listener) else { return false };
         let Some(secure) = super::secure::Secure::accept(tls) else { return false };
-        connection.secure(secure, &mut self.kit);
-        true
+        connection.secure(secure, &mut self.kit)
     }
 
     #[cfg(not(feature = "tls"))]
@@ -542,7 +558,8 @@ impl Sink for Floor {
             self.last_tick = self.kit.tick;
             let seconds = (now.nanoseconds + self.unix_offset) / NANOSECONDS;
             self.kit.lines.refresh(seconds);
-            self.look_at_files(seconds);
+            // By a clock that nobody sets back.
+            self.look_at_files(now.nanoseconds / NANOSECONDS);
         }
     }
 

@@ -42,6 +42,9 @@ const RECORD_OVERHEAD: usize = 5 + 8 + 1 + 16;
 /// What the buffer that a thread lends its sessions keeps of its size: the largest receive behind the longest rest.
 const SPARE_BYTES: usize = 2 * HANDSHAKE_BYTES;
 
+/// Bytes before a record's content: kind, version, length (RFC 8446 section 5.1).
+const RECORD_HEAD: usize = 5;
+
 /// The content type of handshake records, which every TLS connection begins with.
 pub(super) const HANDSHAKE: u8 = 0x16;
 
@@ -294,6 +297,14 @@ impl Session {
     /// Bytes that the session holds of what its peer has sent.
     pub fn held_bytes(&self) -> usize {
         self.pending.capacity()
+    }
+
+    /// Whether the first record is whole with these bytes behind what is held; also where there is no record to see.
+    pub(crate) fn completes_record(&self, bytes: &[u8]) -> bool {
+        let held = &self.pending;
+        let at = |place: usize| held.get(place).or_else(|| bytes.get(place.checked_sub(held.len())?)).copied();
+        let (Some(high), Some(low)) = (at(3), at(4)) else { return at(0).is_some_and(|kind| kind != HANDSHAKE) };
+        held.len() + bytes.len() >= RECORD_HEAD + usize::from(u16::from_be_bytes([high, low]))
     }
 
     /// Goes on until the engine needs more input.

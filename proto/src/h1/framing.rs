@@ -2,7 +2,7 @@
 //!
 //! Strict: what two parties could read differently is refused (request smuggling lives from the difference).
 
-use crate::{Error, Form, Head, Known, Length, Method, Version, target};
+use crate::{Error, Head, Known, Length, Method, Version, target};
 
 const HOST_ONLY: u8 = Known::Host.bit();
 const ANY_FRAMING: u8 = Known::Connection.bit()
@@ -171,9 +171,9 @@ pub(super) fn is_chunked(head: &Head) -> bool {
 
 /// The authority that a request is for: the target's, else the Host field's, else nothing.
 pub(crate) fn authority<'w>(window: &'w [u8], head: &Head) -> &'w [u8] {
-    match head.target.form {
-        Form::Absolute | Form::Authority => head.target.authority.of(window),
-        _ => head.known(Known::Host).map_or(&[], |field| field.value.of(window)),
+    match head.target.authority.of(window) {
+        [] => head.known(Known::Host).map_or(&[], |field| field.value.of(window)),
+        authority => authority,
     }
 }
 

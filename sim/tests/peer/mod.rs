@@ -24,21 +24,31 @@ const MOST_TURNS: usize = 400_000;
 pub(crate) struct Weather {
     seed: u64,
     faults: Faults,
+    /// The server speaks nothing but HTTP/2, and so from a connection's start, as it does under TLS.
+    only: bool,
 }
 
 impl Weather {
     /// A network without faults.
     pub(crate) fn fair() -> Weather {
-        Weather { seed: 7, faults: Faults::default() }
+        Weather { seed: 7, faults: Faults::default(), only: false }
+    }
+}
+
+impl Weather {
+    /// The same, with a server that speaks HTTP/1 on the same port.
+    pub(crate) fn shared(&self) -> Weather {
+        Weather { only: false, ..self.clone() }
     }
 }
 
 /// Plays a scenario on a network without faults, and on several that split, shorten and hold up.
 pub(crate) fn in_all_weathers(scenario: impl Fn(&Weather)) {
     scenario(&Weather::fair());
+    scenario(&Weather { only: true, ..Weather::fair() });
     for seed in 1..=4 {
         let faults = Faults { split: true, short_send: 4, no_send: 8, stall: 3, reset: 0, accept: 0 };
-        let weather = Weather { seed, faults };
+        let weather = Weather { seed, faults, only: seed % 2 == 0 };
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scenario(&weather)));
         if let Err(panic) = played {
             eprintln!("with seed {seed}");
@@ -63,6 +73,7 @@ impl Play {
     pub(crate) fn new(app: App, weather: &Weather) -> Play {
         let network = Network::new(weather.seed, weather.faults.clone());
         let driver = Simulated::new(network.clone()).expect("a driver");
+        let app = app.configure(|config| config.http1 &= !weather.only);
         let worker = app.server().expect("an app").into_worker(driver).expect("a worker");
         let account = worker.account();
         let quiet_turns = if weather.faults == Faults::default() { 4 } else { QUIET_TURNS };

@@ -1,0 +1,201 @@
+//! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
+
+use super::connection::{Connection, Phase};
+use super::dispatch::Kit;
+use super::out::Out;
+use super::streams::{Active, Http2, Waits};
+use crate::StatusCode;
+use crate::body::BodyError;
+use proto::Head;
+use proto::h2::{Code, StreamRef};
+
+impl Connection {
+    /// After whatever happened: what the connection waits for now, and how long.
+    pub(super) fn settle_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        if self.is_ending() {
+            return out.flush(self.id);
+        }
+        if !self.recharge(kit) && !self.give_way(kit, out) {
+            return self.no_memory(kit, out);
+        }
+        let waits_to_be_read = self.blocked && !self.unread.is_empty();
+        if self.ended && !waits_to_be_read {
+            self.end_tunnels(kit, out);
+        }
+        let Some(http2) = &mut self.http2 else { return out.flush(self.id) };
+        http2.note_blocked(self.blocked, kit.tick);
+        let owed = std::mem::take(&mut http2.owed);
+        http2.http.dropped(owed, &mut out.queue.output);
+        let is_quiet = http2.http.open_streams() == 0;
+        if is_quiet && !waits_to_be_read && (self.ended || http2.http.is_gone()) {
+            return self.finish(kit, out);
+        }
+        if is_quiet {
+            http2.http.shrink();
+        }
+        let due = http2.active.iter().flatten().map(|active| active.due).chain(http2.goes_at).min();
+        if self.blocked && out.waiting() > 0 {
+            self.sent_away(out.waiting(), kit, out);
+        }
+        out.flush(self.id);
+        if self.phase == Phase::Gone {
+            return;
+        }
+        if self.blocked {
+            self.wait_for(Phase::Write, kit);
+        } else if let Some(due) = due {
+            self.phase = Phase::Streams;
+            kit.deadlines.set_at(self.id.index, due);
+        } else if !self.unread.is_empty() {
+            self.wait_for(Phase::Head, kit);
+        } else {
+            self.wait_for(Phase::Idle, kit);
+        }
+    }
+
+    /// The memory budget has no room for what the streams hold: those that hold the most are reset until it has. Whether
+    /// that was enough.
+    #[cold]
+    fn give_way(&mut self, kit: &mut Kit, out: &mut Out<'_>) -> bool {
+        let Some(mut http2) = self.http2.take() else { return false };
+        let mut fits = false;
+        while let (false, Some(stream)) = (fits, http2.largest()) {
+            http2.http.reset(stream, Code::EnhanceYourCalm, &mut out.queue.output);
+            http2.forget(stream, kit);
+            self.streams = u32::try_from(http2.held()).unwrap_or(u32::MAX);
+            fits = self.charge(self.held() + self.streams as usize, kit);
+        }
+        self.http2 = Some(http2);
+        fits
+    }
+
+    /// The deadline of the present phase passed.
+    pub(super) fn expired_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
+        match phase {
+            Phase::Streams => {
+                let Some(mut http2) = self.http2.take() else { return };
+                if http2.goes_at.take_if(|at| *at <= kit.tick).is_some() {
+                    // Whoever has begun a stream meanwhile has it served.
+                    http2.http.go_away(&mut out.queue.output);
+                }
+                self.streams_expired(&mut http2, kit, out);
+                self.put_back(http2, kit);
+                self.drive_http2(kit, head, out);
+            }
+            Phase::Write => {
+                kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.abort(kit, out);
+            }
+            _ => {
+                if let Some(http2) = &mut self.http2 {
+                    http2.http.go_away(&mut out.queue.output);
+                    http2.http.go_away(&mut out.queue.output);
+                }
+                self.finish(kit, out);
+            }
+        }
+        out.flush(self.id);
+    }
+
+    /// Ends what streams have waited for too long.
+    fn streams_expired(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+        let arrived = http2.arrived;
+        let bodies = http2.active.iter().flatten().filter(|active| active.waits == Waits::Body).count() as u64;
+        for place in 0..http2.active.len() {
+            let Some(Some(active)) = http2.active.get_mut(place) else { continue };
+            if active.due > kit.tick {
+                continue;
+            }
+            let (stream, waits, answered) = (active.stream, active.waits, active.answered);
+            if waits == Waits::Body && active.body_is_fast_enough(kit, arrived, bodies) {
+                continue;
+            }
+            if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
+                // The peer may send no more until the handler has read, or answered.
+                if let Some(active) = http2.get(stream) {
+                    (active.due, active.waits) = (kit.tick.saturating_add(kit.timeouts.handler), Waits::Handler);
+                }
+                continue;
+            }
+            if waits == Waits::Body && !answered && !http2.http.may_receive() {
+                // Nor until the handlers of others have read: they have their own time.
+                if let Some(active) = http2.get(stream) {
+                    active.judge_from_now(kit, arrived);
+                }
+                continue;
+            }
+            if self.waits_for_its_turn(http2, stream, kit) {
+                continue;
+            }
+            kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if answered {
+                let code = if waits == Waits::Body { Code::NoError } else { Code::Cancel };
+                http2.http.reset(stream, code, &mut out.queue.output);
+                http2.forget(stream, kit);
+                continue;
+            }
+            let (status, text, why) = match waits {
+                Waits::Body => (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", BodyError::TooSlow),
+                _ => (StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", BodyError::CutShort),
+            };
+            self.give_up_http2(http2, stream, why, kit);
+            let mut response = match status {
+                StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
+                status => kit.error(status, text),
+            };
+            self.respond_http2(http2, stream, &mut response, kit, out);
+        }
+    }
+
+    /// A graceful shutdown begins.
+    pub(super) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(http2) = &mut self.http2 else { return };
+        http2.http.go_away(&mut out.queue.output);
+        http2.goes_at = Some(kit.tick.saturating_add(super::connection_close::DRAIN_TICKS));
+        http2.active.iter().flatten().for_each(|active| active.drain());
+    }
+
+    /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send.
+    fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
+        let is_open = http2.http.is_open_by_itself(stream);
+        let due = http2.sent_at.saturating_add(kit.timeouts.write);
+        let Some(active) = http2.get(stream) else { return false };
+        let waits = active.answered && (active.scheduled || active.waits == Waits::Window);
+        if !waits || !is_open || due <= kit.tick {
+            return false;
+        }
+        active.due = due;
+        true
+    }
+}
+
+impl Active {
+    /// The peer has taken some of the answer. It has its time from when it could begin, and again whenever it has taken as
+    /// much as a body would have to bring in that time: whoever takes a byte now and then keeps all the rest in memory.
+    pub(super) fn took(&mut self, bytes: usize, kit: &Kit) {
+        let deadlines = &kit.shared.setup.config.deadlines;
+        let wanted = u64::from(deadlines.body_rate) * deadlines.write.as_secs().max(1);
+        self.taken += bytes as u64;
+        if self.waits != Waits::Window || self.taken >= wanted {
+            self.taken = 0;
+            (self.due, self.waits) = (kit.tick.saturating_add(kit.timeouts.write), Waits::Window);
+        }
+    }
+
+    /// From now on the body's rate is judged anew; `all`: what has come on all streams.
+    pub(super) fn judge_from_now(&mut self, kit: &Kit, all: u64) {
+        (self.arrived, self.arrived_before) = (0, all);
+        self.due = kit.tick.saturating_add(kit.timeouts.body);
+    }
+
+    /// Whether the body came fast enough since it was last looked at; then it is looked at again later. Streams take turns:
+    /// where it did not, it is enough that all `bodies` together came as fast as each of them should.
+    fn body_is_fast_enough(&mut self, kit: &Kit, all: u64, bodies: u64) -> bool {
+        let deadlines = &kit.shared.setup.config.deadlines;
+        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
+        let is_fast = self.arrived >= wanted || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
+        self.judge_from_now(kit, all);
+        is_fast
+    }
+}

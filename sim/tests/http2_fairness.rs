@@ -1,0 +1,327 @@
+//! Slow and greedy peers of HTTP/2 beside honest ones, in virtual time: who is cut, who is not, and who is told.
+
+mod peer;
+
+use bytes::Bytes;
+use highwire::{App, Authority, Body, HeaderMap, HeaderName, Method, RawStream, Response, Upgrade, body};
+use peer::{Play, SECOND, Weather, in_all_weathers};
+use proto::h2::{Bounds, Code};
+use std::cell::Cell;
+
+/// A client whose windows are in nobody's way.
+fn wide() -> Bounds {
+    Bounds { stream_window: 1 << 22, connection_window: 1 << 23, ..Bounds::default() }
+}
+
+fn play(app: App, weather: &Weather, bounds: Bounds) -> Play {
+    let mut play = Play::new(app, weather);
+    play.connect(bounds);
+    play.settle();
+    play
+}
+
+async fn echo(mut stream: RawStream) {
+    while let Ok(Some(bytes)) = stream.read().await {
+        if stream.write(bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+thread_local! {
+    static DROPPED: Cell<u32> = const { Cell::new(0) };
+}
+
+struct Noticed;
+
+impl Drop for Noticed {
+    fn drop(&mut self) {
+        DROPPED.set(DROPPED.get() + 1);
+    }
+}
+
+/// A body whose writer never says anything.
+fn hangs() -> Response {
+    let (sender, receiver) = body::channel();
+    std::mem::forget(sender);
+    Response::stream(receiver)
+}
+
+fn empty() -> body::Receiver {
+    let (sender, receiver) = body::channel();
+    sender.finish();
+    receiver
+}
+
+fn app() -> App {
+    App::new()
+        .get("/hello", || "hello")
+        .get("/echo", |upgrade: Upgrade| upgrade.accept("echo", echo))
+        .get("/letters/{bytes}", |highwire::Path(bytes): highwire::Path<usize>| vec![b'x'; bytes])
+        .get("/slow", async || {
+            highwire::time::sleep(200 * SECOND).await;
+            "slow"
+        })
+        .get("/waits", async || {
+            let _noticed = Noticed;
+            highwire::time::sleep(200 * SECOND).await;
+            "waited"
+        })
+        .post("/upload", async |mut body: Body| {
+            let mut bytes = 0;
+            while let Some(Ok(part)) = body.next().await {
+                bytes += part.len();
+            }
+            bytes.to_string()
+        })
+        .post("/whole", |body: Bytes| body.len().to_string())
+        .get("/hangs", hangs)
+        .get("/empty", || Response::stream_of(0, empty()))
+        .post("/empty", || Response::stream_of(0, empty()))
+        .get("/trailing", || {
+            Response::stream_of(0, empty())
+                .with_trailers(|| vec![(HeaderName::from_static("x-a"), "b".parse().expect("a value"))])
+        })
+        .get("/panics-at-its-end", || {
+            Response::stream(empty()).with_trailers(|| std::panic::resume_unwind(Box::new("on purpose")))
+        })
+}
+
+#[test]
+fn a_connection_with_live_streams_is_not_idle() {
+    in_all_weathers(|weather| {
+        let app = app().configure(|config| config.deadlines.handler = 1000 * SECOND);
+        let mut play = play(app, weather, wide());
+        let tunnel = play.peers[0].connect(Some("echo"), "/echo");
+        let slow = play.peers[0].get("/slow");
+        play.settle();
+        // One that makes the driver say when it is out.
+        assert_eq!(play.get("/letters/300000").body.len(), 300_000);
+        play.pass(205);
+        assert_eq!(play.peers[0].answer(slow).whole(), (200, "slow".to_string()));
+        play.peers[0].push(tunnel, b"still there".to_vec(), true);
+        play.settle();
+        assert_eq!(play.peers[0].answer(tunnel).whole(), (200, "still there".to_string()));
+        play.end();
+    });
+}
+
+#[test]
+fn the_authority_is_the_hosts_name() {
+    let named = App::new().get("/where", || "the host's own");
+    let app = App::new()
+        .get("/where", || "everybody's")
+        .get("/who", |Authority(authority): Authority| authority)
+        .get("/fields", |fields: HeaderMap| fields.get("host").map_or("none".to_string(), |host| format!("{host:?}")))
+        .host("sim", named);
+    let mut play = play(app, &Weather::fair(), wide());
+    assert_eq!(play.get("/where").text(), "the host's own");
+    assert_eq!((play.get("/who").text(), play.get("/fields").text()), ("sim".to_string(), "\"sim\"".to_string()));
+    play.end();
+}
+
+#[test]
+fn uploads_that_share_a_slow_line_arrive() {
+    let mut play = play(app(), &Weather::fair(), wide());
+    let streams: Vec<_> = (0..40).map(|_| play.peers[0].ask("POST", "/upload", &[], false)).collect();
+    play.settle();
+    let mut line: Vec<u8> = Vec::new();
+    let mut turn = 0;
+    // 30,000 bytes a second, whole frames in turn: each stream has its own less often than it is looked at.
+    for _ in 0..600 {
+        while line.len() < 3000 {
+            let peer = &mut play.peers[0];
+            let stream = streams[turn % streams.len()];
+            turn += 1;
+            let sent = peer.http.send_data(stream, &[b'u'; 16_000], false, &mut line);
+            assert!(sent.is_ok(), "a stream that is not open any more");
+        }
+        let part: Vec<u8> = line.drain(..3000).collect();
+        play.peers[0].out.extend(part);
+        play.settle();
+        play.network.advance(SECOND / 10);
+    }
+    assert!(streams.iter().all(|&stream| play.peers[0].answer(stream).status == 0), "nobody is cut");
+    // One that brings nothing while others do is not hidden behind them for ever: together they are too slow.
+    play.pass(40);
+    assert!(streams.iter().all(|&stream| play.peers[0].answer(stream).status == 408));
+    play.end();
+}
+
+#[test]
+fn an_upload_beside_a_download_that_is_not_taken_goes_on() {
+    in_all_weathers(|weather| {
+        let mut play = play(app(), weather, wide());
+        let upload = play.peers[0].ask("POST", "/upload", &[], false);
+        play.settle();
+        let download = play.peers[0].get("/letters/2000000");
+        play.peers[0].reads = false;
+        for second in 0..45 {
+            play.peers[0].reads = second >= 25;
+            play.peers[0].push(upload, vec![b'u'; 4000], second == 44);
+            play.pass(1);
+        }
+        play.pass(1);
+        assert_eq!(play.peers[0].answer(upload).whole(), (200, "180000".to_string()));
+        assert_eq!(play.peers[0].answer(download).whole().1.len(), 2_000_000);
+        play.end();
+    });
+}
+
+#[test]
+fn a_client_is_not_judged_by_the_time_that_a_handler_took() {
+    let app = App::new().post("/slow", async |mut body: Body| {
+        let mut bytes = 0;
+        highwire::time::sleep(21 * SECOND).await;
+        bytes += body.next().await.map_or(0, |part| part.map_or(0, |part| part.len()));
+        highwire::time::sleep(9 * SECOND + SECOND / 2).await;
+        while let Some(part) = body.next().await {
+            match part {
+                Ok(part) => bytes += part.len(),
+                Err(error) => return error.to_string(),
+            }
+        }
+        bytes.to_string()
+    });
+    let mut play = Play::with_peer(app, &Weather::fair());
+    play.settle();
+    let stream = play.peers[0].ask("POST", "/slow", &[], false);
+    play.peers[0].push(stream, vec![b'u'; 65_536], false);
+    play.settle();
+    let mut sent = 0;
+    for _ in 0..1200 {
+        let peer = &mut play.peers[0];
+        if sent < 20_000 && peer.http.is_open(stream) {
+            // A kilobyte a second, when the window lets it.
+            sent += peer.http.send_data(stream, &[b'v'; 100], sent + 100 == 20_000, &mut peer.out).unwrap_or(0);
+        }
+        play.settle();
+        play.network.advance(SECOND / 10);
+        if play.peers[0].is_over(stream) {
+            break;
+        }
+    }
+    assert_eq!(play.peers[0].answer(stream).whole(), (200, "85536".to_string()));
+    play.end();
+}
+
+#[test]
+fn a_client_that_ends_its_direction_gets_all_answers() {
+    for (path, count) in [("/letters/65536", 1), ("/letters/16000", 40)] {
+        let mut play = play(app(), &Weather::fair(), wide());
+        let mut streams: Vec<_> = (0..count).map(|_| play.peers[0].get(path)).collect();
+        streams.push(play.peers[0].get("/hello"));
+        let out = std::mem::take(&mut play.peers[0].out);
+        assert_eq!(play.peers[0].client.send(&out), out.len());
+        play.peers[0].client.shutdown();
+        play.settle();
+        let whole = streams.iter().filter(|&&stream| play.peers[0].answer(stream).ended).count();
+        assert_eq!(whole, count + 1, "{path}");
+        play.end();
+    }
+}
+
+#[test]
+fn a_body_that_hangs_is_cut_however_busy_its_connection_is() {
+    in_all_weathers(|weather| {
+        let app = app().configure(|config| config.deadlines.handler = 20 * SECOND);
+        let mut play = play(app, weather, wide());
+        let stream = play.peers[0].get("/hangs");
+        play.settle();
+        let seconds = play.seconds_until(|play| {
+            // A WINDOW_UPDATE of one byte for the connection.
+            play.peers[0].out.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+            play.peers[0].is_over(stream)
+        });
+        assert!((19..=21).contains(&seconds), "{seconds} seconds");
+        play.end();
+    });
+}
+
+#[test]
+fn one_connection_does_not_keep_the_others_from_memory() {
+    let app = app().configure(|config| config.memory = Some(20_000_000));
+    let mut play = play(app, &Weather::fair(), Bounds { stream_window: 0, ..Bounds::default() });
+    play.connect(wide());
+    play.settle();
+    play.peers[0].credits = false;
+    let greedy: Vec<_> = (0..100).map(|_| play.peers[0].get("/letters/300000")).collect();
+    play.settle();
+    for _ in 0..3 {
+        // A byte each now and then is no sign of life for long.
+        for &stream in &greedy {
+            play.peers[0].credit(Some(stream), 1);
+        }
+        play.pass(50);
+        let upload = play.peers[1].post("/whole", vec![b'b'; 900_000]);
+        play.settle();
+        assert_eq!(play.peers[1].answer(upload).whole(), (200, "900000".to_string()));
+    }
+    assert!(greedy.iter().all(|&stream| play.peers[0].is_over(stream)));
+    play.end();
+}
+
+#[test]
+fn parts_that_no_window_lets_out_stay_in_the_budget() {
+    let app = App::new()
+        .get("/parts", || {
+            let (mut sender, receiver) = body::channel();
+            highwire::spawn(async move {
+                let _ = sender.send(vec![b'p'; 200_000]).await;
+                std::future::pending::<()>().await;
+            });
+            Response::stream(receiver)
+        })
+        .get("/hello", || "hello")
+        .configure(|config| config.memory = Some(2_000_000));
+    let mut play = play(app, &Weather::fair(), Bounds { stream_window: 0, ..Bounds::default() });
+    let streams: Vec<_> = (0..60).map(|_| play.peers[0].get("/parts")).collect();
+    play.settle();
+    let live = streams.iter().filter(|&&stream| !play.peers[0].is_over(stream)).count();
+    assert!((1..=10).contains(&live), "{live} live");
+    assert!(play.worker.account() >= live * 200_000, "{} bytes are charged", play.worker.account());
+}
+
+#[test]
+fn bodies_of_no_bytes_are_whole() {
+    in_all_weathers(|weather| {
+        let mut play = play(app(), weather, wide());
+        assert_eq!(play.get("/empty").whole(), (200, String::new()));
+        let open = play.peers[0].ask("POST", "/empty", &[], false);
+        play.settle();
+        assert_eq!(play.peers[0].answer(open).whole(), (200, String::new()));
+        let trailing = play.get("/trailing");
+        assert_eq!((trailing.whole().0, trailing.trailers), (200, vec![("x-a".to_string(), "b".to_string())]));
+        play.end();
+    });
+}
+
+#[test]
+fn a_panic_in_one_stream_costs_no_other() {
+    let mut play = play(app(), &Weather::fair(), wide());
+    let waiting: Vec<_> = (0..5).map(|_| play.peers[0].get("/waits")).collect();
+    play.settle();
+    let stream = play.peers[0].get("/panics-at-its-end");
+    play.settle();
+    assert_eq!(play.peers[0].answer(stream).reset, Some(Code::Internal));
+    assert_eq!((play.get("/hello").whole().0, DROPPED.get()), (200, 0));
+    waiting.into_iter().for_each(|stream| play.peers[0].reset(stream));
+    play.settle();
+    assert_eq!(DROPPED.get(), 5);
+    play.end();
+}
+
+#[test]
+fn a_handler_may_let_the_connection_go() {
+    let app = App::new().route(Method::GET, "/last", || Response::text("last").and_close()).get("/hello", || "hello");
+    let mut play = play(app, &Weather::fair(), wide());
+    let beside = play.peers[0].get("/hello");
+    let last = play.peers[0].get("/last");
+    play.settle();
+    assert_eq!(
+        (play.peers[0].answer(beside).whole().0, play.peers[0].answer(last).whole().1),
+        (200, "last".to_string())
+    );
+    assert!(!play.peers[0].goaways().is_empty() && play.peers[0].ended.is_some());
+    play.end();
+}
