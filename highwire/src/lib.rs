@@ -25,6 +25,7 @@
 pub mod body;
 pub mod middleware;
 pub mod server;
+pub mod sse;
 pub mod testing;
 pub mod time;
 #[cfg(feature = "tls")]
@@ -35,6 +36,7 @@ mod error;
 mod extract;
 mod handler;
 mod https;
+mod redirect;
 mod reply;
 mod request;
 mod response;
@@ -50,6 +52,7 @@ pub use extract::{Authority, Extension, Local, Peer, RawQuery, Scheme, State, Tl
 pub use handler::{Blocking, Handler, With, blocking};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use https::Https;
+pub use redirect::{Html, Redirect};
 pub use reply::{Interim, Reply};
 pub use request::{BodyUse, FromRequest, Request};
 pub use response::{IntoResponse, Response};
