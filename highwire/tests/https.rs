@@ -4,7 +4,7 @@
 
 mod tls_peer;
 
-use highwire::server::{Engine, Handle, Report};
+use highwire::server::{Engine, Handle, Listen, Report};
 use highwire::tls::ClientAuth;
 use highwire::{App, Https, Request, Scheme, StatusCode, Tls};
 use rustls::pki_types::ServerName;
@@ -131,7 +131,10 @@ fn one_port_serves_both_where_the_program_says_so() {
     for engine in ENGINES {
         for workers in [1, 2] {
             let app = app(engine).configure(|config| config.workers = workers);
-            let server = app.server().expect("an app").listen_tls_and_plain("127.0.0.1:0", simple(&authority));
+            let server = app
+                .server()
+                .expect("an app")
+                .listen_with("127.0.0.1:0", Listen::new().tls(simple(&authority)).and_plain());
             let handle = server.expect("a port").start().expect("it starts");
             let address = &handle.addresses()[0];
             for _ in 0..10 {
@@ -159,7 +162,8 @@ fn requests_in_the_clear_are_redirected_and_browsers_told_to_stay() {
     for engine in ENGINES {
         let app = app(engine).https(rules.clone());
         let app = app.get("/own", || (StatusCode::OK, "x")).not_found(|_: &Request<'_>| "nothing");
-        let server = app.server().expect("an app").listen_tls_and_plain("127.0.0.1:0", simple(&authority));
+        let server =
+            app.server().expect("an app").listen_with("127.0.0.1:0", Listen::new().tls(simple(&authority)).and_plain());
         let handle = server.expect("a port").start().expect("it starts");
         let address = &handle.addresses()[0];
         let answer = plain(address, "/own?a=b");
@@ -229,7 +233,8 @@ fn the_access_log_says_what_the_connection_is() {
     tracing::subscriber::set_global_default(Lines(lines.clone())).expect("nobody else logs here");
     let authority = Authority::new("servers");
     let app = app(Engine::Readiness).configure(|config| config.access_log = true);
-    let server = app.server().expect("an app").listen_tls_and_plain("127.0.0.1:0", simple(&authority));
+    let server =
+        app.server().expect("an app").listen_with("127.0.0.1:0", Listen::new().tls(simple(&authority)).and_plain());
     let handle = server.expect("a port").start().expect("it starts");
     let address = &handle.addresses()[0];
     let client = Client { versions: TLS12, alpn: &["http/1.1"], ..Client::of(&authority) };

@@ -1,11 +1,11 @@
 //! The middleware that comes along, each as its users see it.
 
 use highwire::middleware::{
-    AccessLog, ClientAddress, ConcurrencyLimit, Cors, Forwarded, RateLimit, RequestId, RequestIds, SecurityFields,
-    Timeout, TraceContext, Tracing, TrustedProxies,
+    AccessLog, BodyLimit, ClientAddress, ConcurrencyLimit, Cors, Forwarded, RateLimit, RequestId, RequestIds,
+    SecurityFields, Timeout, TraceContext, Tracing, TrustedProxies,
 };
 use highwire::testing::{Answer, Client};
-use highwire::{App, HeaderValue, Method, Response, StatusCode, body, header, time};
+use highwire::{App, Body, Handler, HeaderValue, Method, Response, StatusCode, body, header, time};
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -340,4 +340,52 @@ fn proxies_are_believed_where_they_are_known() {
     assert!(wary.get("/address").send().text().starts_with("10.0.0."));
     let error = TrustedProxies::new(["10.0.0.0/8", "ten"]).expect_err("no network");
     assert_eq!(error.to_string(), "`ten` is no network: 192.0.2.0/24, 2001:db8::/32, or an address");
+}
+
+#[test]
+fn the_limit_nearest_to_a_handler_counts() {
+    let whole = |body: String| body.len().to_string();
+    let parts = async |body: Body| {
+        body.collect(1 << 20).await.map_or_else(|error| error.to_string(), |body| body.len().to_string())
+    };
+    let app = App::new()
+        .post("/small", whole)
+        .post("/large", whole.with(BodyLimit::new(100)))
+        .post("/parts", parts.with(BodyLimit::new(100)))
+        .with(BodyLimit::new(10));
+    let mut client = client(app);
+    for (path, length, status) in [
+        ("/small", 10, 200),
+        ("/small", 11, 413),
+        ("/large", 100, 200),
+        ("/large", 101, 413),
+        ("/parts", 100, 200),
+        ("/parts", 101, 413),
+    ] {
+        let answer = client.post(path).body(vec![b'x'; length]).send();
+        assert_eq!(answer.status().as_u16(), status, "{path} {length}");
+        assert!(status != 200 || answer.text() == length.to_string());
+    }
+}
+
+#[test]
+fn a_post_may_stand_for_another_method_where_the_program_wants_that() {
+    for wanted in [true, false] {
+        let app = App::new()
+            .post("/", |method: Method| format!("post {method}"))
+            .put("/", |method: Method| format!("put {method}"))
+            .delete("/", || "delete")
+            .get("/", || "get")
+            .configure(move |config| config.method_override = wanted);
+        let mut client = client(app);
+        for (given, expected) in
+            [("PUT", "put PUT"), ("DELETE", "delete"), ("GET", "post POST"), ("put", "post POST"), ("", "post POST")]
+        {
+            let answer = client.post("/").field("x-http-method-override", given).send();
+            assert_eq!(answer.text(), if wanted { expected } else { "post POST" }, "{given}");
+        }
+        let twice = client.post("/").field("x-http-method-override", "PUT").field("x-http-method-override", "DELETE");
+        assert_eq!(twice.send().text(), "post POST");
+        assert_eq!(client.get("/").field("x-http-method-override", "DELETE").send().text(), "get");
+    }
 }

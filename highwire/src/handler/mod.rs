@@ -39,6 +39,10 @@ pub(crate) trait Endpoint {
 /// A handler as the app keeps it.
 pub(crate) trait Route: Send + Sync {
     fn body_use(&self) -> BodyUse;
+    /// Bytes of the largest body, where that differs from the server's.
+    fn body_limit(&self) -> Option<u64> {
+        None
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint>;
 }
 

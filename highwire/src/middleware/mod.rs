@@ -27,6 +27,7 @@
 //! and 405. What is nested into another app has its own inside that app's.
 
 mod access_log;
+mod body_limit;
 mod cors;
 mod limit;
 mod proxies;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 pub use access_log::AccessLog;
+pub use body_limit::BodyLimit;
 pub use cors::Cors;
 pub use limit::{ConcurrencyLimit, RATE_LIMIT_CALLERS, RateLimit};
 use proxies::client_address;

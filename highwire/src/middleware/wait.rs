@@ -95,6 +95,9 @@ where
     fn body_use(&self) -> BodyUse {
         self.inner.body_use()
     }
+    fn body_limit(&self) -> Option<u64> {
+        self.inner.body_limit()
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         let inner = Rc::from(self.inner.clone().endpoint());
         Box::new(WaitingEndpoint { inner, layer: self.layer.clone(), pool: Pool::default() })

@@ -33,6 +33,9 @@ impl<M: Middleware> Route for Wrapped<M> {
     fn body_use(&self) -> BodyUse {
         self.inner.body_use()
     }
+    fn body_limit(&self) -> Option<u64> {
+        self.inner.body_limit()
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         let inner = self.inner.clone().endpoint();
         Box::new(WrappedEndpoint { inner, route: self, waiting: RefCell::default() })

@@ -74,6 +74,13 @@ impl Shared {
         Admission::Taken
     }
 
+    /// A connection that was admitted as nobody's turns out to be a peer's: whether that one may have another.
+    pub(super) fn admit_for(&self, peer: Peer) -> bool {
+        let admitted = self.peers.enter(peer, self.config().caps.connections_a_peer);
+        self.counters.refused.fetch_add(u64::from(!admitted), Ordering::Relaxed);
+        admitted
+    }
+
     /// A connection that was admitted is over.
     pub(super) fn dismiss(&self, peer: Peer) {
         self.peers.leave(peer);

@@ -145,6 +145,9 @@ pub struct Config {
     pub memory: Option<usize>,
     /// The `Server` field; none leaves it out.
     pub server_name: Option<String>,
+    /// A POST with `X-HTTP-Method-Override: PUT`, `PATCH` or `DELETE` is taken as one of these, for clients that can send
+    /// nothing but GET and POST.
+    pub method_override: bool,
     /// One `tracing` event for each request, target `highwire::access`.
     pub access_log: bool,
 }
@@ -164,6 +167,7 @@ impl Default for Config {
             caps: Caps::default(),
             memory: None,
             server_name: Some("highwire".to_string()),
+            method_override: false,
             access_log: false,
         }
     }

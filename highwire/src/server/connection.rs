@@ -80,6 +80,8 @@ pub(crate) struct Connection {
     pub(super) arrived: u32,
     /// Bytes of the present body so far, where it has a bound.
     pub(super) body_bytes: u64,
+    /// Of the present request, where it has a body.
+    pub(super) route: u32,
     pub(super) phase: Phase,
     /// The driver still holds bytes that the peer has not taken.
     pub(super) blocked: bool,
@@ -95,6 +97,8 @@ pub(crate) struct Connection {
     pub(super) body_refused: bool,
     /// It has TLS.
     pub(super) is_secure: bool,
+    /// It begins with the PROXY protocol, and that has not come yet.
+    pub(super) proxied: bool,
     /// Bytes of its TLS session, with what that holds of records that are not whole.
     pub(super) session: u32,
     /// Bytes that its HTTP/2 streams held when they were last counted.
@@ -120,6 +124,7 @@ impl Connection {
             away: 0,
             arrived: 0,
             body_bytes: 0,
+            route: u32::MAX,
             phase: Phase::Fresh,
             blocked: false,
             paused: false,
@@ -128,6 +133,7 @@ impl Connection {
             closing: false,
             body_refused: false,
             is_secure: false,
+            proxied: false,
             session: 0,
             streams: 0,
         }
@@ -184,6 +190,9 @@ impl Connection {
     pub(crate) fn received(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
         if self.is_ending() {
             return;
+        }
+        if self.proxied {
+            return self.received_proxied(bytes, kit, head, queue);
         }
         self.with_out(kit, queue, |connection, kit, out| match out.tls {
             None => connection.received_plain(bytes, kit, head, out),
@@ -430,6 +439,8 @@ impl Connection {
         if kit.draining || (last != 0 && self.served >= last) {
             self.http.close_after();
         }
+        kit.override_method(head, seen);
+        let config = &kit.shared.setup.config;
         if config.access_log {
             self.exchange(kit).log = Some(LogLine::new(head, seen, kit.now));
         }
@@ -445,6 +456,7 @@ impl Connection {
             self.call(route, (head, seen), Ready::Nothing, kit, out);
             return 0;
         }
+        self.route = route;
         self.request_with_body(route, length, head, seen, behind, kit, out)
     }
 

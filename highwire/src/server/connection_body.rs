@@ -34,7 +34,7 @@ impl Connection {
             body_use => body_use,
         };
         let announced = if let Length::Exact(length) = length { length } else { 0 };
-        if body_use != BodyUse::None && announced > self.body_limit(body_use, kit) {
+        if body_use != BodyUse::None && announced > kit.body_limit(route, body_use) {
             self.http.close_after();
             let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
             self.respond(&mut response, kit, out);
@@ -111,15 +111,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn body_limit(&self, body_use: BodyUse, kit: &Kit) -> u64 {
-        let caps = &kit.shared.setup.config.caps;
-        match body_use {
-            BodyUse::None => caps.unread_body_bytes,
-            BodyUse::Whole => caps.body_bytes,
-            BodyUse::Parts => caps.streamed_body_bytes,
-        }
-    }
-
     /// A part of a request's body came.
     pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         self.body_bytes += data.len() as u64;
@@ -144,7 +135,7 @@ impl Connection {
             }
             _ => (BodyUse::None, false),
         };
-        if self.body_bytes.saturating_add(self.http.announced()) > self.body_limit(body_use, kit) {
+        if self.body_bytes.saturating_add(self.http.announced()) > kit.body_limit(self.route, body_use) {
             self.body_too_large(body_use, kit, out);
         } else if has_room && !self.recharge(kit) {
             self.no_memory(kit, out);
@@ -162,7 +153,7 @@ impl Connection {
             Some(exchange) if exchange.incoming.is_some() => BodyUse::Parts,
             _ => BodyUse::None,
         };
-        if self.body_bytes.saturating_add(self.http.announced()) > self.body_limit(body_use, kit) {
+        if self.body_bytes.saturating_add(self.http.announced()) > kit.body_limit(self.route, body_use) {
             self.body_too_large(body_use, kit, out);
         }
     }

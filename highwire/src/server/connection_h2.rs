@@ -190,6 +190,8 @@ impl Connection {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);
         }
+        kit.override_method(head, window);
+        let config = &kit.shared.setup.config;
         if config.access_log {
             http2.active(stream, kit).exchange.log = Some(LogLine::new(head, window, kit.now));
         }
@@ -211,7 +213,7 @@ impl Connection {
         }
         let body_use = kit.body_use(route);
         let announced = if let Length::Exact(length) = length { length } else { 0 };
-        let too_large = body_use != BodyUse::None && announced > self.body_limit(body_use, kit);
+        let too_large = body_use != BodyUse::None && announced > kit.body_limit(route, body_use);
         if too_large || (body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2) {
             let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
             return self.respond_http2(http2, stream, &mut response, kit, out);
@@ -223,7 +225,7 @@ impl Connection {
         let task = self.stream_task(stream);
         let arrived = http2.arrived;
         let active = http2.active(stream, kit);
-        active.waits = Waits::Body;
+        (active.waits, active.route) = (Waits::Body, route);
         active.judge_from_now(kit, arrived);
         match body_use {
             BodyUse::None => self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out),
@@ -334,7 +336,7 @@ impl Connection {
         } else {
             BodyUse::None
         };
-        if active.body_bytes > self.body_limit(body_use, kit) {
+        if active.body_bytes > kit.body_limit(active.route, body_use) {
             if body_use == BodyUse::None {
                 // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
                 let drops = active.drops;

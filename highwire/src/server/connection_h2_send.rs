@@ -141,7 +141,7 @@ impl Connection {
         }
         if http2.http.awaits_body(stream) {
             // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
-            let most = self.body_limit(BodyUse::None, kit);
+            let most = kit.body_limit(u32::MAX, BodyUse::None);
             let active = http2.active(stream, kit);
             // Whoever speaks another protocol ends as a connection does.
             let is_tunnel = active.exchange.switched.is_some();

@@ -190,8 +190,27 @@ impl Kit {
         response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
+    /// Bytes of the largest body that the route takes in this way.
+    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
+        let caps = &self.shared.setup.config.caps;
+        let own = self.shared.body_limits.get(route as usize).copied().flatten();
+        match body_use {
+            BodyUse::None => caps.unread_body_bytes,
+            BodyUse::Whole => own.unwrap_or(caps.body_bytes),
+            BodyUse::Parts => own.unwrap_or(caps.streamed_body_bytes),
+        }
+    }
+
     pub(crate) fn body_use(&self, route: u32) -> BodyUse {
         self.shared.body_uses[route as usize]
+    }
+
+    /// Takes a POST as what it says it stands for, where the program wants that.
+    #[inline]
+    pub(crate) fn override_method(&self, head: &mut Head, window: &[u8]) {
+        if self.shared.setup.config.method_override && head.method == Method::Post {
+            override_method(head, window);
+        }
     }
 
     /// Finds the route for a request. Where there is none, what to answer; or a route that passes it through the app's
@@ -365,6 +384,17 @@ impl Kit {
         if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() {
             tracing::error!("a handler panicked when it was cancelled");
         }
+    }
+}
+
+#[cold]
+fn override_method(head: &mut Head, window: &[u8]) {
+    let mut named =
+        head.fields.iter().filter(|field| field.name.of(window).eq_ignore_ascii_case(b"x-http-method-override"));
+    let (Some(field), None) = (named.next(), named.next()) else { return };
+    let method = Method::from_token(field.value.of(window));
+    if matches!(method, Method::Put | Method::Patch | Method::Delete) {
+        (head.method, head.method_span) = (method, field.value);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::blocking;
 use super::config::{Balance, Config, Engine};
+use super::listen::{Door, Listen};
 use super::report::Report;
-use super::shared::{RESERVED_DESCRIPTORS, Setup, Shared, Tls};
+use super::shared::{RESERVED_DESCRIPTORS, Setup, Shared};
 use super::worker::{Outside, Worker};
 use crate::{Error, Result};
 use io::wake::Notifier;
@@ -23,8 +24,8 @@ const WATCH: Duration = Duration::from_millis(50);
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
-    /// The TLS of each listener, in their order.
-    tls: Vec<Option<Tls>>,
+    /// What connections of each listener begin with, in their order.
+    doors: Vec<Door>,
 }
 
 impl std::fmt::Debug for Server {
@@ -35,7 +36,7 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     pub(crate) fn new(setup: Setup) -> Server {
-        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new(), tls: Vec::new() }
+        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new(), doors: Vec::new() }
     }
 
     fn workers(&self) -> usize {
@@ -50,7 +51,7 @@ impl Server {
     /// # Errors
     /// Why it cannot be listened on.
     pub fn listen(self, address: &str) -> Result<Server> {
-        self.bind(address, None)
+        self.listen_with(address, Listen::new())
     }
 
     /// Listens on another address, for TLS only: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the
@@ -60,29 +61,17 @@ impl Server {
     /// Why it cannot be listened on, or what is wrong with the configuration.
     #[cfg(feature = "tls")]
     pub fn listen_tls(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server> {
-        self.bind_tls(address, config, false)
+        self.listen_with(address, Listen::new().tls(config))
     }
 
-    /// The same, and connections in the clear are served too: a connection's first byte says which it is. Whoever wants
-    /// them told to come again under TLS says so by [`App::https`](crate::App::https).
+    /// Listens on another address in the way that is said: TLS and the clear on one port, behind a proxy.
     ///
     /// # Errors
-    /// As [`listen_tls`](Self::listen_tls).
-    #[cfg(feature = "tls")]
-    pub fn listen_tls_and_plain(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server> {
-        self.bind_tls(address, config, true)
-    }
-
-    #[cfg(feature = "tls")]
-    fn bind_tls(self, address: &str, config: crate::tls::TlsConfig, plain_too: bool) -> Result<Server> {
-        let config = if self.shared.config().http1 { config } else { config.restrict_alpn(&[b"h2"]) };
-        let reload = config.build().map_err(|error| Error::Setting(error.to_string()))?;
-        self.bind(address, Some(Tls { reload: Arc::new(reload), plain_too }))
-    }
-
-    fn bind(mut self, address: &str, tls: Option<Tls>) -> Result<Server> {
+    /// Why it cannot be listened on, or what is wrong with the configuration of TLS.
+    pub fn listen_with(mut self, address: &str, listen: Listen) -> Result<Server> {
         let address = Address::parse(address)?;
         let config = self.shared.config();
+        let door = listen.door(config.http1)?;
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
         // Sharing the port among our workers must not mean sharing it with a stranger by accident: the first bind shares
@@ -94,13 +83,13 @@ impl Server {
             options.reuse_port = true;
             listener = Listener::bind(&bound, &options)?;
         }
-        self.tls.push(tls);
+        self.doors.push(door);
         self.listeners.push(listener);
         Ok(self)
     }
 
     pub(crate) fn listen_on(mut self, listener: Listener, _: Address) -> Server {
-        self.tls.push(None);
+        self.doors.push(Door::default());
         self.listeners.push(listener);
         self
     }
@@ -198,7 +187,7 @@ impl Server {
     /// # Errors
     /// What keeps the worker from starting.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D>> {
-        Worker::new(self.shared, driver, self.listeners, self.tls)
+        Worker::new(self.shared, driver, self.listeners, self.doors)
     }
 
     fn start_workers<D: Driver + 'static>(
@@ -225,7 +214,7 @@ impl Server {
         let pin = self.shared.config().pin;
         for (number, share) in shares.into_iter().enumerate() {
             let cpu = pin.then(|| cpus[number % cpus.len()]);
-            let (shared, tls) = (self.shared.clone(), self.tls.clone());
+            let (shared, doors) = (self.shared.clone(), self.doors.clone());
             let (tell, told) = mpsc::channel();
             let run = move || {
                 if let Some(cpu) = cpu
@@ -237,7 +226,7 @@ impl Server {
                 let runtime = shared.clone();
                 #[cfg(feature = "tokio")]
                 let _entered = runtime.runtime().enter();
-                let worker = make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share, tls));
+                let worker = make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share, doors));
                 match worker {
                     Ok(mut worker) => {
                         if tell.send(Ok(worker.outside())).is_ok() {
@@ -267,8 +256,8 @@ impl Server {
     }
 
     fn start_threads(self, handle: &mut Handle) -> Result<()> {
-        if self.tls.iter().any(Option::is_some) {
-            return Err(Error::Setting("the engine `threads` has no TLS".to_string()));
+        if !self.doors.iter().all(Door::is_plain) {
+            return Err(Error::Setting("the engine `threads` has no TLS and no PROXY protocol".to_string()));
         }
         let (shared, listeners) = (self.shared, self.listeners);
         handle

@@ -67,6 +67,8 @@ pub(crate) struct Counters {
 pub(crate) struct Shared {
     pub(crate) setup: Setup,
     pub(crate) body_uses: Vec<BodyUse>,
+    /// Of each route, if it has one of its own.
+    pub(crate) body_limits: Vec<Option<u64>>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counters: Counters,
     pub(crate) peers: PeerCounts,
@@ -93,6 +95,13 @@ pub(crate) struct Tls {
     pub(crate) plain_too: bool,
 }
 
+#[cfg(feature = "tls")]
+impl Tls {
+    pub(crate) fn new(reload: crate::tls::Reload, plain_too: bool) -> Tls {
+        Tls { reload: Arc::new(reload), plain_too }
+    }
+}
+
 /// There is none.
 #[cfg(not(feature = "tls"))]
 pub(crate) type Tls = std::convert::Infallible;
@@ -103,12 +112,14 @@ pub(crate) const RESERVED_DESCRIPTORS: usize = 32;
 impl Shared {
     pub(crate) fn new(setup: Setup) -> Shared {
         let body_uses = setup.routes.iter().map(|route| route.body_use()).collect();
+        let body_limits = setup.routes.iter().map(|route| route.body_limit()).collect();
         let limit = setup.config.memory.unwrap_or_else(Budget::default_limit);
         let most = io::memory::descriptors().saturating_sub(RESERVED_DESCRIPTORS).max(1);
         let most_connections = setup.config.caps.connections.map_or(most, |cap| (cap as usize).min(most));
         Shared {
             setup,
             body_uses,
+            body_limits,
             budget: Arc::new(Budget::new(limit)),
             counters: Counters::default(),
             peers: PeerCounts::default(),

@@ -35,6 +35,8 @@ pub(super) struct Active {
     /// Bytes of the request's body that the handler of a whole one has; then those of its whole answer.
     pub(super) lent: usize,
     pub(super) body_bytes: u64,
+    /// Of the request, where it has a body.
+    pub(super) route: u32,
     /// Bytes that came since the body's rate was last judged, and what had come on all streams by then.
     pub(super) arrived: u64,
     pub(super) arrived_before: u64,
@@ -111,6 +113,7 @@ impl Http2 {
                 given: 0,
                 lent: 0,
                 body_bytes: 0,
+                route: u32::MAX,
                 arrived: 0,
                 arrived_before: 0,
                 taken: 0,

@@ -11,8 +11,9 @@ use super::accept::{Admission, CONNECTION_BYTES};
 use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::dispatch::Kit;
+use super::listen::Door;
 use super::report::Report;
-use super::shared::{Shared, Tls};
+use super::shared::Shared;
 use crate::Result;
 use io::wake::{Notifier, TaskInbox};
 use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
@@ -90,8 +91,8 @@ struct Floor {
     count: usize,
     head: Head,
     listeners: Vec<ListenerId>,
-    /// The TLS of each, in their order; empty where none has any.
-    tls: Vec<Option<Tls>>,
+    /// What connections of each begin with, in their order; empty where that is HTTP for all.
+    doors: Vec<Door>,
     /// Accepting is paused until then.
     accept_again: Option<Instant>,
     /// Other threads have woken tasks.
@@ -116,7 +117,7 @@ impl<D: Driver> Worker<D> {
         shared: Arc<Shared>,
         mut driver: D,
         listeners: Vec<Listener>,
-        tls: Vec<Option<Tls>>,
+        doors: Vec<Door>,
     ) -> Result<Worker<D>> {
         let notifier = driver.notifier();
         let inbox = TaskInbox::open(notifier.clone())?;
@@ -130,7 +131,7 @@ impl<D: Driver> Worker<D> {
         let listeners =
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let handed = Mutex::new(Vec::new());
-        let tls = if tls.iter().any(Option::is_some) { tls } else { Vec::new() };
+        let doors = if doors.iter().all(Door::is_plain) { Vec::new() } else { doors };
         let outside = Outside { notifier, connections: AtomicU32::new(0), beat: kit.beat.clone(), handed };
         let floor = Floor {
             kit,
@@ -138,7 +139,7 @@ impl<D: Driver> Worker<D> {
             count: 0,
             head: Head::default(),
             listeners,
-            tls,
+            doors,
             accept_again: None,
             woken: true,
             handed: false,
@@ -406,6 +407,10 @@ impl Floor {
             self.pause_accept(queue);
             return;
         }
+        let door = self.doors.get(listener);
+        let (has_tls, proxied) = door.map_or((false, false), |door| (door.tls.is_some(), door.proxied));
+        // Whose it is will be said. The proxy itself may have as many as it likes.
+        let peer = if proxied { Peer::Local } else { peer };
         // A driver may have accepted more before it heard that it should not.
         let admission = self.kit.shared.admit(peer);
         if admission != Admission::Taken {
@@ -423,13 +428,14 @@ impl Floor {
             return;
         }
         let mut connection = Connection::new(socket, peer, &mut self.kit);
-        if self.tls.get(listener).is_some_and(Option::is_some) && !self.secure(listener, &mut connection) {
+        connection.proxied = proxied;
+        if has_tls && !self.secure(listener, &mut connection) {
             self.kit.share.give(CONNECTION_BYTES);
             self.kit.shared.dismiss(peer);
             self.kit.deadlines.clear(socket.index);
             return queue.push(Op::Abort { socket });
         }
-        if !self.kit.shared.config().http1 && !connection.is_secure() {
+        if !self.kit.shared.config().http1 && !has_tls && !proxied {
             connection.speak_http2(&mut self.kit, queue);
         }
         let index = socket.index as usize;
@@ -450,7 +456,7 @@ impl Floor {
     /// Gives a connection the TLS of its listener: whether there is any.
     #[cfg(feature = "tls")]
     fn secure(&mut self, listener: usize, connection: &mut Connection) -> bool {
-        let Some(Some(tls)) = self.tls.get(listener) else { return false };
+        let Some(Some(tls)) = self.doors.get(listener).map(|door| &door.tls) else { return false };
         let Some(secure) = super::secure::Secure::accept(tls) else { return false };
         connection.secure(secure, &mut self.kit)
     }
@@ -463,8 +469,8 @@ impl Floor {
     /// Another second has begun: one of the workers looks whether files of the TLS configurations have changed.
     fn look_at_files(&self, _seconds: u64) {
         #[cfg(feature = "tls")]
-        if !self.tls.is_empty() && self.kit.shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
-            self.tls.iter().flatten().for_each(|tls| drop(tls.reload.look()));
+        if !self.doors.is_empty() && self.kit.shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
+            self.doors.iter().filter_map(|door| door.tls.as_ref()).for_each(|tls| drop(tls.reload.look()));
         }
     }
 

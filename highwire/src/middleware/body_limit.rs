@@ -1,0 +1,61 @@
+//! How large bodies may be, by route.
+
+use super::{IntoLayer, Layer};
+use crate::app::ErrorHandler;
+use crate::handler::{Endpoint, Route};
+use crate::request::BodyUse;
+use std::sync::Arc;
+
+/// Sets how many bytes a request's body may have: 413 above, told before the body comes where its length is announced. The
+/// one that stands nearest to a handler counts; without any, the server's
+/// [`Caps::body_bytes`](crate::server::Caps::body_bytes) and
+/// [`Caps::streamed_body_bytes`](crate::server::Caps::streamed_body_bytes).
+///
+/// ```
+/// use highwire::middleware::BodyLimit;
+/// use highwire::{App, Handler};
+///
+/// let upload = |body: String| body.len().to_string();
+/// let app = App::new().post("/upload", upload.with(BodyLimit::new(64 << 20))).with(BodyLimit::new(4096));
+/// # let _ = app;
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct BodyLimit(u64);
+
+impl BodyLimit {
+    /// So many bytes.
+    pub fn new(bytes: u64) -> BodyLimit {
+        BodyLimit(bytes)
+    }
+}
+
+impl IntoLayer for BodyLimit {
+    #[expect(private_interfaces, reason = "the trait is sealed")]
+    fn into_layer(self) -> Arc<dyn Layer> {
+        Arc::new(self)
+    }
+}
+
+impl Layer for BodyLimit {
+    fn wrap(&self, inner: Arc<dyn Route>, _: Option<&ErrorHandler>) -> Arc<dyn Route> {
+        Arc::new(Limited { inner, bytes: self.0 })
+    }
+}
+
+struct Limited {
+    inner: Arc<dyn Route>,
+    bytes: u64,
+}
+
+impl Route for Limited {
+    fn body_use(&self) -> BodyUse {
+        self.inner.body_use()
+    }
+    fn body_limit(&self) -> Option<u64> {
+        self.inner.body_limit().or(Some(self.bytes))
+    }
+    fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+        self.inner.clone().endpoint()
+    }
+}

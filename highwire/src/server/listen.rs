@@ -1,0 +1,88 @@
+//! How a server listens at an address, beside the address itself.
+
+use super::shared::Tls;
+use crate::Result;
+
+/// How to listen at an address: [`Server::listen_with`](super::Server::listen_with) takes it.
+///
+/// ```no_run
+/// use highwire::{App, server::Listen, tls::TlsConfig};
+///
+/// let tls = TlsConfig::new().certificate_files("site.pem", "site.key");
+/// App::new()
+///     .get("/", || "hello")
+///     .server()?
+///     // Behind a balancer that passes bytes on and says whose they are.
+///     .listen_with(":443", Listen::new().tls(tls).proxy_protocol())?
+///     .run()
+/// # ; Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Listen {
+    #[cfg(feature = "tls")]
+    tls: Option<crate::tls::TlsConfig>,
+    plain_too: bool,
+    proxied: bool,
+}
+
+impl Listen {
+    /// In the clear.
+    pub fn new() -> Listen {
+        Listen::default()
+    }
+
+    /// For TLS: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the configuration are seen within seconds.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, config: crate::tls::TlsConfig) -> Listen {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Beside TLS, connections in the clear are served too: a connection's first byte says which it is. Whoever wants them
+    /// told to come again under TLS says so by [`App::https`](crate::App::https).
+    #[cfg(feature = "tls")]
+    pub fn and_plain(mut self) -> Listen {
+        self.plain_too = true;
+        self
+    }
+
+    /// Every connection begins with whose it is: the PROXY protocol of HAProxy, version 1 or 2. Connections that begin with
+    /// anything else are cut. Whoever reaches such an address can say that it is anybody, so nobody but the proxy may reach
+    /// it.
+    pub fn proxy_protocol(mut self) -> Listen {
+        self.proxied = true;
+        self
+    }
+
+    /// What connections that come this way need.
+    pub(super) fn door(self, _http1: bool) -> Result<Door> {
+        #[cfg(feature = "tls")]
+        let tls = match self.tls {
+            None => None,
+            Some(config) => {
+                let config = if _http1 { config } else { config.restrict_alpn(&[b"h2"]) };
+                let reload = config.build().map_err(|error| crate::Error::Setting(error.to_string()))?;
+                Some(Tls::new(reload, self.plain_too))
+            }
+        };
+        #[cfg(not(feature = "tls"))]
+        let tls: Option<Tls> = None;
+        Ok(Door { tls, proxied: self.proxied })
+    }
+}
+
+/// What connections that came by one listener begin with.
+#[derive(Clone, Default)]
+pub(crate) struct Door {
+    pub(crate) tls: Option<Tls>,
+    /// The PROXY protocol.
+    pub(crate) proxied: bool,
+}
+
+impl Door {
+    /// Whether there is nothing before HTTP.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls.is_none() && !self.proxied
+    }
+}
