@@ -1,0 +1,13 @@
+//! What does the smallest server look like?
+
+use highwire::{App, Path};
+
+/// The routes.
+pub(crate) fn app() -> App {
+    App::new().get("/", || "Hello, World!").get("/{name}", |Path(name): Path<String>| format!("Hello, {name}!"))
+}
+
+#[allow(dead_code, reason = "the tests have the routes only")]
+fn main() -> highwire::Result<()> {
+    app().listen("127.0.0.1:8080")?.run()
+}
