@@ -150,6 +150,13 @@ impl Body {
         Ok(whole)
     }
 
+    /// Whether there is none, and none will come.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_empty(&self) -> bool {
+        let incoming = self.incoming.borrow();
+        incoming.bytes == 0 && incoming.end == Some(Ok(())) && incoming.trailers.is_empty()
+    }
+
     /// The trailer fields, once the body has ended.
     pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
         self.incoming.borrow().trailers.clone()

@@ -30,6 +30,8 @@ pub mod testing;
 pub mod time;
 #[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 mod app;
 mod error;

@@ -1,0 +1,291 @@
+//! Services of the `tower` family as handlers: an axum `Router`, or anything else that is a `Service` of `http` requests,
+//! runs on Highwire unchanged. Behind the feature `tower`.
+//!
+//! ```
+//! # use axum::{Router, routing::get};
+//! use highwire::{App, tower};
+//!
+//! let router = Router::new().route("/hello", get(async || "from axum"));
+//! let app = App::new().get("/own", || "from Highwire").fallback(tower::service(router));
+//! # let _ = app;
+//! ```
+//!
+//! The service is cloned for each request, as tower's rules want it, and its future stays on the worker that has the
+//! connection. Bodies cross by a bounded channel, since services want theirs to be `Send`: [`CROSSING_BYTES`] at most wait
+//! in it. Requests have [`Peer`](crate::Peer) and, under TLS, [`Tls`](crate::Tls) in their extensions. What needs hyper's
+//! own upgrades, such as axum's WebSocket, is told that there are none.
+
+use crate::body::{Body, BodyError, BodyStream, Trailers};
+use crate::handler::{Async, Handler};
+use crate::request::{FromRequest, Request};
+use crate::response::{Content, Streamed};
+use crate::{HeaderMap, Response, StatusCode};
+use bytes::{Buf, Bytes};
+use futures_core::Stream;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Bytes of a request's body that wait for a service.
+pub const CROSSING_BYTES: usize = 64 * 1024;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Makes a handler of a service: a route's, or an app's [`fallback`](crate::App::fallback). Where the service fails, the
+/// answer is 500, and the log says why.
+pub fn service<S, B>(service: S) -> impl Handler<Async<(Parts, Body)>>
+where
+    S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: HttpBody + 'static,
+    B::Error: Into<BoxError>,
+{
+    move |Parts(parts): Parts, body: Body| {
+        let mut service = service.clone();
+        async move {
+            let is_head = parts.method == http::Method::HEAD;
+            let request = http::Request::from_parts(parts, cross(body));
+            let answer = match poll_fn(|cx| service.poll_ready(cx)).await {
+                Ok(()) => service.call(request).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(answer) => convert(answer, is_head),
+                Err(error) => {
+                    let error: BoxError = error.into();
+                    tracing::error!(%error, "a service failed");
+                    Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
+                }
+            }
+        }
+    }
+}
+
+/// A request's head in the words of the `http` crate: an extractor.
+#[derive(Clone, Debug)]
+pub struct Parts(pub http::request::Parts);
+
+impl FromRequest for Parts {
+    fn from_request(request: &mut Request<'_>) -> Result<Parts, Response> {
+        let refuse = |_| Response::error(StatusCode::BAD_REQUEST, "the target is no URI\n");
+        let mut builder = http::Request::builder().method(request.method()).version(request.version());
+        builder = match request.target() {
+            // As hyper has it: a tunnel's target is an authority, and HTTP/2 has everything in its URI.
+            target if request.version() != http::Version::HTTP_2 || !target.starts_with('/') => builder.uri(target),
+            target => {
+                let scheme = if request.is_secure() { "https" } else { "http" };
+                builder.uri(format!("{scheme}://{}{target}", request.authority()))
+            }
+        };
+        let (mut parts, ()) = builder.body(()).map_err(refuse)?.into_parts();
+        parts.headers = HeaderMap::from_request(request)?;
+        parts.extensions = std::mem::take(request.extensions());
+        parts.extensions.insert(request.peer());
+        if let Some(tls) = request.tls() {
+            parts.extensions.insert(tls);
+        }
+        Ok(Parts(parts))
+    }
+}
+
+/// What waits between a worker and a service.
+#[derive(Debug, Default)]
+struct Crossing {
+    parts: VecDeque<Bytes>,
+    held: usize,
+    /// How it ended, with its trailers.
+    end: Option<Result<HeaderMap, BodyError>>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    reader_gone: bool,
+}
+
+/// A request's body on its way to a service.
+#[derive(Debug)]
+pub struct Incoming {
+    crossing: Arc<Mutex<Crossing>>,
+}
+
+fn locked(crossing: &Mutex<Crossing>) -> std::sync::MutexGuard<'_, Crossing> {
+    crossing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes a body on, as far as the service takes it.
+fn cross(mut body: Body) -> Incoming {
+    let crossing = Arc::new(Mutex::new(Crossing::default()));
+    let incoming = Incoming { crossing: crossing.clone() };
+    if body.is_empty() {
+        locked(&crossing).end = Some(Ok(HeaderMap::new()));
+        return incoming;
+    }
+    crate::spawn(async move {
+        let end = loop {
+            match body.next().await {
+                Some(Ok(part)) => {
+                    if poll_fn(|cx| push(&crossing, &part, cx)).await.is_err() {
+                        // The service wants no more of it; dropped, nobody does.
+                        return;
+                    }
+                }
+                Some(Err(error)) => break Err(error),
+                None => break Ok(body.trailers().into_iter().collect()),
+            }
+        };
+        let mut crossing = locked(&crossing);
+        crossing.end = Some(end);
+        crossing.reader.take().into_iter().for_each(Waker::wake);
+    });
+    incoming
+}
+
+/// Puts a part where there is room for it; an error where nobody reads.
+fn push(crossing: &Mutex<Crossing>, part: &Bytes, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
+    let mut crossing = locked(crossing);
+    if crossing.reader_gone {
+        return Poll::Ready(Err(()));
+    }
+    if crossing.held >= CROSSING_BYTES {
+        crossing.writer = Some(cx.waker().clone());
+        return Poll::Pending;
+    }
+    crossing.held += part.len();
+    crossing.parts.push_back(part.clone());
+    crossing.reader.take().into_iter().for_each(Waker::wake);
+    Poll::Ready(Ok(()))
+}
+
+impl HttpBody for Incoming {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let mut crossing = locked(&self.crossing);
+        if let Some(part) = crossing.parts.pop_front() {
+            crossing.held -= part.len();
+            crossing.writer.take().into_iter().for_each(Waker::wake);
+            return Poll::Ready(Some(Ok(Frame::data(part))));
+        }
+        match crossing.end.take() {
+            None => {
+                crossing.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Some(end) => {
+                crossing.end = Some(Ok(HeaderMap::new()));
+                match end {
+                    Ok(trailers) if trailers.is_empty() => Poll::Ready(None),
+                    Ok(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                    Err(error) => Poll::Ready(Some(Err(error))),
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let crossing = locked(&self.crossing);
+        crossing.parts.is_empty() && matches!(&crossing.end, Some(Ok(trailers)) if trailers.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_end_stream() { SizeHint::with_exact(0) } else { SizeHint::default() }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        let mut crossing = locked(&self.crossing);
+        crossing.reader_gone = true;
+        crossing.parts.clear();
+        crossing.writer.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A service's answer as ours.
+fn convert<B>(answer: http::Response<B>, is_head: bool) -> Response
+where
+    B: HttpBody + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = answer.into_parts();
+    let announced = parts.headers.get(http::header::CONTENT_LENGTH);
+    let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let mut response = Response::new(parts.status);
+    let mut last = None;
+    for (name, value) in parts.headers {
+        // A name stands with its first value only.
+        last = name.or(last);
+        if let Some(name) = &last {
+            response.fields.push((name.clone(), value));
+        }
+    }
+    if is_head && let Some(length) = announced {
+        // Services leave the body out themselves; ours is announced and never asked for.
+        let body = BodyStream::of(Bytes::new());
+        response.content = Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None }));
+        return response;
+    }
+    if body.is_end_stream() {
+        return response;
+    }
+    let length = body.size_hint().exact();
+    let trailers = Rc::new(RefCell::new(HeaderMap::new()));
+    let body = BodyStream::new(Outgoing { body: Box::pin(body), trailers: trailers.clone() });
+    let trailers: Option<Trailers> = match length {
+        Some(_) => None,
+        None => Some(Box::new(move || {
+            let mut last = None;
+            let fields = trailers.take().into_iter();
+            fields
+                .filter_map(|(name, value)| {
+                    last = name.or(last.take());
+                    Some((last.clone()?, value))
+                })
+                .collect()
+        })),
+    };
+    response.content = Content::Stream(Box::new(Streamed { length, body, trailers }));
+    response
+}
+
+/// A service's body as a stream of parts; its trailers are put aside.
+struct Outgoing<B> {
+    body: Pin<Box<B>>,
+    trailers: Rc<RefCell<HeaderMap>>,
+}
+
+impl<B> Stream for Outgoing<B>
+where
+    B: HttpBody,
+    B::Error: Into<BoxError>,
+{
+    type Item = Result<Bytes, BoxError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let frame = match self.body.as_mut().poll_frame(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
+                Poll::Ready(Some(Ok(frame))) => frame,
+            };
+            match frame.into_data() {
+                Ok(mut data) if data.has_remaining() => {
+                    let length = data.remaining();
+                    return Poll::Ready(Some(Ok(data.copy_to_bytes(length))));
+                }
+                Ok(_) => {}
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        self.trailers.borrow_mut().extend(trailers);
+                    }
+                }
+            }
+        }
+    }
+}
