@@ -103,7 +103,11 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
     let faults = if random.one_in(8) { Faults::default() } else { Faults::all() };
     let network = Network::new(seed, faults);
     let driver = Simulated::new(network.clone()).map_err(|error| error.to_string())?;
-    let app = app().configure(|config| config.caps.requests_a_connection = 0);
+    let app = app().configure(|config| {
+        config.caps.requests_a_connection = 0;
+        // Slow readers are as slow in the handshake.
+        config.deadlines.handshake = Duration::from_secs(60);
+    });
     let mut worker = app
         .listen("127.0.0.1:0")
         .and_then(|server| server.listen_tls("127.0.0.1:0", tls::server_config()))
@@ -296,7 +300,9 @@ impl Player {
             if has_length {
                 request.fields.push((b"content-length".to_vec(), length.to_string().into_bytes()));
             }
-            request.parts = body.chunks(1 + random.below(20_000)).map(|part| Part::Data(part.to_vec())).collect();
+            // Not a body of nothing but bytes: whoever sends that is told to be calm.
+            let most = body.len() / 10_000 + 1 + random.below(20_000);
+            request.parts = body.chunks(most).map(|part| Part::Data(part.to_vec())).collect();
             if !has_length {
                 request.parts.push(Part::Trailers(vec![(b"x-trailer".to_vec(), b"y".to_vec())]));
             }
