@@ -45,6 +45,7 @@ mod response;
 mod router;
 #[cfg(feature = "json")]
 mod typed;
+mod unblock;
 mod upgrade;
 
 pub use app::App;
@@ -62,4 +63,5 @@ pub use router::{Params, PatternError};
 pub use server::{Server, spawn};
 #[cfg(feature = "json")]
 pub use typed::{Json, Path, Query};
+pub use unblock::{UnblockError, unblock};
 pub use upgrade::{RawStream, Upgrade};

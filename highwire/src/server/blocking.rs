@@ -149,7 +149,7 @@ struct Thread {
 
 impl Thread {
     fn new(shared: Arc<Shared>, socket: Socket, inbox: TaskInbox, notifier: Notifier) -> Thread {
-        let context = Context::new(inbox);
+        let context = Context::new(inbox, shared.clone());
         let _entered = context.enter();
         let clock = RealClock::start();
         let mut kit = Kit::new(shared, context.clone());

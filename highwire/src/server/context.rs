@@ -1,5 +1,6 @@
 //! What a task finds on its worker's thread: the clock, timers, and a place to spawn.
 
+use super::shared::Shared;
 use io::wake::{TaskInbox, TaskNumber};
 use io::{Instant, SocketId};
 use std::cell::{Cell, RefCell};
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -15,6 +17,7 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) struct Context {
     pub(crate) inbox: TaskInbox,
     pub(crate) now: Cell<Instant>,
+    shared: Arc<Shared>,
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
 }
@@ -91,10 +94,11 @@ thread_local! {
 }
 
 impl Context {
-    pub(crate) fn new(inbox: TaskInbox) -> Rc<Context> {
+    pub(crate) fn new(inbox: TaskInbox, shared: Arc<Shared>) -> Rc<Context> {
         Rc::new(Context {
             inbox,
             now: Cell::new(Instant::default()),
+            shared,
             timers: RefCell::default(),
             tasks: RefCell::default(),
         })
@@ -234,6 +238,11 @@ pub(crate) fn forget(timer: TimerKey) {
     if let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone()) {
         context.timers.borrow_mut().remove(&timer);
     }
+}
+
+/// Gives the present worker's server a job for its blocking pool; the argument comes back where the pool is full.
+pub(crate) fn offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+    with(|context| context.shared.offer(argument, job))
 }
 
 /// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.

@@ -46,7 +46,7 @@ pub use listen::Listen;
 pub use report::Report;
 pub use run::{Handle, Server};
 pub(crate) use secure::Secure;
-pub(crate) use shared::{Factory, Setup, Shared};
+pub(crate) use shared::{Factory, Overloaded, Setup, Shared};
 pub use worker::Worker;
 
 /// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.

@@ -153,8 +153,6 @@ impl Shared {
         reply: Reply,
         function: impl FnOnce() -> R + Send + 'static,
     ) {
-        let caps = &self.config().caps;
-        let pool = self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue));
         let job =
             Box::new(move |reply: Reply| match std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)) {
                 Ok(answer) => reply.send(answer),
@@ -163,9 +161,16 @@ impl Shared {
                     reply.send((StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
                 }
             });
-        if let Err(reply) = pool.offer(reply, job) {
+        if let Err(reply) = self.offer(reply, job) {
             reply.send(Overloaded);
         }
+    }
+
+    /// Gives the blocking pool a job on an argument, which comes back where the pool is full.
+    pub(crate) fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+        let caps = &self.config().caps;
+        let pool = self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue));
+        pool.offer(argument, job)
     }
 
     pub(crate) fn connection_count(&self) -> usize {

@@ -121,7 +121,7 @@ impl<D: Driver> Worker<D> {
     ) -> Result<Worker<D>> {
         let notifier = driver.notifier();
         let inbox = TaskInbox::open(notifier.clone())?;
-        let context = Context::new(inbox);
+        let context = Context::new(inbox, shared.clone());
         let mut kit = {
             let _entered = context.enter();
             Kit::new(shared, context.clone())

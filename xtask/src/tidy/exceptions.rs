@@ -95,6 +95,11 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         check: "no-arc",
+        path: "highwire/src/server/context.rs",
+        reason: "what runs on a worker's thread reaches the blocking pool by it; cloned once a worker",
+    },
+    Exception {
+        check: "no-arc",
         path: "highwire/src/server/dispatch.rs",
         reason: "what a worker points at for as long as it lives; cloned once a worker",
     },
