@@ -23,6 +23,7 @@
 #![deny(missing_docs)]
 
 pub mod body;
+pub mod form;
 pub mod middleware;
 pub mod server;
 pub mod sse;
@@ -36,9 +37,13 @@ pub mod tower;
 mod app;
 mod error;
 mod extract;
+#[cfg(feature = "json")]
+mod fields;
 mod handler;
 mod https;
 mod redirect;
+mod media;
+mod problem;
 mod reply;
 mod request;
 mod response;
@@ -52,10 +57,14 @@ pub use app::App;
 pub use body::Body;
 pub use error::{Error, Result};
 pub use extract::{Authority, Extension, Local, Peer, RawQuery, Scheme, State, Tls, Version};
+#[cfg(feature = "json")]
+pub use form::Form;
+pub use form::Multipart;
 pub use handler::{Blocking, Handler, With, blocking};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use https::Https;
 pub use redirect::{Html, Redirect};
+pub use problem::Problem;
 pub use reply::{Interim, Reply};
 pub use request::{BodyUse, FromRequest, Request};
 pub use response::{IntoResponse, Response};

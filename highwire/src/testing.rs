@@ -16,6 +16,9 @@
 //! own. Timers of handlers ([`time::sleep`](crate::time::sleep)) take no time: when nothing else is left to do, the clock goes
 //! on to the next of them. What other threads do, such as [`blocking`](crate::blocking) handlers, takes its real time.
 
+#[doc(hidden)]
+pub mod fuzz;
+
 use crate::server::Worker;
 use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
 use bytes::Bytes;

@@ -1,60 +1,100 @@
-//! Extractors and responses through serde: path parameters, queries, JSON.
+//! Extractors and responses through serde: path parameters, queries, JSON. What does not fit is refused with a
+//! [`Problem`] that names the field and the place.
 
+use crate::fields::{Fields, Misfit};
+use crate::form::urlencoded;
+use crate::media;
+use crate::problem::shortened;
 use crate::request::{BodyUse, FromRequest, Request};
-use crate::{IntoResponse, Response};
+use crate::{IntoResponse, Problem, Response};
 use http::StatusCode;
-use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
-use std::fmt;
+use serde::de::DeserializeOwned;
 
 /// The parameters of the path: one value, a tuple in the template's order, a struct or a map by name.
+///
+/// What does not fit is 404: such a path names nothing that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest for Path<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Path<T>, Response> {
-        let pairs: Vec<_> = request.params().iter().map(|(name, value)| (name.to_string(), value)).collect();
-        // A path that names nothing that exists is not found, rather than a bad request.
-        T::deserialize(Pairs(pairs))
+        let pairs = request.params().iter().map(|(name, value)| (name.to_string(), value)).collect();
+        T::deserialize(Fields::of_path(pairs))
             .map(Path)
-            .map_err(|error| Response::error(StatusCode::NOT_FOUND, format!("the path does not fit: {error}\n")))
+            .map_err(|misfit| unfit(StatusCode::NOT_FOUND, "path", misfit).into_response())
     }
 }
 
-/// The query, by name.
+/// The query, by name: a struct, a map or a sequence of pairs. A name that comes several times is a `Vec`.
+///
+/// What does not fit is 400, with the field's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest for Query<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Query<T>, Response> {
-        serde_urlencoded::from_str(request.query().unwrap_or_default())
+        let query = request.query().unwrap_or_default();
+        let pairs = urlencoded::pairs(query.as_bytes()).map_err(|malformed| {
+            Problem::new(StatusCode::BAD_REQUEST, format!("the query is malformed: {malformed}"))
+                .with("in", "query")
+                .with_number("offset", malformed.offset as u64)
+                .into_response()
+        })?;
+        T::deserialize(Fields::of_form(pairs))
             .map(Query)
-            .map_err(|error| Response::error(StatusCode::BAD_REQUEST, format!("the query does not fit: {error}\n")))
+            .map_err(|misfit| unfit(StatusCode::BAD_REQUEST, "query", misfit).into_response())
+    }
+}
+
+/// Fields that do not fit a type.
+pub(crate) fn unfit(status: StatusCode, place: &str, misfit: Misfit) -> Problem {
+    let problem = Problem::new(status, format!("the {place} does not fit: {misfit}")).with("in", place);
+    match &misfit.field {
+        Some(field) => problem.with("field", &shortened(field.clone())),
+        None => problem,
     }
 }
 
 /// JSON: a body that is read, or one that is sent.
+///
+/// A body that is no JSON is 400, one that does not fit the type 422, both with line and column, and the latter with the
+/// field: `items[2].price`. Another media type is 415. JSON that is nested more than 127 deep is refused as malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest for Json<T> {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request(request: &mut Request<'_>) -> Result<Json<T>, Response> {
-        let media_type = request.field("content-type").unwrap_or_default();
-        let media_type = media_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-        let is_json =
-            media_type.eq_ignore_ascii_case(b"application/json") || media_type.to_ascii_lowercase().ends_with(b"+json");
-        if !is_json {
-            return Err(Response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not application/json\n"));
+        if !media::of_body(request).is_some_and(|media_type| media_type.is_json()) {
+            return Err(media::unsupported("application/json"));
         }
-        serde_json::from_slice(&request.take_body()?).map(Json).map_err(|error| {
-            let status = match error.classify() {
-                serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
-                _ => StatusCode::BAD_REQUEST,
-            };
-            Response::error(status, format!("the JSON does not fit: {error}\n"))
-        })
+        let body = request.take_body()?;
+        serde_json::from_slice(&body).map(Json).map_err(|error| wrong_json::<T>(&body, &error).into_response())
     }
+}
+
+fn wrong_json<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
+    let data = error.classify() == serde_json::error::Category::Data;
+    let (status, fault) = match data {
+        true => (StatusCode::UNPROCESSABLE_ENTITY, "does not fit"),
+        false => (StatusCode::BAD_REQUEST, "is malformed"),
+    };
+    let problem = Problem::new(status, shortened(format!("the JSON {fault}: {error}")))
+        .with("in", "body")
+        .with_number("line", error.line() as u64)
+        .with_number("column", error.column() as u64);
+    match data.then(|| field::<T>(body)).flatten() {
+        Some(field) => problem.with("field", &shortened(field)),
+        None => problem,
+    }
+}
+
+/// Where in a value a type does not fit it: read once more, so that a body that fits does not pay for knowing its place.
+fn field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let path = serde_path_to_error::deserialize::<_, T>(&mut reader).err()?.path().to_string();
+    // So it calls the value as a whole.
+    (path != ".").then_some(path)
 }
 
 impl<T: serde::Serialize> IntoResponse for Json<T> {
@@ -67,209 +107,4 @@ impl<T: serde::Serialize> IntoResponse for Json<T> {
             }
         }
     }
-}
-
-/// Why a value does not fit its type.
-#[derive(Debug)]
-struct Misfit(String);
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misfit {}
-
-impl de::Error for Misfit {
-    fn custom<T: fmt::Display>(message: T) -> Misfit {
-        Misfit(message.to_string())
-    }
-}
-
-/// One parameter's text, read as whatever is asked for.
-struct Text(String);
-
-impl<'de> IntoDeserializer<'de, Misfit> for Text {
-    type Deserializer = Text;
-    fn into_deserializer(self) -> Text {
-        self
-    }
-}
-
-macro_rules! parsed {
-    ($($method:ident $visit:ident $kind:ty,)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-            match self.0.parse::<$kind>() {
-                Ok(value) => visitor.$visit(value),
-                Err(error) => Err(Misfit(format!("{:?}: {error}", self.0))),
-            }
-        }
-    )*};
-}
-
-impl<'de> Deserializer<'de> for Text {
-    type Error = Misfit;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_string(self.0)
-    }
-
-    parsed! {
-        deserialize_bool visit_bool bool,
-        deserialize_i8 visit_i8 i8,
-        deserialize_i16 visit_i16 i16,
-        deserialize_i32 visit_i32 i32,
-        deserialize_i64 visit_i64 i64,
-        deserialize_i128 visit_i128 i128,
-        deserialize_u8 visit_u8 u8,
-        deserialize_u16 visit_u16 u16,
-        deserialize_u32 visit_u32 u32,
-        deserialize_u64 visit_u64 u64,
-        deserialize_u128 visit_u128 u128,
-        deserialize_f32 visit_f32 f32,
-        deserialize_f64 visit_f64 f64,
-        deserialize_char visit_char char,
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        visitor.visit_enum(self.0.into_deserializer())
-    }
-
-    serde::forward_to_deserialize_any! {
-        str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
-    }
-}
-
-/// All parameters: a value where one is asked for, a sequence or a map where those are.
-struct Pairs(Vec<(String, String)>);
-
-impl Pairs {
-    fn one(mut self) -> Result<Text, Misfit> {
-        match (self.0.pop(), self.0.is_empty()) {
-            (Some((_, value)), true) => Ok(Text(value)),
-            _ => Err(Misfit("the template has not exactly one parameter".to_string())),
-        }
-    }
-}
-
-macro_rules! of_one {
-    ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-            self.one()?.$method(visitor)
-        }
-    )*};
-}
-
-impl<'de> Deserializer<'de> for Pairs {
-    type Error = Misfit;
-
-    of_one! {
-        deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64
-        deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf deserialize_option
-        deserialize_identifier
-    }
-
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_seq(SeqDeserializer::new(self.0.into_iter().map(|(_, value)| Text(value))))
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
-        self.deserialize_seq(visitor)
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        self.deserialize_seq(visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_map(MapDeserializer::new(self.0.into_iter().map(|(name, value)| (name, Text(value)))))
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        self.deserialize_map(visitor)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        self.one()?.deserialize_enum(name, variants, visitor)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashMap;
-
-    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
-        Pairs(pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
-    }
-
-    #[test]
-    fn one_value_a_tuple_a_struct_a_map() {
-        #[derive(serde::Deserialize, Debug, PartialEq)]
-        struct Both {
-            a: u8,
-            b: String,
-        }
-        assert_eq!(u64::deserialize_from(pairs(&[("id", "7")])), Ok(7));
-        assert_eq!(String::deserialize_from(pairs(&[("id", "x y")])), Ok("x y".to_string()));
-        assert_eq!(<(u8, String)>::deserialize_from(pairs(&[("a", "1"), ("b", "2")])), Ok((1, "2".to_string())));
-        assert_eq!(Both::deserialize_from(pairs(&[("b", "2"), ("a", "1")])), Ok(Both { a: 1, b: "2".to_string() }));
-        let map = HashMap::<String, u8>::deserialize_from(pairs(&[("a", "1")]));
-        assert_eq!(map, Ok(HashMap::from([("a".to_string(), 1)])));
-        assert!(u64::deserialize_from(pairs(&[("id", "x")])).is_err());
-        assert!(u64::deserialize_from(pairs(&[])).is_err());
-    }
-
-    trait DeserializeFrom: DeserializeOwned {
-        fn deserialize_from(pairs: Pairs) -> Result<Self, String> {
-            Self::deserialize(pairs).map_err(|error| error.to_string())
-        }
-    }
-    impl<T: DeserializeOwned> DeserializeFrom for T {}
 }

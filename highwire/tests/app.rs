@@ -64,7 +64,8 @@ fn nests_hosts_methods_and_handlers_for_errors() {
     check(routes, "GET /hello HTTP/1.1\r\nHost: Admin.Example.org:80\r\n\r\n", 200, "admin");
     check(routes, "/api", 200, "api root");
     check(routes, "/api/users/7", 200, "api user 7");
-    check(routes, "/api/users/x", 404, "the path does not fit: \"x\": invalid digit found in string\n");
+    let unfit = r#"{"title":"Not Found","status":404,"detail":"the path does not fit: \"x\": invalid digit found in string","in":"path","field":"id"}"#;
+    check(routes, "/api/users/x", 404, unfit);
     check(routes, "BREW /any HTTP/1.1\r\nHost: a\r\n\r\n", 200, "BREW");
     check(routes, "PURGE /cache HTTP/1.1\r\nHost: a\r\n\r\n", 200, "purged");
     check(routes, "/files/a/b%20c", 200, "a/b c");
@@ -124,21 +125,31 @@ fn extractors_take_what_fits_and_refuse_the_rest() {
         200,
         "{\"x\":2,\"y\":1}",
     );
-    check(extractors, &post("/json", "text/plain", "{}"), 415, "the body is not application/json\n");
+    check(
+        extractors,
+        &post("/json", "text/plain", "{}"),
+        415,
+        r#"{"title":"Unsupported Media Type","status":415,"detail":"the body is not application/json","in":"content-type"}"#,
+    );
     check(
         extractors,
         &post("/json", "application/json", "{\"x\":1"),
         400,
-        "the JSON does not fit: EOF while parsing an object at line 1 column 6\n",
+        r#"{"title":"Bad Request","status":400,"detail":"the JSON is malformed: EOF while parsing an object at line 1 column 6","in":"body","line":1,"column":6}"#,
     );
     check(
         extractors,
         &post("/json", "application/json", "{\"x\":1}"),
         422,
-        "the JSON does not fit: missing field `y` at line 1 column 7\n",
+        r#"{"title":"Unprocessable Entity","status":422,"detail":"the JSON does not fit: missing field `y` at line 1 column 7","in":"body","line":1,"column":7}"#,
     );
     check(extractors, "/query?x=1&y=2", 200, "3");
-    check(extractors, "/query?x=1", 400, "the query does not fit: missing field `y`\n");
+    check(
+        extractors,
+        "/query?x=1",
+        400,
+        r#"{"title":"Bad Request","status":400,"detail":"the query does not fit: missing field `y`","in":"query","field":"y"}"#,
+    );
     check(extractors, "/raw?a=%20b&c", 200, "a=%20b&c");
     check(extractors, "/two/a%20/7", 200, "a 7");
     check(extractors, "/map/v", 200, "{\"a\": \"v\"}");

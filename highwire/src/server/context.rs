@@ -245,6 +245,14 @@ pub(crate) fn offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Sen
     with(|context| context.shared.offer(argument, job))
 }
 
+/// As [`offer`]; the argument also comes back where no worker runs on this thread.
+pub(crate) fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+    match CURRENT.try_with(|current| current.borrow().clone()) {
+        Ok(Some(context)) => context.shared.offer(argument, job),
+        _ => Err(argument),
+    }
+}
+
 /// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.
 ///
 /// # Panics

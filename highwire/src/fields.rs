@@ -1,0 +1,429 @@
+//! Names and values as serde reads them: the parameters of a path, the fields of queries and forms.
+//!
+//! All values are text, read as whatever the type asks for. A name that comes several times is a sequence. An error says
+//! which field it is about.
+
+use crate::problem::shortened;
+use serde::de::value::{SeqDeserializer, StringDeserializer};
+use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
+use std::collections::HashMap;
+use std::fmt;
+
+/// Characters of a name or value that an error repeats.
+const SHOWN: usize = 40;
+
+/// Why a value does not fit its type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// The field that it is about, where it is about one.
+    pub(crate) field: Option<String>,
+    pub(crate) what: String,
+}
+
+impl Misfit {
+    fn new(what: impl Into<String>) -> Misfit {
+        // A type may repeat all of a value in its own words.
+        Misfit { field: None, what: shortened(what.into()) }
+    }
+
+    pub(crate) fn of(self, field: &str) -> Misfit {
+        Misfit { field: self.field.or_else(|| Some(field.to_string())), ..self }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl de::Error for Misfit {
+    fn custom<T: fmt::Display>(message: T) -> Misfit {
+        Misfit::new(message.to_string())
+    }
+
+    fn missing_field(field: &'static str) -> Misfit {
+        Misfit::new(format!("missing field `{field}`")).of(field)
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Misfit {
+        let shown = Shown(field);
+        Misfit::new(format!("unknown field {shown}, expected one of {}", expected.join(", "))).of(field)
+    }
+}
+
+/// The start of a text, in quotes.
+struct Shown<'t>(&'t str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(SHOWN) {
+            Some((end, _)) => write!(f, "{:?} and more", &self.0[..end]),
+            None => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+/// A field's values: one, where nothing else is asked for.
+#[derive(Debug)]
+struct Values(Vec<String>);
+
+impl Values {
+    fn one(mut self) -> Result<String, Misfit> {
+        let count = self.0.len();
+        match (self.0.pop(), count) {
+            (Some(value), 1) => Ok(value),
+            _ => Err(Misfit::new(format!("it is given {count} times"))),
+        }
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Misfit> for Values {
+    type Deserializer = Values;
+    fn into_deserializer(self) -> Values {
+        self
+    }
+}
+
+macro_rules! parsed {
+    ($($method:ident $visit:ident $kind:ty,)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+            let text = self.one()?;
+            match text.parse::<$kind>() {
+                Ok(value) => visitor.$visit(value),
+                Err(error) => Err(Misfit::new(format!("{}: {error}", Shown(&text)))),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Values {
+    type Error = Misfit;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.0.len() {
+            1 => visitor.visit_string(self.one()?),
+            _ => self.deserialize_seq(visitor),
+        }
+    }
+
+    parsed! {
+        deserialize_bool visit_bool bool,
+        deserialize_i8 visit_i8 i8,
+        deserialize_i16 visit_i16 i16,
+        deserialize_i32 visit_i32 i32,
+        deserialize_i64 visit_i64 i64,
+        deserialize_i128 visit_i128 i128,
+        deserialize_u8 visit_u8 u8,
+        deserialize_u16 visit_u16 u16,
+        deserialize_u32 visit_u32 u32,
+        deserialize_u64 visit_u64 u64,
+        deserialize_u128 visit_u128 u128,
+        deserialize_f32 visit_f32 f32,
+        deserialize_f64 visit_f64 f64,
+        deserialize_char visit_char char,
+        deserialize_str visit_string String,
+        deserialize_string visit_string String,
+        deserialize_bytes visit_string String,
+        deserialize_byte_buf visit_string String,
+        deserialize_identifier visit_string String,
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_seq(SeqDeserializer::new(self.0.into_iter().map(|value| Values(vec![value]))))
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        let variant: StringDeserializer<Misfit> = self.one()?.into_deserializer();
+        visitor.visit_enum(variant)
+    }
+
+    serde::forward_to_deserialize_any! { unit unit_struct tuple_struct map struct }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_unit()
+    }
+}
+
+/// What a type that is no map and no struct gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// The values: one, or a sequence in order. Of a path.
+    Values,
+    /// A sequence of names with their values. Of queries and forms.
+    Pairs,
+}
+
+/// All fields.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    pairs: Vec<(String, String)>,
+    shape: Shape,
+}
+
+impl Fields {
+    /// The parameters of a path: a value where one is asked for, a sequence or a map where those are.
+    pub(crate) fn of_path(pairs: Vec<(String, String)>) -> Fields {
+        Fields { pairs, shape: Shape::Values }
+    }
+
+    /// The fields of a query or a form: a map, a struct or a sequence of pairs.
+    pub(crate) fn of_form(pairs: Vec<(String, String)>) -> Fields {
+        Fields { pairs, shape: Shape::Pairs }
+    }
+
+    /// Reads the one field that there has to be.
+    fn read_one<T>(mut self, read: impl FnOnce(Values) -> Result<T, Misfit>) -> Result<T, Misfit> {
+        match (self.shape, self.pairs.pop(), self.pairs.is_empty()) {
+            (Shape::Values, Some((name, value)), true) => read(Values(vec![value])).map_err(|misfit| misfit.of(&name)),
+            (Shape::Values, ..) => Err(Misfit::new("the template has not exactly one parameter")),
+            (Shape::Pairs, ..) => Err(Misfit::new("fields are read as a struct, a map or a sequence of pairs")),
+        }
+    }
+}
+
+/// Values under their names, in the order in which the names came first. The map's hashes are seeded: nobody can choose
+/// names that collide.
+fn grouped(pairs: Vec<(String, String)>) -> Vec<(String, Values)> {
+    let mut places = HashMap::<String, usize>::new();
+    let mut groups: Vec<(String, Values)> = Vec::new();
+    for (name, value) in pairs {
+        match places.get(&name) {
+            Some(&place) => groups[place].1.0.push(value),
+            None => {
+                places.insert(name.clone(), groups.len());
+                groups.push((name, Values(vec![value])));
+            }
+        }
+    }
+    groups
+}
+
+/// Groups as a map of serde's, whose errors name the field.
+struct Groups {
+    rest: std::vec::IntoIter<(String, Values)>,
+    value: Option<(String, Values)>,
+}
+
+impl<'de> de::MapAccess<'de> for Groups {
+    type Error = Misfit;
+
+    fn next_key_seed<K: de::DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
+        let Some((name, values)) = self.rest.next() else { return Ok(None) };
+        let key = seed.deserialize(Values(vec![name.clone()])).map_err(|misfit| misfit.of(&name));
+        self.value = Some((name, values));
+        key.map(Some)
+    }
+
+    fn next_value_seed<V: de::DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
+        let (name, values) = self.value.take().ok_or_else(|| Misfit::new("a value is read before its name"))?;
+        seed.deserialize(values).map_err(|misfit| misfit.of(&name))
+    }
+}
+
+macro_rules! of_one {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+            self.read_one(|value| value.$method(visitor))
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Fields {
+    type Error = Misfit;
+
+    of_one! {
+        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64
+        deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf
+        deserialize_identifier
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.shape {
+            Shape::Values => self.read_one(|value| value.deserialize_any(visitor)),
+            // What flattens or is untagged asks this way.
+            Shape::Pairs => self.deserialize_map(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        if self.pairs.is_empty() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.shape {
+            Shape::Values => Values(self.pairs.into_iter().map(|(_, value)| value).collect()).deserialize_seq(visitor),
+            Shape::Pairs => {
+                let pairs = self.pairs.into_iter().map(|(name, value)| Values(vec![name, value]));
+                visitor.visit_seq(SeqDeserializer::new(pairs))
+            }
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        visitor.visit_map(Groups { rest: grouped(self.pairs).into_iter(), value: None })
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        self.read_one(|value| value.deserialize_enum(name, variants, visitor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde::de::DeserializeOwned;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    fn of_path<T: DeserializeOwned>(path: &[(&str, &str)]) -> Result<T, Misfit> {
+        T::deserialize(Fields::of_path(pairs(path)))
+    }
+
+    fn of_form<T: DeserializeOwned>(form: &[(&str, &str)]) -> Result<T, Misfit> {
+        T::deserialize(Fields::of_form(pairs(form)))
+    }
+
+    fn misfit<T>(field: &str, what: &str) -> Result<T, Misfit> {
+        Err(Misfit { field: (!field.is_empty()).then(|| field.to_string()), what: what.to_string() })
+    }
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Both {
+        a: u8,
+        b: String,
+    }
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(rename_all = "snake_case")]
+    enum Size {
+        Small,
+        Large,
+    }
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Order {
+        size: Size,
+        #[serde(default)]
+        topping: Vec<String>,
+        count: Option<u8>,
+        note: Option<String>,
+    }
+
+    #[test]
+    fn of_a_path_one_value_a_tuple_a_struct_a_map() {
+        assert_eq!(of_path::<u64>(&[("id", "7")]), Ok(7));
+        assert_eq!(of_path::<String>(&[("id", "x y")]), Ok("x y".to_string()));
+        assert_eq!(of_path::<Size>(&[("size", "large")]), Ok(Size::Large));
+        assert_eq!(of_path::<(u8, String)>(&[("a", "1"), ("b", "2")]), Ok((1, "2".to_string())));
+        assert_eq!(of_path::<Vec<u8>>(&[("a", "1"), ("b", "2")]), Ok(vec![1, 2]));
+        assert_eq!(of_path::<Both>(&[("b", "2"), ("a", "1")]), Ok(Both { a: 1, b: "2".to_string() }));
+        assert_eq!(of_path::<HashMap<String, u8>>(&[("a", "1")]), Ok(HashMap::from([("a".to_string(), 1)])));
+        assert_eq!(of_path::<u64>(&[("id", "x")]), misfit("id", "\"x\": invalid digit found in string"));
+        assert_eq!(of_path::<u64>(&[]), misfit("", "the template has not exactly one parameter"));
+    }
+
+    #[test]
+    fn of_a_form_a_struct_a_map_pairs() {
+        let order = Order {
+            size: Size::Small,
+            topping: vec!["a".into(), "b".into()],
+            count: Some(2),
+            note: Some(String::new()),
+        };
+        let form = [("topping", "a"), ("size", "small"), ("note", ""), ("topping", "b"), ("count", "2")];
+        assert_eq!(of_form(&form), Ok(order));
+        assert_eq!(of_form::<Vec<(String, u8)>>(&[("a", "1"), ("a", "2")]), Ok(vec![("a".into(), 1), ("a".into(), 2)]));
+        let map = HashMap::from([("a".to_string(), vec![1, 2]), ("b".to_string(), vec![3])]);
+        assert_eq!(of_form::<HashMap<String, Vec<u8>>>(&[("a", "1"), ("b", "3"), ("a", "2")]), Ok(map));
+        assert_eq!(of_form::<()>(&[("a", "1")]), Ok(()));
+        assert_eq!(of_form::<Option<Both>>(&[]), Ok(None));
+    }
+
+    #[test]
+    fn errors_name_the_field() {
+        for (form, field, what) in [
+            (&[][..], "size", "missing field `size`"),
+            (&[("size", "huge")], "size", "unknown variant `huge`, expected `small` or `large`"),
+            (&[("size", "small"), ("size", "large")], "size", "it is given 2 times"),
+            (&[("size", "small"), ("count", "300")], "count", "\"300\": number too large to fit in target type"),
+            (&[("size", "small"), ("x", "1")], "x", "unknown field \"x\", expected one of size, topping, count, note"),
+        ] {
+            assert_eq!(of_form::<Order>(form), misfit(field, what), "{form:?}");
+        }
+        let long = "x".repeat(100_000);
+        let what = of_form::<Order>(&[("size", "small"), ("count", &long)]).expect_err("no number").what;
+        assert!(what.len() < 100, "{what}");
+        let what = of_form::<Order>(&[("size", &long)]).expect_err("no size").what;
+        assert!(what.len() < 500, "{what}");
+        let what = of_form::<u8>(&[("a", "1")]).expect_err("no struct").what;
+        assert_eq!(what, "fields are read as a struct, a map or a sequence of pairs");
+    }
+}

@@ -1,0 +1,77 @@
+//! Forms: `application/x-www-form-urlencoded` and `multipart/form-data`.
+//!
+//! [`Form`] reads the fields of either into a type. [`Multipart`] hands on the parts of a body while it arrives, to memory
+//! or to a file:
+//!
+//! ```
+//! use highwire::{App, IntoResponse, Multipart, form::MultipartError, testing::Client};
+//!
+//! async fn upload(mut multipart: Multipart) -> Result<String, MultipartError> {
+//!     let mut said = String::new();
+//!     while let Some(part) = multipart.next().await {
+//!         let part = part?;
+//!         let name = part.name().to_string();
+//!         if part.file_name().is_some() {
+//!             // Gone at the end of the block: `Spool::keep` leaves it in its folder.
+//!             let file = part.spool(std::env::temp_dir()).await?;
+//!             said += &format!("{name}: {} bytes\n", file.len());
+//!         } else {
+//!             said += &format!("{name}: {}\n", part.text(1000).await?);
+//!         }
+//!     }
+//!     Ok(said)
+//! }
+//!
+//! let body = "--B\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nFerris\r\n\
+//!     --B\r\nContent-Disposition: form-data; name=\"image\"; filename=\"crab.png\"\r\n\r\n\x01\x02\x03\r\n--B--\r\n";
+//! let mut client = Client::new(App::new().post("/images", upload))?;
+//! let answer = client.post("/images").field("content-type", "multipart/form-data; boundary=B").body(body).send();
+//! assert_eq!(answer.text(), "title: Ferris\nimage: 3 bytes\n");
+//! # Ok::<(), highwire::Error>(())
+//! ```
+
+pub(crate) mod head;
+mod multipart;
+pub(crate) mod parser;
+mod spool;
+#[cfg(feature = "json")]
+mod typed;
+pub(crate) mod urlencoded;
+
+pub use multipart::{Fault, Multipart, MultipartError, Part};
+pub use spool::Spool;
+#[cfg(feature = "json")]
+pub use typed::Form;
+pub use urlencoded::MOST_FIELDS;
+
+/// What a multipart body may have. [`App::state`](crate::App::state) sets it for all routes, [`Multipart::limited`] for one.
+///
+/// ```
+/// let limits = highwire::form::Limits { part_bytes: 5 << 30, total_bytes: 5 << 30, ..Default::default() };
+/// let app = highwire::App::new().state(limits);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Parts.
+    pub parts: usize,
+    /// Bytes of header fields before a part's data, and of what stands before the first part.
+    pub head_bytes: usize,
+    /// Bytes of one part's data.
+    pub part_bytes: u64,
+    /// Bytes of the whole body.
+    pub total_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            // As for the fields of a form that is not multipart.
+            parts: MOST_FIELDS,
+            // A name, a file's name and a media type: a few hundred bytes.
+            head_bytes: 8 * 1024,
+            // A photograph or a document; who takes films says so.
+            part_bytes: 64 << 20,
+            total_bytes: 256 << 20,
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Multipart bodies for handlers: part by part, while they arrive.
+
+use super::Limits;
+use super::head::{self, Head};
+use super::parser::{self, Event, Parser};
+use super::spool::Spool;
+use crate::body::BodyError;
+use crate::media::MediaType;
+use crate::problem::shortened;
+use crate::request::{BodyUse, FromRequest, Request};
+use crate::server::Overloaded;
+use crate::{Body, IntoResponse, Problem, Response};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
+
+const MEDIA_TYPE: &str = "multipart/form-data";
+
+/// Why a part, or a whole multipart body, could not be had: an answer as well, a [`Problem`] that names the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MultipartError {
+    /// What is wrong.
+    pub fault: Fault,
+    /// The name of the part that it is about.
+    pub part: Option<String>,
+    /// Where in the body, in bytes.
+    pub offset: u64,
+}
+
+/// What is wrong with a multipart body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It is none, or no form: 400.
+    Malformed(String),
+    /// There is more of something than [`Limits`], or the handler, allows: 413.
+    TooLarge(String),
+    /// A part that has to be text is none: 422.
+    NotText,
+    /// It did not arrive: 400, 408, 413 or 503.
+    Body(BodyError),
+    /// A file cannot be written: 507 where its disk is full, else 500.
+    Disk(ErrorKind),
+    /// The pool for blocking work has no place to write a file: 503.
+    Busy,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Malformed(what) | Fault::TooLarge(what) => f.write_str(what),
+            Fault::NotText => f.write_str("the part is not UTF-8"),
+            Fault::Body(error) => error.fmt(f),
+            Fault::Disk(kind) if is_full(*kind) => f.write_str("the server has no room left for the upload"),
+            Fault::Disk(_) => f.write_str("the server cannot store the upload"),
+            Fault::Busy => f.write_str("the server is overloaded"),
+        }
+    }
+}
+
+fn is_full(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
+
+impl fmt::Display for MultipartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.part {
+            Some(part) => write!(f, "{} (part {part:?}, byte {})", self.fault, self.offset),
+            None => write!(f, "{} (byte {})", self.fault, self.offset),
+        }
+    }
+}
+
+impl std::error::Error for MultipartError {}
+
+impl MultipartError {
+    /// The status that answers it.
+    pub fn status(&self) -> StatusCode {
+        match &self.fault {
+            Fault::Malformed(_) | Fault::Body(BodyError::CutShort) => StatusCode::BAD_REQUEST,
+            Fault::TooLarge(_) | Fault::Body(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+            Fault::NotText => StatusCode::UNPROCESSABLE_ENTITY,
+            Fault::Body(BodyError::TooSlow) => StatusCode::REQUEST_TIMEOUT,
+            Fault::Body(BodyError::NoMemory) | Fault::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Fault::Disk(kind) if is_full(*kind) => StatusCode::INSUFFICIENT_STORAGE,
+            Fault::Disk(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<MultipartError> for Problem {
+    fn from(error: MultipartError) -> Problem {
+        let problem = Problem::new(error.status(), shortened(error.fault.to_string()))
+            .with("in", "body")
+            .with_number("offset", error.offset);
+        match error.part {
+            Some(part) => problem.with("field", &shortened(part)),
+            None => problem,
+        }
+    }
+}
+
+impl IntoResponse for MultipartError {
+    fn into_response(self) -> Response {
+        if self.status().is_server_error() {
+            tracing::warn!(error = %self, "an upload failed");
+        }
+        if self.fault == Fault::Busy {
+            return Overloaded.into_response();
+        }
+        Problem::from(self).into_response()
+    }
+}
+
+/// A multipart form, part by part, while it arrives: an extractor.
+///
+/// Back-pressure reaches the peer: no more is received than the handler takes. The names of parts and files are what the
+/// peer says: a file's name is no path to store it under. What a body may have is bounded by [`Limits`], all of it by
+/// [`Caps::streamed_body_bytes`](crate::server::Caps) too. Another media type is 415.
+#[derive(Debug)]
+pub struct Multipart {
+    body: Body,
+    parser: Parser,
+    /// A part was handed out, and its end has not been seen.
+    in_part: bool,
+    ended: bool,
+}
+
+/// The boundary of a request's body; where it has none, the answer that says so.
+pub(super) fn boundary(request: &Request<'_>) -> Result<String, Response> {
+    let media_type = crate::media::of_body(request).filter(|media_type| media_type.is(MEDIA_TYPE));
+    let Some(media_type) = media_type else { return Err(crate::media::unsupported(MEDIA_TYPE)) };
+    boundary_of(&media_type)
+}
+
+pub(super) fn boundary_of(media_type: &MediaType<'_>) -> Result<String, Response> {
+    let boundary = media_type.parameter("boundary");
+    boundary.map(|boundary| boundary.into_owned()).ok_or_else(no_boundary)
+}
+
+fn no_boundary() -> Response {
+    Problem::new(StatusCode::BAD_REQUEST, "the media type has no boundary that RFC 2046 allows")
+        .with("in", "content-type")
+        .into_response()
+        .with_field(header::ACCEPT, HeaderValue::from_static(MEDIA_TYPE))
+}
+
+/// A parser for a request's body with a boundary.
+pub(super) fn parser(request: &Request<'_>, boundary: &str) -> Result<Parser, Response> {
+    let limits = request.shared.state::<Limits>().map(|limits| Limits::clone(&limits)).unwrap_or_default();
+    Parser::new(boundary, limits).ok_or_else(no_boundary)
+}
+
+impl FromRequest for Multipart {
+    const BODY: BodyUse = BodyUse::Parts;
+    fn from_request(request: &mut Request<'_>) -> Result<Multipart, Response> {
+        let parser = parser(request, &boundary(request)?)?;
+        Ok(Multipart { body: request.take_parts()?, parser, in_part: false, ended: false })
+    }
+}
+
+/// What the parser, or the reader of a part's header fields, says.
+pub(super) fn malformed(parser: &Parser, fault: parser::Fault) -> MultipartError {
+    let what = fault.to_string();
+    let fault = match fault {
+        parser::Fault::Delimiter | parser::Fault::Preamble | parser::Fault::CutShort => Fault::Malformed(what),
+        parser::Fault::Parts | parser::Fault::Head | parser::Fault::Total => Fault::TooLarge(what),
+    };
+    MultipartError { fault, part: None, offset: parser.offset() }
+}
+
+/// The header fields of the part that the parser has come to.
+pub(super) fn read_head(parser: &Parser, lines: &Bytes) -> Result<Head, MultipartError> {
+    let offset = parser.offset() - lines.len() as u64;
+    head::parse(lines).map_err(|fault| MultipartError {
+        fault: Fault::Malformed(fault.to_string()),
+        part: None,
+        offset,
+    })
+}
+
+impl Multipart {
+    /// Replaces the limits, before the first part is asked for.
+    #[must_use]
+    pub fn limited(mut self, limits: Limits) -> Multipart {
+        self.parser.set_limits(limits);
+        self
+    }
+
+    /// The next part; `None` behind the last one. What is left of the part before is dropped.
+    ///
+    /// # Errors
+    /// Where the body is no form, too large, or does not arrive; nothing follows then.
+    pub async fn next(&mut self) -> Option<Result<Part<'_>, MultipartError>> {
+        match self.advance().await {
+            Ok(Some(head)) => Some(Ok(Part { multipart: self, head, bytes: 0 })),
+            Ok(None) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    async fn advance(&mut self) -> Result<Option<Head>, MultipartError> {
+        while self.in_part {
+            self.data().await?;
+        }
+        while !self.ended {
+            match self.event().await? {
+                Event::Head(lines) => {
+                    self.in_part = true;
+                    return read_head(&self.parser, &lines).map(Some).inspect_err(|_| self.end());
+                }
+                Event::End => {
+                    self.ended = true;
+                    self.leave().await?;
+                }
+                // Between parts there is no data.
+                Event::Data(_) | Event::PartEnd | Event::NeedMore => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// What stands behind the last part is read, so that the connection stays in use; up to a bound, and then left alone.
+    async fn leave(&mut self) -> Result<(), MultipartError> {
+        let mut room = self.parser.limits().head_bytes;
+        while let Some(bytes) = self.body.next().await {
+            let bytes = bytes.map_err(|error| self.error(Fault::Body(error)))?;
+            match room.checked_sub(bytes.len()) {
+                Some(left) => room = left,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next bytes of the part at hand; `None` at its end.
+    async fn data(&mut self) -> Result<Option<Bytes>, MultipartError> {
+        if !self.in_part {
+            return Ok(None);
+        }
+        match self.event().await? {
+            Event::Data(data) => Ok(Some(data)),
+            _ => {
+                self.in_part = false;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn event(&mut self) -> Result<Event, MultipartError> {
+        loop {
+            let event = match self.parser.next() {
+                Ok(Event::NeedMore) => match self.body.next().await {
+                    Some(Ok(bytes)) => {
+                        self.parser.push(bytes);
+                        continue;
+                    }
+                    Some(Err(error)) => return Err(self.fail(Fault::Body(error))),
+                    None => self.parser.finish().map(|()| Event::End),
+                },
+                event => event,
+            };
+            return event.map_err(|fault| {
+                self.end();
+                malformed(&self.parser, fault)
+            });
+        }
+    }
+
+    /// Nothing follows.
+    fn end(&mut self) {
+        (self.in_part, self.ended) = (false, true);
+    }
+
+    fn error(&self, fault: Fault) -> MultipartError {
+        MultipartError { fault, part: None, offset: self.parser.offset() }
+    }
+
+    fn fail(&mut self, fault: Fault) -> MultipartError {
+        self.end();
+        self.error(fault)
+    }
+}
+
+/// A part of a form. Dropped, it leaves what it has not given out to [`Multipart::next`], which drops it.
+#[derive(Debug)]
+pub struct Part<'m> {
+    multipart: &'m mut Multipart,
+    head: Head,
+    bytes: u64,
+}
+
+impl Part<'_> {
+    /// The field's name.
+    pub fn name(&self) -> &str {
+        &self.head.name
+    }
+
+    /// What the peer calls the file, where the part is one. It may be empty, and it may be a path: store nothing under it.
+    pub fn file_name(&self) -> Option<&str> {
+        self.head.file_name.as_deref()
+    }
+
+    /// A name made of [`file_name`](Self::file_name) under which a file may be stored: its last component, without what
+    /// some system gives a meaning to, in at most 200 bytes. None where nothing is left. Two files may have the same.
+    pub fn safe_file_name(&self) -> Option<String> {
+        head::safe_file_name(self.file_name()?)
+    }
+
+    /// The media type as the peer gives it; where it does not, a part is `text/plain`.
+    pub fn content_type(&self) -> Option<&str> {
+        self.head.content_type.as_deref()
+    }
+
+    /// The next bytes; `None` at the part's end.
+    ///
+    /// # Errors
+    /// Where the body is no form, too large, or does not arrive; nothing follows then.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, MultipartError> {
+        let chunk = self.multipart.data().await.map_err(|error| self.named(error))?;
+        self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        let limit = self.multipart.parser.limits().part_bytes;
+        if self.bytes > limit {
+            return Err(self.too_large(limit));
+        }
+        Ok(chunk)
+    }
+
+    /// All bytes, where there are at most `limit`.
+    ///
+    /// # Errors
+    /// Where there are more, and as [`chunk`](Self::chunk).
+    pub async fn bytes(mut self, limit: usize) -> Result<Vec<u8>, MultipartError> {
+        let mut whole = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            if whole.len() + chunk.len() > limit {
+                return Err(self.too_large(limit as u64));
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole)
+    }
+
+    /// All of it as text, where it has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Where it is not UTF-8, and as [`bytes`](Self::bytes).
+    pub async fn text(self, limit: usize) -> Result<String, MultipartError> {
+        let not_text = self.named(self.multipart.error(Fault::NotText));
+        String::from_utf8(self.bytes(limit).await?).map_err(|_| not_text)
+    }
+
+    /// Writes it to a new file in a folder, on the blocking pool. The file is removed when it is dropped, and
+    /// where there is an error.
+    ///
+    /// # Errors
+    /// Where the file cannot be written, the pool is full, and as [`chunk`](Self::chunk).
+    pub async fn spool(mut self, folder: impl AsRef<Path>) -> Result<Spool, MultipartError> {
+        let mut spool = Spool::create(folder.as_ref()).await.map_err(|fault| self.failed(fault))?;
+        while let Some(chunk) = self.chunk().await? {
+            spool = spool.write(&chunk).await.map_err(|fault| self.failed(fault))?;
+        }
+        spool.flush().await.map_err(|fault| self.failed(fault))
+    }
+
+    fn named(&self, error: MultipartError) -> MultipartError {
+        MultipartError { part: Some(self.head.name.clone()), ..error }
+    }
+
+    fn failed(&mut self, fault: Fault) -> MultipartError {
+        let error = self.multipart.fail(fault);
+        self.named(error)
+    }
+
+    fn too_large(&mut self, limit: u64) -> MultipartError {
+        self.failed(Fault::TooLarge(format!("the part is larger than {limit} bytes")))
+    }
+}

@@ -1,0 +1,370 @@
+//! Multipart bodies, from bytes to parts (RFC 2046 section 5.1, RFC 7578).
+//!
+//! ```text
+//! preamble  (CR LF "--" boundary padding CR LF  head  CR LF  data)*  CR LF "--" boundary "--" padding  epilogue
+//! ```
+//!
+//! The body is taken as if a line's end stood before it, so that the first delimiter is like all others. Data is searched
+//! for the whole delimiter at once; what is kept back at the end of the bytes at hand is what may be its beginning, which
+//! only the last carriage return can start, since a boundary has none. The events are the same however the body is cut,
+//! but for where data is.
+
+use super::Limits;
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memmem::{self, Finder};
+use std::fmt;
+
+/// The longest boundary (RFC 2046 section 5.1.1).
+const MOST_BOUNDARY_BYTES: usize = 70;
+
+/// White space behind a boundary, which transports once added; HTTP adds none.
+const MOST_PADDING_BYTES: usize = 64;
+
+const LINE_END: &[u8] = b"\r\n";
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    NeedMore,
+    /// A part begins: its lines, with the end of the last one.
+    Head(Bytes),
+    /// Bytes of the part, never none.
+    Data(Bytes),
+    PartEnd,
+    /// The last delimiter: no part follows.
+    End,
+}
+
+/// Why a body is no multipart body, or too much of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Something stands behind a boundary that is no part of the delimiter.
+    Delimiter,
+    /// More stands before the first delimiter than a part's head may have.
+    Preamble,
+    /// The body ended before the last delimiter.
+    CutShort,
+    Parts,
+    Head,
+    Total,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Delimiter => "something else stands behind a boundary than its line's end",
+            Fault::Preamble => "there is no boundary at the body's beginning",
+            Fault::CutShort => "the body ends before its last boundary",
+            Fault::Parts => "there are too many parts",
+            Fault::Head => "a part's header fields are too large",
+            Fault::Total => "the parts are too large together",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Preamble,
+    /// Behind a boundary.
+    Line,
+    Head,
+    Data,
+    /// Behind the last boundary's two hyphens.
+    Closing,
+    Ended,
+}
+
+/// One body.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    delimiter: Finder<'static>,
+    limits: Limits,
+    buffer: BytesMut,
+    state: State,
+    /// How much of the buffer holds no end of a head.
+    searched: usize,
+    /// Bytes at the buffer's front that belong to the head, and to the delimiter where it follows at once.
+    lead: usize,
+    /// Bytes of the body before the buffer, and two.
+    passed: u64,
+    received: u64,
+    preamble: usize,
+    parts: usize,
+    over: bool,
+}
+
+/// The beginning of the delimiters, where the boundary is one by RFC 2046 section 5.1.1.
+fn delimiter(boundary: &str) -> Option<Vec<u8>> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
+    let is_boundary =
+        (1..=MOST_BOUNDARY_BYTES).contains(&boundary.len()) && !boundary.ends_with(' ') && boundary.bytes().all(fits);
+    is_boundary.then(|| [b"\r\n--", boundary.as_bytes()].concat())
+}
+
+impl Parser {
+    /// A parser of bodies with that boundary; nothing where it is none.
+    pub(crate) fn new(boundary: &str, limits: Limits) -> Option<Parser> {
+        let delimiter = Finder::new(&delimiter(boundary)?).into_owned();
+        Some(Parser {
+            delimiter,
+            limits,
+            buffer: BytesMut::from(LINE_END),
+            state: State::Preamble,
+            searched: 0,
+            lead: 0,
+            passed: 0,
+            received: 0,
+            preamble: 0,
+            parts: 0,
+            over: false,
+        })
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Where in the body the next byte stands; the body's start where no delimiter was found.
+    pub(crate) fn offset(&self) -> u64 {
+        match self.state {
+            State::Preamble => 0,
+            _ => self.passed.saturating_sub(LINE_END.len() as u64),
+        }
+    }
+
+    /// Takes bytes of the body. What is beyond the limit of all parts together is not kept.
+    pub(crate) fn push(&mut self, mut bytes: Bytes) {
+        let room = self.limits.total_bytes.saturating_sub(self.received);
+        self.received += bytes.len() as u64;
+        if bytes.len() as u64 > room {
+            self.over = true;
+            bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        }
+        match bytes.try_into_mut() {
+            Ok(bytes) if self.buffer.is_empty() => self.buffer = bytes,
+            Ok(bytes) => self.buffer.extend_from_slice(&bytes),
+            Err(bytes) => self.buffer.extend_from_slice(&bytes),
+        }
+    }
+
+    /// What comes next in the bytes at hand.
+    ///
+    /// # Errors
+    /// Where they are no multipart body; [`offset`](Self::offset) is where. Nothing comes after that.
+    pub(crate) fn next(&mut self) -> Result<Event, Fault> {
+        let event = match self.state {
+            State::Preamble => self.preamble()?,
+            State::Line => self.line()?,
+            State::Head => self.head()?,
+            State::Data => self.data(),
+            State::Closing => self.closing()?,
+            State::Ended => Event::End,
+        };
+        match event {
+            Event::NeedMore if self.over => Err(Fault::Total),
+            event => Ok(event),
+        }
+    }
+
+    /// The body has ended, and [`next`](Self::next) says that it needs more.
+    pub(crate) fn finish(&mut self) -> Result<(), Fault> {
+        let closed = self.state == State::Closing && self.buffer.iter().all(|byte| b" \t".contains(byte));
+        if !closed && self.state != State::Ended {
+            return Err(Fault::CutShort);
+        }
+        self.state = State::Ended;
+        Ok(())
+    }
+
+    fn pass(&mut self, count: usize) {
+        self.buffer.advance(count);
+        self.passed += count as u64;
+    }
+
+    /// How many of the buffer's last bytes may begin a delimiter.
+    fn held(&self) -> usize {
+        let delimiter = self.delimiter.needle();
+        let tail = self.buffer.len().saturating_sub(delimiter.len() - 1);
+        let begun = memchr::memrchr(b'\r', &self.buffer[tail..]).map(|at| &self.buffer[tail + at..]);
+        begun.filter(|begun| delimiter.starts_with(begun)).map_or(0, <[u8]>::len)
+    }
+
+    fn preamble(&mut self) -> Result<Event, Fault> {
+        let found = self.delimiter.find(&self.buffer);
+        let before = found.unwrap_or_else(|| self.buffer.len() - self.held());
+        self.preamble += before;
+        if self.preamble > self.limits.head_bytes + LINE_END.len() {
+            return Err(Fault::Preamble);
+        }
+        self.pass(before);
+        if found.is_none() {
+            return Ok(Event::NeedMore);
+        }
+        self.pass(self.delimiter.needle().len());
+        self.state = State::Line;
+        self.line()
+    }
+
+    fn padding(&self) -> usize {
+        self.buffer.iter().take_while(|byte| b" \t".contains(byte)).count()
+    }
+
+    fn line(&mut self) -> Result<Event, Fault> {
+        let padding = self.padding();
+        let rest = &self.buffer[padding..];
+        if padding == 0 && rest.starts_with(b"--") {
+            self.pass(2);
+            self.state = State::Closing;
+            return self.closing();
+        }
+        if padding <= MOST_PADDING_BYTES && rest.starts_with(LINE_END) {
+            if self.parts == self.limits.parts {
+                return Err(Fault::Parts);
+            }
+            self.pass(padding + LINE_END.len());
+            self.parts += 1;
+            (self.state, self.searched) = (State::Head, 0);
+            return self.head();
+        }
+        let may_become = rest.is_empty() || rest == b"\r" || (padding == 0 && rest == b"-");
+        match may_become && padding <= MOST_PADDING_BYTES {
+            true => Ok(Event::NeedMore),
+            false => Err(Fault::Delimiter),
+        }
+    }
+
+    fn head(&mut self) -> Result<Event, Fault> {
+        let from = self.searched.saturating_sub(HEAD_END.len() - 1);
+        let end = match self.buffer.starts_with(LINE_END) {
+            true => Some(0),
+            false => memmem::find(&self.buffer[from..], HEAD_END).map(|at| from + at + LINE_END.len()),
+        };
+        self.searched = self.buffer.len();
+        // Of an end that is not there yet one byte may be.
+        if end.unwrap_or(self.buffer.len().saturating_sub(1)) > self.limits.head_bytes {
+            return Err(Fault::Head);
+        }
+        let Some(end) = end else { return Ok(Event::NeedMore) };
+        self.passed += end as u64;
+        // The empty line's end may be the beginning of the delimiter: then the part has no data.
+        (self.state, self.lead) = (State::Data, LINE_END.len());
+        Ok(Event::Head(self.buffer.split_to(end).freeze()))
+    }
+
+    fn data(&mut self) -> Event {
+        loop {
+            let found = self.delimiter.find(&self.buffer);
+            let end = found.unwrap_or_else(|| self.buffer.len() - self.held());
+            if end > 0 {
+                self.passed += end as u64;
+                let mut data = self.buffer.split_to(end);
+                data.advance(std::mem::take(&mut self.lead));
+                if !data.is_empty() {
+                    return Event::Data(data.freeze());
+                }
+            } else if found.is_some() {
+                self.pass(self.delimiter.needle().len());
+                (self.state, self.lead) = (State::Line, 0);
+                return Event::PartEnd;
+            } else {
+                return Event::NeedMore;
+            }
+        }
+    }
+
+    fn closing(&mut self) -> Result<Event, Fault> {
+        let padding = self.padding();
+        let rest = &self.buffer[padding..];
+        if padding > MOST_PADDING_BYTES || !(rest.starts_with(LINE_END) || LINE_END.starts_with(rest)) {
+            return Err(Fault::Delimiter);
+        }
+        if rest.len() < LINE_END.len() {
+            return Ok(Event::NeedMore);
+        }
+        self.buffer.clear();
+        self.state = State::Ended;
+        Ok(Event::End)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fuzz;
+
+    const LIMITS: Limits = Limits { parts: 3, head_bytes: 16, part_bytes: 1000, total_bytes: 60 };
+
+    /// A body in every cut, beside a reader that has it whole.
+    fn check(body: &str, expected: &str) {
+        let read = |cut: &[&[u8]]| fuzz::read_parts(&mut Parser::new("B", LIMITS).expect("a boundary"), cut);
+        for cut in proto::testing::splits(body.as_bytes()) {
+            assert_eq!(read(&cut), expected, "{body:?} as {} pieces", cut.len());
+        }
+        let naive = fuzz::read_parts_naively(body.as_bytes(), "B", &LIMITS);
+        assert_eq!(naive, expected, "{body:?}, naive");
+    }
+
+    #[test]
+    fn bodies_in_every_cut() {
+        for (body, expected) in [
+            ("--B\r\na: b\r\n\r\ndata\r\n--B--\r\n", "[a: b\r\n|data] end"),
+            ("--B\r\na: b\r\n\r\ndata\r\n--B--", "[a: b\r\n|data] end"),
+            ("--B--\r\n", "end"),
+            ("--B-- \t\r\nepilogue\r\n--B\r\n", "end"),
+            ("pre\r\n--B\r\n\r\n\r\n--B--", "[|] end"),
+            ("--B\r\n\r\n--B--", "[|] end"),
+            ("--B\r\na:b\r\n\r\n--B\r\nc:d\r\n\r\n\r\n\r\n--B--", "[a:b\r\n|] [c:d\r\n|\r\n] end"),
+            ("--B \t \r\n\r\n\r\r\n-\r\n--\r\n--A\r\n--B--", "[|\r\r\n-\r\n--\r\n--A] end"),
+            ("--B\r\n\r\n--A\n--B\n--B--\r\n--B--", "[|--A\n--B\n--B--] end"),
+            ("", "CutShort at 0"),
+            ("--", "CutShort at 0"),
+            ("--B", "CutShort at 3"),
+            ("--B-", "CutShort at 3"),
+            ("--B--\r", "CutShort at 5"),
+            ("--B\r\na: b\r\n\r\ndata\r\n--", "[a: b\r\n|data CutShort at 17"),
+            ("--B\r\na: b\r\n", "CutShort at 5"),
+            ("--Bx\r\n", "Delimiter at 3"),
+            ("--B\n", "Delimiter at 3"),
+            ("--B --", "Delimiter at 3"),
+            ("--B--x", "Delimiter at 5"),
+            ("--B\r\n\r\n\r\n--BB", "[|] Delimiter at 12"),
+            ("12345678901234567\r\n--B--", "Preamble at 0"),
+            ("1234567890123456\r\n--B--", "end"),
+            ("12345678901234567890", "Preamble at 0"),
+            ("--B\r\n12345678901234\r\n\r\n\r\n--B--", "[12345678901234\r\n|] end"),
+            ("--B\r\n123456789012345\r\n\r\n\r\n--B--", "Head at 5"),
+            ("--B\r\n12345678901234567890", "Head at 5"),
+            ("--B\r\n\r\n--B\r\n\r\n--B\r\n\r\n--B\r\n", "[|] [|] [|] Parts at 24"),
+            (
+                "--B\r\n\r\n1234567890123456789012345678901234567890123456789012\r\n--B--",
+                "[|1234567890123456789012345678901234567890123456789012 Total at 59",
+            ),
+        ] {
+            check(body, expected);
+        }
+    }
+
+    #[test]
+    fn boundaries() {
+        let longest = "b".repeat(MOST_BOUNDARY_BYTES);
+        let too_long = format!("{longest}b");
+        for (boundary, expected) in [
+            ("----WebKitFormBoundaryx9", true),
+            ("'()+_,-./:=? a", true),
+            (&longest, true),
+            (&too_long, false),
+            ("", false),
+            ("a ", false),
+            ("a\r", false),
+            ("a\"", false),
+            ("\u{e9}", false),
+        ] {
+            assert_eq!(Parser::new(boundary, Limits::default()).is_some(), expected, "{boundary:?}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A part's data in a file that is gone with its handle.
+//!
+//! The file is written on the blocking pool: a disk that is slow, or stands still, stops this upload and no worker. What
+//! comes is gathered first, so that a job of the pool is worth its two hand-overs between threads.
+
+use super::multipart::Fault;
+use crate::server::context;
+use crate::unblock::{UnblockError, unblock};
+use bytes::Bytes;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// A file that was uploaded. Dropped, it is removed, unless it was [kept](Self::keep).
+///
+/// Only the user that the server runs as may read it, and its name in the folder is `highwire-` and a random number; a
+/// process that is killed leaves it there. It is written, but not synchronised with the disk.
+#[derive(Debug)]
+pub struct Spool {
+    file: Option<Temporary>,
+    /// What is not written yet.
+    gathered: Vec<u8>,
+    bytes: u64,
+}
+
+/// A file that is removed when it is dropped, on whatever thread that is.
+#[derive(Debug)]
+struct Temporary {
+    path: PathBuf,
+    file: File,
+    kept: bool,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.kept
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "an upload's file cannot be removed");
+        }
+    }
+}
+
+impl Temporary {
+    fn create(folder: &Path) -> io::Result<Temporary> {
+        let path = folder.join(format!("highwire-{:016x}{:016x}", ::io::random::system(), ::io::random::system()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path)?;
+        Ok(Temporary { path, file, kept: false })
+    }
+}
+
+fn lost(error: UnblockError) -> Fault {
+    match error {
+        UnblockError::Full => Fault::Busy,
+        UnblockError::Lost => Fault::Disk(io::ErrorKind::Other),
+    }
+}
+
+impl Spool {
+    pub(super) async fn create(folder: &Path) -> Result<Spool, Fault> {
+        let folder = folder.to_path_buf();
+        match unblock(move || Temporary::create(&folder)).await.map_err(lost)? {
+            Ok(file) => Ok(Spool { file: Some(file), gathered: Vec::new(), bytes: 0 }),
+            Err(error) => Err(Fault::Disk(error.kind())),
+        }
+    }
+
+    pub(super) async fn write(mut self, bytes: &Bytes) -> Result<Spool, Fault> {
+        self.gathered.extend_from_slice(bytes);
+        self.bytes += bytes.len() as u64;
+        if self.gathered.len() >= WRITE_BYTES { self.flush().await } else { Ok(self) }
+    }
+
+    pub(super) async fn flush(mut self) -> Result<Spool, Fault> {
+        if self.gathered.is_empty() {
+            return Ok(self);
+        }
+        let Some(mut file) = self.file.take() else { return Ok(self) };
+        let mut gathered = std::mem::take(&mut self.gathered);
+        // Where it fails, or nobody waits for it any more, the file is dropped there, and so removed.
+        let write = move || {
+            file.file.write_all(&gathered)?;
+            gathered.clear();
+            Ok::<_, io::Error>((file, gathered))
+        };
+        match unblock(write).await.map_err(lost)? {
+            Ok((file, gathered)) => {
+                (self.file, self.gathered) = (Some(file), gathered);
+                Ok(self)
+            }
+            Err(error) => Err(Fault::Disk(error.kind())),
+        }
+    }
+
+    /// How many bytes it has.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks for a file's emptiness by another name")]
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.file.as_ref().map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// Leaves the file where it is, for the program to rename or remove.
+    pub fn keep(mut self) -> PathBuf {
+        let Some(mut file) = self.file.take() else { return PathBuf::new() };
+        file.kept = true;
+        file.path.clone()
+    }
+}
+
+/// Removing a large file takes the system a while: the pool does it where it has a place.
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            drop(context::try_offer(file, Box::new(drop)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Client;
+    use crate::{App, form::MultipartError};
+
+    #[test]
+    fn a_full_disk_is_told_and_leaves_no_file() {
+        // Needs a real kernel: its device that is always full.
+        let app = App::new().get("/", async || {
+            let mut spool = Spool::create(&std::env::temp_dir()).await.expect("a file");
+            let path = spool.path().to_path_buf();
+            let full = OpenOptions::new().write(true).open("/dev/full").expect("a device");
+            spool.file.as_mut().expect("it is not being written").file = full;
+            let part = Bytes::from(vec![0; WRITE_BYTES]);
+            let fault = spool.write(&part).await.expect_err("the disk is full");
+            assert!(!path.exists(), "the file is left behind");
+            MultipartError { fault, part: Some("a".to_string()), offset: 7 }
+        });
+        let answer = Client::new(app).expect("an app").get("/").send();
+        let expected = r#"{"title":"Insufficient Storage","status":507,"detail":"the server has no room left for the upload","in":"body","offset":7,"field":"a"}"#;
+        assert_eq!((answer.status().as_u16(), answer.text()), (507, expected));
+    }
+}

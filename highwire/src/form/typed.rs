@@ -1,0 +1,111 @@
+//! Forms read into a type.
+
+use super::head::Head;
+use super::multipart::{Fault, MultipartError, boundary_of, malformed, parser, read_head};
+use super::parser::Event;
+use super::urlencoded::{self, Fault as FormFault};
+use crate::fields::Fields;
+use crate::media;
+use crate::request::{BodyUse, FromRequest, Request};
+use crate::typed::unfit;
+use crate::{IntoResponse, Problem, Response};
+use bytes::Bytes;
+use http::StatusCode;
+use serde::de::DeserializeOwned;
+
+const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
+const BOTH: &str = "application/x-www-form-urlencoded, multipart/form-data";
+
+/// A form, by name: a struct, a map or a sequence of pairs. A name that comes several times is a `Vec`.
+///
+/// It is read from `application/x-www-form-urlencoded` in UTF-8, and from the text fields of `multipart/form-data`; a file
+/// is for [`Multipart`](crate::Multipart). Another media type is 415, a malformed body 400 with the place, one that does
+/// not fit the type 422 with the field, and more than [`MOST_FIELDS`](super::MOST_FIELDS) fields are 413.
+///
+/// ```
+/// use highwire::{App, Form, testing::Client};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Booking {
+///     name: String,
+///     seats: u8,
+///     #[serde(default)]
+///     meal: Vec<String>,
+/// }
+///
+/// let book = |Form(Booking { name, seats, meal }): Form<Booking>| format!("{name} {seats} {}", meal.join(" and "));
+/// let mut client = Client::new(App::new().post("/book", book))?;
+/// let answer = client.post("/book").form(&[("name", "Ada"), ("seats", "2"), ("meal", "soup"), ("meal", "fish")]).send();
+/// assert_eq!(answer.text(), "Ada 2 soup and fish");
+/// let answer = client.post("/book").form(&[("name", "Ada"), ("seats", "many")]).send();
+/// assert_eq!((answer.status().as_u16(), answer.field("content-type")), (422, "application/problem+json"));
+/// assert!(answer.text().contains(r#""field":"seats""#));
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest for Form<T> {
+    const BODY: BodyUse = BodyUse::Whole;
+    fn from_request(request: &mut Request<'_>) -> Result<Form<T>, Response> {
+        let Some(media_type) = media::of_body(request) else { return Err(media::unsupported(BOTH)) };
+        let pairs = if media_type.is(MEDIA_TYPE) {
+            if media_type.parameter("charset").is_some_and(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
+                return Err(media::unsupported("application/x-www-form-urlencoded; charset=utf-8"));
+            }
+            fields(&request.take_body()?).map_err(IntoResponse::into_response)?
+        } else if media_type.is("multipart/form-data") {
+            let boundary = boundary_of(&media_type)?;
+            let mut parser = parser(request, &boundary)?;
+            parser.push(request.take_body()?);
+            parts(&mut parser).map_err(IntoResponse::into_response)?
+        } else {
+            return Err(media::unsupported(BOTH));
+        };
+        T::deserialize(Fields::of_form(pairs))
+            .map(Form)
+            .map_err(|misfit| unfit(StatusCode::UNPROCESSABLE_ENTITY, "form", misfit).into_response())
+    }
+}
+
+fn fields(body: &[u8]) -> Result<Vec<(String, String)>, Problem> {
+    urlencoded::pairs(body).map_err(|malformed| {
+        let status = match malformed.fault {
+            FormFault::TooMany => StatusCode::PAYLOAD_TOO_LARGE,
+            FormFault::Percent | FormFault::Utf8 => StatusCode::BAD_REQUEST,
+        };
+        Problem::new(status, format!("the form is malformed: {malformed}"))
+            .with("in", "body")
+            .with_number("offset", malformed.offset as u64)
+    })
+}
+
+/// The text parts of a body that is there whole.
+fn parts(parser: &mut super::parser::Parser) -> Result<Vec<(String, String)>, MultipartError> {
+    let mut pairs: Vec<(String, Vec<u8>)> = Vec::new();
+    loop {
+        let event = match parser.next() {
+            Ok(Event::NeedMore) => parser.finish().map(|()| Event::End),
+            event => event,
+        };
+        match event.map_err(|fault| malformed(parser, fault))? {
+            Event::Head(lines) => pairs.push((field_name(parser, &lines)?, Vec::new())),
+            Event::Data(data) => pairs.last_mut().into_iter().for_each(|(_, value)| value.extend_from_slice(&data)),
+            Event::PartEnd => {}
+            Event::End | Event::NeedMore => break,
+        }
+    }
+    let text = |(name, value): (String, Vec<u8>)| match String::from_utf8(value) {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(MultipartError { fault: Fault::NotText, part: Some(name), offset: parser.offset() }),
+    };
+    pairs.into_iter().map(text).collect()
+}
+
+fn field_name(parser: &super::parser::Parser, lines: &Bytes) -> Result<String, MultipartError> {
+    let Head { name, file_name, .. } = read_head(parser, lines)?;
+    match file_name {
+        None => Ok(name),
+        Some(_) => Err(MultipartError { fault: Fault::NotText, part: Some(name), offset: parser.offset() }),
+    }
+}

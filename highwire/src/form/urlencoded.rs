@@ -1,0 +1,148 @@
+//! `application/x-www-form-urlencoded`: names and values, of queries and of bodies (WHATWG URL, section 5).
+//!
+//! Browsers encode a percent sign that stands for itself. One without two hex digits, and bytes that are no UTF-8 once
+//! decoded, are refused: each reader would make something else of them.
+
+use std::fmt;
+
+/// The most fields of a query or a form. PHP and Express have the same bound.
+pub const MOST_FIELDS: usize = 1000;
+
+/// Why a text is no form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Percent,
+    Utf8,
+    /// More than [`MOST_FIELDS`].
+    TooMany,
+}
+
+/// What is wrong with a form, and where: in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    pub(crate) fault: Fault,
+    pub(crate) offset: usize,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault {
+            Fault::Percent => f.write_str("a percent sign is not followed by two hex digits"),
+            Fault::Utf8 => f.write_str("what is encoded is not UTF-8"),
+            Fault::TooMany => write!(f, "there are more than {MOST_FIELDS} fields"),
+        }
+    }
+}
+
+/// Names and values in order. Empty pieces between ampersands are none.
+pub(crate) fn pairs(form: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
+    let mut pairs = Vec::new();
+    let mut offset = 0;
+    for piece in form.split(|&byte| byte == b'&') {
+        if !piece.is_empty() {
+            if pairs.len() == MOST_FIELDS {
+                return Err(Malformed { fault: Fault::TooMany, offset });
+            }
+            let equals = memchr::memchr(b'=', piece);
+            let (name, value) = match equals {
+                Some(at) => (&piece[..at], &piece[at + 1..]),
+                None => (piece, &[][..]),
+            };
+            let value_offset = offset + equals.map_or(0, |at| at + 1);
+            pairs.push((decode(name, offset)?, decode(value, value_offset)?));
+        }
+        offset += piece.len() + 1;
+    }
+    Ok(pairs)
+}
+
+/// A name or a value without its encoding.
+fn decode(text: &[u8], offset: usize) -> Result<String, Malformed> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let (decoded, length) = match byte {
+            b'+' => (b' ', 1),
+            b'%' => match text.get(at + 1..at + 3).and_then(hex) {
+                Some(decoded) => (decoded, 3),
+                None => return Err(Malformed { fault: Fault::Percent, offset: offset + at }),
+            },
+            _ => (byte, 1),
+        };
+        plain.push(decoded);
+        at += length;
+    }
+    String::from_utf8(plain).map_err(|_| Malformed { fault: Fault::Utf8, offset })
+}
+
+/// Two hex digits as a byte.
+pub(crate) fn hex(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match digits {
+        &[high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(form: &str, expected: &[(&str, &str)]) {
+        let expected: Vec<_> = expected.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        assert_eq!(pairs(form.as_bytes()), Ok(expected), "{form}");
+    }
+
+    #[test]
+    fn names_and_values() {
+        check("", &[]);
+        check("&&", &[]);
+        check("a", &[("a", "")]);
+        check("a=", &[("a", "")]);
+        check("=", &[("", "")]);
+        check("=b", &[("", "b")]);
+        check("a=b=c&&d+e=%2B+%26%3d%C3%A9&a=2", &[("a", "b=c"), ("d e", "+ &=é"), ("a", "2")]);
+        check("a=\u{e9};b", &[("a", "\u{e9};b")]);
+    }
+
+    #[test]
+    fn what_is_refused_and_where() {
+        for (form, fault, offset) in [
+            ("a=%", Fault::Percent, 2),
+            ("a=b&c%4=d", Fault::Percent, 5),
+            ("a=%+1", Fault::Percent, 2),
+            ("a=x%g0", Fault::Percent, 3),
+            ("ab=1&cd=%ff", Fault::Utf8, 8),
+            ("ab=1&%c3=%a9", Fault::Utf8, 5),
+        ] {
+            assert_eq!(pairs(form.as_bytes()), Err(Malformed { fault, offset }), "{form}");
+        }
+    }
+
+    #[test]
+    fn fields_have_a_bound() {
+        let form = "a&".repeat(MOST_FIELDS);
+        assert_eq!(pairs(form.as_bytes()).map(|pairs| pairs.len()), Ok(MOST_FIELDS));
+        let offset = form.len();
+        assert_eq!(pairs(format!("{form}b").as_bytes()), Err(Malformed { fault: Fault::TooMany, offset }));
+    }
+
+    proptest! {
+        /// What another library writes is read as what it was.
+        #[test]
+        fn what_others_write_is_read(expected: Vec<(String, String)>) {
+            let form = serde_urlencoded::to_string(&expected).expect("a form");
+            prop_assert_eq!(pairs(form.as_bytes()), Ok(expected));
+        }
+
+        /// What we take is what a lenient reader takes.
+        #[test]
+        fn a_lenient_reader_agrees(form in "[a-c=&+%0-9]{0,24}") {
+            if let Ok(ours) = pairs(form.as_bytes()) {
+                let theirs: Vec<(String, String)> = serde_urlencoded::from_str(&form).expect("a form");
+                prop_assert_eq!(ours, theirs);
+            }
+        }
+    }
+}

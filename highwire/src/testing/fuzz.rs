@@ -1,0 +1,213 @@
+//! What fuzz targets assert of forms and media types, each against a naive twin. Not for users.
+
+use crate::form::Limits;
+use crate::form::parser::{Event, Fault, Parser};
+use crate::media::MediaType;
+use bytes::Bytes;
+
+/// What a parser makes of a body that comes in pieces, as text: `[head|data] [head|data] end`, or a fault and its place.
+pub(crate) fn read_parts(parser: &mut Parser, pieces: &[&[u8]]) -> String {
+    let (mut read, mut in_part) = (Vec::new(), false);
+    let mut pieces = pieces.iter();
+    let fault = loop {
+        match parser.next() {
+            Ok(Event::NeedMore) => match pieces.next() {
+                Some(piece) => parser.push(Bytes::copy_from_slice(piece)),
+                None => match parser.finish() {
+                    Ok(()) => continue,
+                    Err(fault) => break Some(fault),
+                },
+            },
+            Ok(Event::Head(head)) => {
+                in_part = true;
+                read.push(b'[');
+                read.extend_from_slice(&head);
+                read.push(b'|');
+            }
+            Ok(Event::Data(data)) => {
+                assert!(in_part && !data.is_empty(), "data is of a part, and some");
+                read.extend_from_slice(&data);
+            }
+            Ok(Event::PartEnd) => {
+                in_part = false;
+                read.extend_from_slice(b"] ");
+            }
+            Ok(Event::End) => break None,
+            Err(fault) => break Some(fault),
+        }
+    };
+    let mut read = String::from_utf8_lossy(&read).into_owned();
+    read.push_str(&match fault {
+        None => "end".to_string(),
+        Some(fault) => format!("{}{fault:?} at {}", if in_part { " " } else { "" }, parser.offset()),
+    });
+    read
+}
+
+/// The same for a whole body, by looking for each delimiter byte by byte.
+pub(crate) fn read_parts_naively(body: &[u8], boundary: &str, limits: &Limits) -> String {
+    let delimiter = [b"\r\n--", boundary.as_bytes()].concat();
+    let over = body.len() as u64 > limits.total_bytes;
+    let text = [b"\r\n", &body[..body.len().min(limits.total_bytes as usize)]].concat();
+    let mut read = Vec::new();
+    let find = |from: usize, what: &[u8]| (from..text.len()).find(|&at| text[at..].starts_with(what));
+    let end = |read: &[u8], fault: Fault, at: usize, space: &str| {
+        let fault = if over && fault == Fault::CutShort { Fault::Total } else { fault };
+        format!("{}{space}{fault:?} at {}", String::from_utf8_lossy(read), at.saturating_sub(2))
+    };
+    let Some(mut at) = find(0, &delimiter) else {
+        let begun = (0..text.len()).find(|&at| delimiter.starts_with(&text[at..])).unwrap_or(text.len());
+        let fault = if begun > limits.head_bytes + 2 { Fault::Preamble } else { Fault::CutShort };
+        return end(&read, fault, 0, "");
+    };
+    if at > limits.head_bytes + 2 {
+        return end(&read, Fault::Preamble, 0, "");
+    }
+    for part in 0.. {
+        at += delimiter.len();
+        let rest = &text[at..];
+        let is_last = rest.starts_with(b"--");
+        let line = &rest[if is_last { 2 } else { 0 }..];
+        let padding = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let behind = &line[padding..];
+        let fault_at = at + if is_last { 2 } else { 0 };
+        let may_become = b"\r\n".starts_with(behind) || (!is_last && padding == 0 && behind == b"-");
+        if padding > 64 || !(behind.starts_with(b"\r\n") || may_become) {
+            return end(&read, Fault::Delimiter, fault_at, "");
+        }
+        if is_last && (behind.starts_with(b"\r\n") || (behind.is_empty() && !over)) {
+            return format!("{}end", String::from_utf8_lossy(&read));
+        }
+        if !behind.starts_with(b"\r\n") {
+            return end(&read, Fault::CutShort, fault_at, "");
+        }
+        if part == limits.parts {
+            return end(&read, Fault::Parts, at, "");
+        }
+        at += padding + 2;
+        let head = match text[at..].starts_with(b"\r\n") {
+            true => Some(at),
+            false => find(at, b"\r\n\r\n").map(|found| found + 2),
+        };
+        match head {
+            None if text.len() - at > limits.head_bytes + 1 => return end(&read, Fault::Head, at, ""),
+            None => return end(&read, Fault::CutShort, at, ""),
+            Some(head) if head - at > limits.head_bytes => return end(&read, Fault::Head, at, ""),
+            Some(head) => {
+                read.push(b'[');
+                read.extend_from_slice(&text[at..head]);
+                read.push(b'|');
+                at = head;
+            }
+        }
+        let found = find(at, &delimiter);
+        let stop = found.unwrap_or_else(|| {
+            (at..text.len()).find(|&begun| delimiter.starts_with(&text[begun..])).unwrap_or(text.len())
+        });
+        read.extend_from_slice(text.get(at + 2..stop).unwrap_or_default());
+        if found.is_none() {
+            return end(&read, Fault::CutShort, stop, " ");
+        }
+        read.extend_from_slice(b"] ");
+        at = stop;
+    }
+    unreachable!("the count of parts has no end")
+}
+
+/// A multipart body: two bytes that choose limits and how it is cut, then the body, with the boundary `B`. In every cut
+/// the parser makes the same of it as the naive one.
+///
+/// # Panics
+/// Where it does not.
+pub fn multipart(input: &[u8]) {
+    let Some((&[limit, cut], body)) = input.split_first_chunk() else { return };
+    let limits = Limits {
+        parts: 1 + usize::from(limit % 4),
+        head_bytes: 8 << (limit / 4 % 4),
+        total_bytes: [40, 200, 100_000, u64::MAX][usize::from(limit / 16 % 4)],
+        ..Limits::default()
+    };
+    let parser = || Parser::new("B", limits.clone()).expect("a boundary");
+    let naive = read_parts_naively(body, "B", &limits);
+    assert_eq!(read_parts(&mut parser(), &[body]), naive, "whole");
+    let pieces: Vec<&[u8]> = body.chunks(1 + usize::from(cut % 16)).collect();
+    assert_eq!(read_parts(&mut parser(), &pieces), naive, "in pieces");
+    let (front, back) = body.split_at(usize::from(cut).min(body.len()));
+    assert_eq!(read_parts(&mut parser(), &[front, back]), naive, "in two");
+    let _ = crate::form::head::parse(&Bytes::copy_from_slice(body));
+}
+
+/// A form: what is taken is written and read as the same, and a lenient reader agrees.
+///
+/// # Panics
+/// Where it does not.
+#[cfg(feature = "json")]
+pub fn form(input: &[u8]) {
+    let Ok(pairs) = crate::form::urlencoded::pairs(input) else { return };
+    let written = serde_urlencoded::to_string(&pairs).expect("a form");
+    assert_eq!(crate::form::urlencoded::pairs(written.as_bytes()).as_ref(), Ok(&pairs), "written and read");
+    let theirs: Vec<(String, String)> = serde_urlencoded::from_bytes(input).expect("a form");
+    assert_eq!(theirs, pairs, "a lenient reader");
+}
+
+/// A media type: what is taken has the parts that it shows, and is taken again when they are put together.
+///
+/// # Panics
+/// Where it does not.
+pub fn media_type(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let list: Vec<&str> = crate::media::elements(text).collect();
+    assert!(list.iter().all(|element| !element.is_empty() && text.contains(element)), "elements are pieces");
+    let Some(media_type) = MediaType::parse(text) else { return };
+    let mut again = format!("{}/{}", media_type.kind(), media_type.subtype());
+    let values = |media_type: &MediaType<'_>| -> Vec<(String, String)> {
+        let parameters = media_type.parameters().map(|parameter| parameter.expect("it is taken"));
+        parameters.map(|(name, value)| (name.to_string(), value.text().into_owned())).collect()
+    };
+    let expected = values(&media_type);
+    for (name, value) in &expected {
+        again.push_str(&format!("; {name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")));
+    }
+    let read = MediaType::parse(&again).expect("what is put together");
+    assert_eq!((values(&read), read.kind()), (expected, media_type.kind()), "{again}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MULTIPART: &[&[u8]] = &[
+        b"",
+        b"--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\ndata\r\n--B--\r\n",
+        b"--B \r\n\r\n--B\r\na: b\r\n\r\n\r\n--\r\n--A\r\n\r\r\n--B--epilogue",
+        b"preamble\r\n--B\r\n\r\n\r\n--B\r\n\r\n\r\n--B\r\n\r\n--B\r\n\r\n--B\r\n\r\n--B-- ",
+        b"--B\r\nheader fields that are longer than most: of the limits\r\nx: y\r\n\r\n",
+        b"--Bx",
+    ];
+
+    #[test]
+    fn multipart_bodies() {
+        for body in MULTIPART {
+            for limit in 0..64 {
+                for cut in [0, 1, 2, 6, 13, 40] {
+                    multipart(&[&[limit, cut], *body].concat());
+                }
+            }
+        }
+    }
+
+    #[cfg(feature = "json")]
+    #[test]
+    fn forms() {
+        for text in ["", "a=b&c=d+%20%C3%A9&&=&e", "a=%", "a=%ff", "a=b&a=c"] {
+            form(text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn media_types() {
+        for text in ["", "a/b", "a/b; c=d;e=\"f,\\\"\\g\"", "a/b;", "text/html, a/b;q=0.5", "a/b;c=\"", "/"] {
+            media_type(text.as_bytes());
+        }
+    }
+}
