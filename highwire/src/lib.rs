@@ -23,10 +23,13 @@
 #![deny(missing_docs)]
 
 pub mod body;
+pub mod cookie;
 pub mod form;
 pub mod middleware;
 pub mod server;
 pub mod sse;
+#[cfg(all(feature = "cookies", feature = "json"))]
+pub mod session;
 pub mod testing;
 pub mod time;
 #[cfg(feature = "tls")]
@@ -35,6 +38,8 @@ pub mod tls;
 pub mod tower;
 
 mod app;
+mod auth;
+mod base64;
 mod error;
 mod extract;
 #[cfg(feature = "json")]
@@ -43,6 +48,7 @@ mod handler;
 mod https;
 mod redirect;
 mod media;
+mod negotiate;
 mod problem;
 mod reply;
 mod request;
@@ -54,6 +60,7 @@ mod unblock;
 mod upgrade;
 
 pub use app::App;
+pub use auth::{Basic, Bearer, Realm};
 pub use body::Body;
 pub use error::{Error, Result};
 pub use extract::{Authority, Extension, Local, Peer, RawQuery, Scheme, State, Tls, Version};
@@ -64,6 +71,7 @@ pub use handler::{Blocking, Handler, With, blocking};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use https::Https;
 pub use redirect::{Html, Redirect};
+pub use negotiate::Accept;
 pub use problem::Problem;
 pub use reply::{Interim, Reply};
 pub use request::{BodyUse, FromRequest, Request};

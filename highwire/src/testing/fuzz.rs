@@ -1,5 +1,6 @@
-//! What fuzz targets assert of forms and media types, each against a naive twin. Not for users.
+//! What fuzz targets assert of forms, cookies and media types, each against a naive twin. Not for users.
 
+use crate::cookie::{Cookie, Cookies, parse};
 use crate::form::Limits;
 use crate::form::parser::{Event, Fault, Parser};
 use crate::media::MediaType;
@@ -172,6 +173,33 @@ pub fn media_type(input: &[u8]) {
     assert_eq!((values(&read), read.kind()), (expected, media_type.kind()), "{again}");
 }
 
+/// Cookies: what a client sends is read as splitting it says, and what is set comes back as it was.
+///
+/// # Panics
+/// Where it does not.
+pub fn cookies(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let trim = |text: &str| text.trim_matches(|character: char| character.is_ascii_whitespace()).to_string();
+    let is_token = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic() && !"\"(),/:;<=>?@[\\]{}".contains(c))
+    };
+    let mut naive = Vec::new();
+    for pair in text.split(';').filter(|pair| pair.contains('=')) {
+        let parts: Vec<&str> = pair.splitn(2, '=').collect();
+        let (name, mut value) = (trim(parts[0]), trim(parts[1]));
+        if value.len() >= 2 && value.starts_with('"') && value.ends_with('"') {
+            value = value[1..value.len() - 1].to_string();
+        }
+        naive.extend(is_token(&name).then_some((name, value)));
+    }
+    let read: Vec<_> = parse(text).map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    assert_eq!(read, naive, "{text:?}");
+    let Ok(header) = Cookie::new("a", text).header() else { return };
+    let header = header.to_str().expect("ASCII");
+    let cookies = Cookies::sent_as(header.split(';').next().unwrap_or_default());
+    assert_eq!(cookies.get("a").as_deref(), Some(text), "{header}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +236,13 @@ mod tests {
     fn media_types() {
         for text in ["", "a/b", "a/b; c=d;e=\"f,\\\"\\g\"", "a/b;", "text/html, a/b;q=0.5", "a/b;c=\"", "/"] {
             media_type(text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn cookies_of_clients_and_ours() {
+        for text in ["", "a=b; c=\"d\"; e=\"", "a b=c; =d; e", "%41;\u{e9}\n\"\\,", "a=\u{a0}b\u{2003}"] {
+            cookies(text.as_bytes());
         }
     }
 }

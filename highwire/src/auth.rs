@@ -1,0 +1,197 @@
+//! Who asks, by name and password (RFC 7617) or by a token (RFC 6750).
+
+use crate::base64;
+use crate::request::{FromRequest, Request};
+use crate::{IntoResponse, Problem, Response};
+use http::{HeaderValue, StatusCode, header};
+use std::fmt;
+use std::hint::black_box;
+
+/// What users are asked to prove themselves for: [`App::state`](crate::App::state) sets it. Without one it is the
+/// authority that the request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Realm(pub String);
+
+/// A name and a password: an extractor. Where there are none, the answer is 401 and asks for them.
+///
+/// ```
+/// use highwire::{App, Basic, Response, testing::Client};
+///
+/// let door = |basic: Basic| match basic.is("ada", "secret") {
+///     true => Ok("come in"),
+///     false => Err(basic.refuse()),
+/// };
+/// let mut client = Client::new(App::new().get("/door", door))?;
+/// let answer = client.get("/door").send();
+/// assert_eq!(answer.status(), 401);
+/// assert_eq!(answer.field("www-authenticate"), "Basic realm=\"test\", charset=\"UTF-8\"");
+/// assert_eq!(client.get("/door").field("authorization", "Basic YWRhOnNlY3JldA==").send().text(), "come in");
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Basic {
+    /// The name, which has no colon.
+    pub user: String,
+    /// The password.
+    pub password: String,
+    realm: String,
+}
+
+/// A password does not reach a log.
+impl fmt::Debug for Basic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Basic").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// A token: an extractor. Where there is none, the answer is 401 and asks for one.
+///
+/// ```
+/// use highwire::{App, Bearer, testing::Client};
+///
+/// let door = |bearer: Bearer| if bearer.is("x1y2") { Ok("come in") } else { Err(bearer.refuse()) };
+/// let mut client = Client::new(App::new().get("/door", door))?;
+/// assert_eq!(client.get("/door").field("authorization", "Bearer x1y2").send().text(), "come in");
+/// let answer = client.get("/door").field("authorization", "Bearer x1").send();
+/// assert_eq!(answer.field("www-authenticate"), "Bearer realm=\"test\", error=\"invalid_token\"");
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bearer {
+    /// The token.
+    pub token: String,
+    realm: String,
+}
+
+/// Nor does a token.
+impl fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bearer").finish_non_exhaustive()
+    }
+}
+
+impl Basic {
+    /// Whether they are these, found out in a time that tells nothing about how much of them is right.
+    pub fn is(&self, user: &str, password: &str) -> bool {
+        same(&self.user, user) & same(&self.password, password)
+    }
+
+    /// The answer where they are wrong: 401, and asks again.
+    pub fn refuse(&self) -> Response {
+        refusal(&basic_challenge(&self.realm), "the name or the password is wrong")
+    }
+}
+
+impl Bearer {
+    /// Whether it is this one, found out in a time that tells nothing about how much of it is right.
+    pub fn is(&self, token: &str) -> bool {
+        same(&self.token, token)
+    }
+
+    /// The answer where it is wrong, or has expired: 401 with `invalid_token`.
+    pub fn refuse(&self) -> Response {
+        refusal(&format!("{}, error=\"invalid_token\"", bearer_challenge(&self.realm)), "the token is not valid")
+    }
+
+    /// The answer where it is right, but does not allow this: 403 with `insufficient_scope`.
+    pub fn forbid(&self) -> Response {
+        let challenge = format!("{}, error=\"insufficient_scope\"", bearer_challenge(&self.realm));
+        challenged(Problem::new(StatusCode::FORBIDDEN, "the token does not allow this"), &challenge)
+    }
+}
+
+impl FromRequest for Basic {
+    fn from_request(request: &mut Request<'_>) -> Result<Basic, Response> {
+        let realm = realm(request);
+        let found = credentials(request, "basic").and_then(|credentials| {
+            let decoded = String::from_utf8(base64::decode(credentials)?).ok()?;
+            let (user, password) = decoded.split_once(':')?;
+            // RFC 7617 section 2: neither has control characters.
+            let fits = !decoded.chars().any(char::is_control);
+            fits.then(|| (user.to_string(), password.to_string()))
+        });
+        match found {
+            Some((user, password)) => Ok(Basic { user, password, realm }),
+            None => Err(refusal(&basic_challenge(&realm), "this is for those who give a name and a password")),
+        }
+    }
+}
+
+impl FromRequest for Bearer {
+    fn from_request(request: &mut Request<'_>) -> Result<Bearer, Response> {
+        let realm = realm(request);
+        let is_token = |token: &&str| {
+            let characters = token.trim_end_matches('=');
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+            !characters.is_empty() && characters.bytes().all(fits)
+        };
+        match credentials(request, "bearer").filter(is_token) {
+            Some(token) => Ok(Bearer { token: token.to_string(), realm }),
+            None => Err(refusal(&bearer_challenge(&realm), "this is for those who have a token")),
+        }
+    }
+}
+
+/// What follows the scheme in the one field for it. Two fields could be read in two ways, and count as none.
+fn credentials<'r>(request: &Request<'r>, scheme: &str) -> Option<&'r str> {
+    let mut fields = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+    let (Some((_, value)), None) = (fields.next(), fields.next()) else { return None };
+    let (known, rest) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+    known.eq_ignore_ascii_case(scheme).then(|| rest.trim_matches(' '))
+}
+
+fn realm(request: &Request<'_>) -> String {
+    let realm = match request.shared.state::<Realm>() {
+        Some(realm) => realm.0.clone(),
+        None => request.authority().to_string(),
+    };
+    // Within quotes, in a field.
+    let mut quoted = String::with_capacity(realm.len());
+    for character in realm.chars().filter(|character| !character.is_control()) {
+        if matches!(character, '"' | '\\') {
+            quoted.push('\\');
+        }
+        quoted.push(character);
+    }
+    quoted
+}
+
+fn basic_challenge(realm: &str) -> String {
+    format!("Basic realm=\"{realm}\", charset=\"UTF-8\"")
+}
+
+fn bearer_challenge(realm: &str) -> String {
+    format!("Bearer realm=\"{realm}\"")
+}
+
+fn refusal(challenge: &str, detail: &'static str) -> Response {
+    challenged(Problem::new(StatusCode::UNAUTHORIZED, detail), challenge)
+}
+
+fn challenged(problem: Problem, challenge: &str) -> Response {
+    let response = problem.into_response();
+    match HeaderValue::from_bytes(challenge.as_bytes()) {
+        Ok(value) => response.with_field(header::WWW_AUTHENTICATE, value),
+        Err(_) => response,
+    }
+}
+
+/// Whether two texts are the same. Their lengths are no secret; where they differ is.
+fn same(one: &str, other: &str) -> bool {
+    let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (one, other)| black_box(differ | (one ^ other)));
+    one.len() == other.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_the_same() {
+        for (one, other, expected) in
+            [("", "", true), ("a", "a", true), ("a", "b", false), ("a", "aa", false), ("", "a", false)]
+        {
+            assert_eq!(same(one, other), expected, "{one:?} {other:?}");
+        }
+    }
+}

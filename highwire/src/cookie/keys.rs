@@ -1,0 +1,287 @@
+//! Cookies that only the server can make, and cookies that only it can read.
+//!
+//! A signed value is the base64 of an HMAC-SHA256 over the name, a zero byte and the value, then a dot and the value. A
+//! private one is the base64 of 12 random bytes, the ciphertext and 16 bytes of tag, by AES-256-GCM-SIV with the name
+//! authenticated along: a cookie does not pass for one of another name. GCM-SIV and not GCM: several machines share
+//! a key and count no nonces, and a nonce that repeats gives GCM's authentication away.
+
+use super::{Cookie, Cookies};
+use crate::base64::{decode_url, encode_url};
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{hkdf, hmac};
+use std::fmt;
+
+/// Bytes that a secret has at least: as strong as the keys that are made of it.
+const LEAST_SECRET_BYTES: usize = 32;
+
+/// Keys, the newest first, that cookies are signed and encrypted with. The newest makes cookies, all of them open them: to
+/// rotate, put a new secret in front, and drop the last when its cookies have expired.
+///
+/// Cookies under one key are read by all servers that have its secret.
+///
+/// ```
+/// use highwire::cookie::{Cookie, Cookies, Keys};
+/// use highwire::{App, State, testing::Client};
+///
+/// // Of a file that only the server reads: `openssl rand 32`.
+/// let keys = Keys::new(&[b"the newest secret, 32 bytes long", b"the one before: 32 bytes as well"])?;
+/// let app = App::new()
+///     .state(keys)
+///     .post("/login", |keys: State<Keys>, mut cookies: Cookies| {
+///         cookies.private(&keys).add(Cookie::new("user", "ada"));
+///         (cookies, "welcome")
+///     })
+///     .get("/", |keys: State<Keys>, mut cookies: Cookies| cookies.private(&keys).get("user").unwrap_or_default());
+/// let mut client = Client::new(app)?;
+/// let answer = client.post("/login").send();
+/// let cookie = answer.field("set-cookie").split(';').next().unwrap_or_default().to_string();
+/// assert!(!cookie.contains("ada"));
+/// assert_eq!(client.get("/").field("cookie", &cookie).send().text(), "ada");
+/// assert_eq!(client.get("/").field("cookie", "user=ada").send().text(), "");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Keys {
+    keys: Vec<Key>,
+}
+
+struct Key {
+    signing: hmac::Key,
+    sealing: LessSafeKey,
+}
+
+/// Keys do not reach a log.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("count", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+/// Why there are no keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// There is no secret, or one of fewer than 32 bytes.
+    Short,
+    /// The system gives no random bytes, or the cryptography refuses.
+    Refused,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyError::Short => "a secret for cookies has 32 bytes at least",
+            KeyError::Refused => "keys for cookies cannot be made",
+        })
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// The purposes for which keys are derived from a secret.
+const SIGNING: &[u8] = b"highwire cookies, signed";
+const SEALING: &[u8] = b"highwire cookies, private";
+
+impl Keys {
+    /// Keys from secrets, the newest first. Each is random and has 32 bytes at least: a password is none.
+    ///
+    /// # Errors
+    /// Where one is too short, or there is none.
+    pub fn new<S: AsRef<[u8]>>(secrets: &[S]) -> Result<Keys, KeyError> {
+        if secrets.is_empty() {
+            return Err(KeyError::Short);
+        }
+        let keys = secrets.iter().map(|secret| Key::new(secret.as_ref())).collect::<Result<_, _>>()?;
+        Ok(Keys { keys })
+    }
+
+    /// A key of this process alone: its cookies are worth nothing to others, and after the process has ended.
+    ///
+    /// # Errors
+    /// Where the system gives no random bytes.
+    pub fn random() -> Result<Keys, KeyError> {
+        let mut secret = [0; LEAST_SECRET_BYTES];
+        aws_lc_rs::rand::fill(&mut secret).map_err(|_| KeyError::Refused)?;
+        Keys::new(&[secret])
+    }
+
+    pub(crate) fn sign(&self, name: &str, value: &str) -> Option<String> {
+        let tag = hmac::sign(&self.keys.first()?.signing, &signed(name, value));
+        Some(format!("{}.{value}", encode_url(tag.as_ref())))
+    }
+
+    pub(crate) fn verify<'v>(&self, name: &str, text: &'v str) -> Option<&'v str> {
+        let (tag, value) = text.split_once('.')?;
+        let (tag, message) = (decode_url(tag)?, signed(name, value));
+        let genuine = self.keys.iter().any(|key| hmac::verify(&key.signing, &message, &tag).is_ok());
+        genuine.then_some(value)
+    }
+
+    pub(crate) fn seal(&self, name: &str, value: &[u8]) -> Option<String> {
+        let mut nonce = [0; NONCE_LEN];
+        aws_lc_rs::rand::fill(&mut nonce).ok()?;
+        let (mut sealed, aad) = (value.to_vec(), Aad::from(name.as_bytes()));
+        let key = &self.keys.first()?.sealing;
+        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut sealed).ok()?;
+        Some(encode_url(&[&nonce[..], &sealed].concat()))
+    }
+
+    pub(crate) fn open(&self, name: &str, text: &str) -> Option<Vec<u8>> {
+        let bytes = decode_url(text)?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        self.keys.iter().find_map(|key| {
+            let mut opened = sealed.to_vec();
+            let nonce = Nonce::assume_unique_for_key(*nonce);
+            let length = key.sealing.open_in_place(nonce, Aad::from(name.as_bytes()), &mut opened).ok()?.len();
+            opened.truncate(length);
+            Some(opened)
+        })
+    }
+}
+
+/// What is signed. A name has no zero byte, so that the two cannot run into each other.
+fn signed(name: &str, value: &str) -> Vec<u8> {
+    [name.as_bytes(), b"\0", value.as_bytes()].concat()
+}
+
+impl Key {
+    fn new(secret: &[u8]) -> Result<Key, KeyError> {
+        if secret.len() < LEAST_SECRET_BYTES {
+            return Err(KeyError::Short);
+        }
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(secret);
+        let derive = |purpose: &[u8]| {
+            let mut key = [0; 32];
+            let purpose = &[purpose];
+            let derived = secret.expand(purpose, hkdf::HKDF_SHA256).and_then(|derived| derived.fill(&mut key));
+            derived.map(|()| key).map_err(|_| KeyError::Refused)
+        };
+        let sealing = UnboundKey::new(&AES_256_GCM_SIV, &derive(SEALING)?).map_err(|_| KeyError::Refused)?;
+        let signing = hmac::Key::new(hmac::HMAC_SHA256, &derive(SIGNING)?);
+        Ok(Key { signing, sealing: LessSafeKey::new(sealing) })
+    }
+}
+
+/// Cookies with signed values: a client can read them and cannot change them.
+#[derive(Debug)]
+pub struct Signed<'c> {
+    cookies: &'c mut Cookies,
+    keys: &'c Keys,
+}
+
+/// Cookies with encrypted values: a client can neither read nor change them.
+#[derive(Debug)]
+pub struct Private<'c> {
+    cookies: &'c mut Cookies,
+    keys: &'c Keys,
+}
+
+impl Cookies {
+    /// Those that are signed.
+    pub fn signed<'c>(&'c mut self, keys: &'c Keys) -> Signed<'c> {
+        Signed { cookies: self, keys }
+    }
+
+    /// Those that are encrypted.
+    pub fn private<'c>(&'c mut self, keys: &'c Keys) -> Private<'c> {
+        Private { cookies: self, keys }
+    }
+}
+
+impl Signed<'_> {
+    /// The value of the first cookie of that name with a signature of ours.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.cookies.all(name).find_map(|value| self.keys.verify(name, &value).map(str::to_string))
+    }
+
+    /// As [`Cookies::add`], with the value signed.
+    pub fn add(&mut self, cookie: Cookie) {
+        let value = self.keys.sign(&cookie.name, &cookie.value);
+        put(self.cookies, cookie, value);
+    }
+}
+
+impl Private<'_> {
+    /// The value of the first cookie of that name that we have encrypted.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.cookies.all(name).find_map(|value| String::from_utf8(self.keys.open(name, &value)?).ok())
+    }
+
+    /// As [`Cookies::add`], with the value encrypted.
+    pub fn add(&mut self, cookie: Cookie) {
+        let value = self.keys.seal(&cookie.name, cookie.value.as_bytes());
+        put(self.cookies, cookie, value);
+    }
+}
+
+/// Adds a cookie with a value in place of its own; none, where the cryptography has refused.
+fn put(cookies: &mut Cookies, cookie: Cookie, value: Option<String>) {
+    match value {
+        Some(value) => cookies.add(Cookie { value, ..cookie }),
+        None => tracing::error!(name = cookie.name(), "a cookie cannot be signed or encrypted"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: [u8; 32] = [1; 32];
+    const OLD: [u8; 32] = [2; 32];
+
+    fn keys(secrets: &[[u8; 32]]) -> Keys {
+        Keys::new(secrets).expect("secrets that are long enough")
+    }
+
+    /// A text with one character changed, for each of them.
+    fn changed(text: &str) -> impl Iterator<Item = String> {
+        (0..text.len()).map(move |at| {
+            let other = if text.as_bytes()[at] == b'A' { "B" } else { "A" };
+            format!("{}{other}{}", &text[..at], &text[at + 1..])
+        })
+    }
+
+    #[test]
+    fn signatures() {
+        let signed = keys(&[OLD]).sign("a", "value.x").expect("a signature");
+        assert_eq!(keys(&[OLD]).verify("a", &signed), Some("value.x"));
+        assert_eq!(keys(&[NEW, OLD]).verify("a", &signed), Some("value.x"), "an old key still opens");
+        assert_eq!(keys(&[NEW]).verify("a", &signed), None, "a key that is dropped does not");
+        assert_eq!(keys(&[OLD]).verify("b", &signed), None, "of another name");
+        assert_ne!(keys(&[NEW, OLD]).sign("a", "value.x"), Some(signed.clone()), "the newest signs");
+        for changed in changed(&signed).chain(["".into(), ".".into(), "value.x".into()]) {
+            assert_eq!(keys(&[OLD]).verify("a", &changed), None, "{changed}");
+        }
+    }
+
+    #[test]
+    fn encryption() {
+        let sealed = keys(&[OLD]).seal("a", b"value").expect("a cookie");
+        assert_eq!(keys(&[OLD]).open("a", &sealed).as_deref(), Some(&b"value"[..]));
+        assert_eq!(keys(&[NEW, OLD]).open("a", &sealed).as_deref(), Some(&b"value"[..]), "an old key still opens");
+        assert_eq!(keys(&[NEW]).open("a", &sealed), None, "a key that is dropped does not");
+        assert_eq!(keys(&[OLD]).open("b", &sealed), None, "of another name");
+        assert_ne!(keys(&[OLD]).seal("a", b"value"), Some(sealed.clone()), "twice the same is not seen");
+        for changed in changed(&sealed).chain((0..sealed.len()).map(|end| sealed[..end].to_string())) {
+            assert_eq!(keys(&[OLD]).open("a", &changed), None, "{changed}");
+        }
+    }
+
+    #[test]
+    fn secrets_that_are_none() {
+        assert_eq!(Keys::new(&[[0; 31]]).err(), Some(KeyError::Short));
+        assert_eq!(Keys::new::<[u8; 32]>(&[]).err(), Some(KeyError::Short));
+        let random = || Keys::random().expect("random bytes");
+        let signed = random().sign("a", "b").expect("a signature");
+        assert_eq!(random().verify("a", &signed), None, "no two are the same");
+    }
+
+    #[test]
+    fn a_jar_finds_ours_among_others() {
+        let keys = keys(&[NEW]);
+        let (signed, sealed) = (keys.sign("a", "s").expect("signed"), keys.seal("a", b"p").expect("sealed"));
+        let mut cookies = Cookies::sent_as(&format!("a=x; a={signed}; a={sealed}"));
+        assert_eq!(cookies.signed(&keys).get("a").as_deref(), Some("s"));
+        assert_eq!(cookies.private(&keys).get("a").as_deref(), Some("p"));
+        assert_eq!(cookies.private(&keys).get("b"), None);
+    }
+}

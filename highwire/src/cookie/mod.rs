@@ -1,0 +1,420 @@
+//! Cookies: what a client sends, and what it is asked to keep (RFC 6265, and its successor where browsers follow it).
+//!
+//! A cookie that is made here is safe unless it is made otherwise: for https only, not for scripts, not sent along by
+//! other sites' requests, for the whole host.
+
+#[cfg(feature = "cookies")]
+mod keys;
+
+#[cfg(feature = "cookies")]
+pub use keys::{KeyError, Keys, Private, Signed};
+
+use crate::form::urlencoded::hex;
+use crate::media::is_token;
+use crate::request::{FromRequest, Request};
+use crate::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// The longest `Set-Cookie` that browsers keep (RFC 6265 section 6.1); they drop a longer one without a word.
+pub const MOST_BYTES: usize = 4096;
+
+/// With which requests from other sites a cookie goes along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SameSite {
+    /// With none.
+    Strict,
+    /// With those that lead here, such as links.
+    #[default]
+    Lax,
+    /// With all; only over https.
+    None,
+}
+
+/// A cookie to be kept by a client.
+///
+/// As it is made, it is for the whole host (`Path=/`), over https only (`Secure`), out of reach of scripts (`HttpOnly`),
+/// `SameSite=Lax`, and lasts until the browser is closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    name: Cow<'static, str>,
+    value: String,
+    path: Cow<'static, str>,
+    domain: Option<Cow<'static, str>>,
+    max_age: Option<Duration>,
+    secure: bool,
+    http_only: bool,
+    same_site: SameSite,
+}
+
+/// Why a cookie cannot be sent: the program's mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CookieError {
+    /// The name is no token.
+    Name,
+    /// The path or the domain has a semicolon or a control character, or is not ASCII.
+    Attribute,
+    /// The name begins with `__Host-` or `__Secure-`, or [`SameSite::None`] is set, and the cookie is not as these demand.
+    Unsafe,
+    /// It is longer than [`MOST_BYTES`].
+    TooLong,
+}
+
+impl fmt::Display for CookieError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CookieError::Name => "a cookie's name is no token",
+            CookieError::Attribute => "a cookie's path or domain has a character that would end it",
+            CookieError::Unsafe => "a cookie promises by its name or attributes to be safer than it is",
+            CookieError::TooLong => "a cookie is longer than browsers keep",
+        })
+    }
+}
+
+impl std::error::Error for CookieError {}
+
+impl Cookie {
+    /// A cookie. Bytes of the value that a cookie cannot hold are percent-encoded, and [`Cookies::get`] decodes them.
+    pub fn new(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Cookie {
+        Cookie {
+            name: name.into(),
+            value: value.into(),
+            path: Cow::Borrowed("/"),
+            domain: None,
+            max_age: None,
+            secure: true,
+            http_only: true,
+            same_site: SameSite::default(),
+        }
+    }
+
+    /// For how long it is kept.
+    #[must_use]
+    pub fn lasting(mut self, lifetime: Duration) -> Cookie {
+        self.max_age = Some(lifetime);
+        self
+    }
+
+    /// The path that it is for, and all below it.
+    #[must_use]
+    pub fn under(mut self, path: impl Into<Cow<'static, str>>) -> Cookie {
+        self.path = path.into();
+        self
+    }
+
+    /// The domain that it is for, with all hosts below it, instead of the one host.
+    #[must_use]
+    pub fn for_domain(mut self, domain: impl Into<Cow<'static, str>>) -> Cookie {
+        self.domain = Some(domain.into());
+        self
+    }
+
+    /// Lets it go over http too.
+    #[must_use]
+    pub fn in_the_clear(mut self) -> Cookie {
+        self.secure = false;
+        self
+    }
+
+    /// Lets scripts of the page read it.
+    #[must_use]
+    pub fn for_scripts(mut self) -> Cookie {
+        self.http_only = false;
+        self
+    }
+
+    /// With which requests from other sites it goes along.
+    #[must_use]
+    pub fn same_site(mut self, same_site: SameSite) -> Cookie {
+        self.same_site = same_site;
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// The same, with another value.
+    #[cfg(all(feature = "cookies", feature = "json"))]
+    pub(crate) fn with_value(self, value: String) -> Cookie {
+        Cookie { value, ..self }
+    }
+
+    /// The cookie that makes clients forget this one.
+    fn forgotten(self) -> Cookie {
+        Cookie { value: String::new(), max_age: Some(Duration::ZERO), ..self }
+    }
+
+    /// The value of `Set-Cookie`.
+    ///
+    /// # Errors
+    /// Where it would not be understood, or not kept.
+    pub fn header(&self) -> Result<HeaderValue, CookieError> {
+        if !is_token(&self.name) {
+            return Err(CookieError::Name);
+        }
+        let fits = |text: &str| text.bytes().all(|byte| (b' '..0x7f).contains(&byte) && byte != b';');
+        if !fits(&self.path) || !self.domain.as_deref().is_none_or(fits) {
+            return Err(CookieError::Attribute);
+        }
+        let named =
+            |prefix: &str| self.name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+        let is_host = self.path == "/" && self.domain.is_none();
+        let is_safe = self.secure || !(named("__Secure-") || named("__Host-") || self.same_site == SameSite::None);
+        if !is_safe || (named("__Host-") && !is_host) {
+            return Err(CookieError::Unsafe);
+        }
+        let mut text = format!("{}={}; Path={}", self.name, Encoded(&self.value), self.path);
+        if let Some(domain) = &self.domain {
+            text.push_str("; Domain=");
+            text.push_str(domain);
+        }
+        if let Some(max_age) = self.max_age {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "; Max-Age={}", max_age.as_secs());
+        }
+        text.push_str(match self.same_site {
+            SameSite::Strict => "; SameSite=Strict",
+            SameSite::Lax => "; SameSite=Lax",
+            SameSite::None => "; SameSite=None",
+        });
+        text.push_str(if self.secure { "; Secure" } else { "" });
+        text.push_str(if self.http_only { "; HttpOnly" } else { "" });
+        if text.len() > MOST_BYTES {
+            return Err(CookieError::TooLong);
+        }
+        HeaderValue::from_str(&text).map_err(|_| CookieError::Attribute)
+    }
+}
+
+/// A value with what it cannot hold percent-encoded, and the percent sign.
+struct Encoded<'v>(&'v str);
+
+impl fmt::Display for Encoded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.bytes() {
+            match byte {
+                b'"' | b'%' | b',' | b';' | b'\\' => write!(f, "%{byte:02X}")?,
+                b'!'..=b'~' => f.write_char(char::from(byte))?,
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value without percent-encoding; as it is, where it is not encoded like ours.
+fn decoded(value: &str) -> Cow<'_, str> {
+    if !value.contains('%') {
+        return Cow::Borrowed(value);
+    }
+    let mut plain = Vec::with_capacity(value.len());
+    let mut bytes = value.as_bytes();
+    while let Some((&byte, rest)) = bytes.split_first() {
+        let encoded = (byte == b'%').then(|| rest.get(..2).and_then(hex));
+        match encoded {
+            None => plain.push(byte),
+            Some(Some(decoded)) => plain.push(decoded),
+            Some(None) => return Cow::Borrowed(value),
+        }
+        bytes = if encoded.is_some() { &rest[2..] } else { rest };
+    }
+    String::from_utf8(plain).map_or(Cow::Borrowed(value), Cow::Owned)
+}
+
+/// The names and values that a client sent. What is malformed is left out.
+pub(crate) fn parse(field: &str) -> impl Iterator<Item = (&str, &str)> {
+    field.split(';').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        let (name, value) = (name.trim_ascii(), value.trim_ascii());
+        let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+        is_token(name).then_some((name, value))
+    })
+}
+
+/// A client's cookies, and those that the answer changes: an extractor, and a part of an answer.
+///
+/// ```
+/// use highwire::cookie::{Cookie, Cookies};
+/// use highwire::{App, testing::Client};
+///
+/// let count = |mut cookies: Cookies| {
+///     let visits: u32 = cookies.get("visits").and_then(|visits| visits.parse().ok()).unwrap_or_default();
+///     cookies.add(Cookie::new("visits", (visits + 1).to_string()));
+///     (cookies, format!("visit {}", visits + 1))
+/// };
+/// let mut client = Client::new(App::new().get("/", count))?;
+/// let answer = client.get("/").field("cookie", "theme=dark; visits=6").send();
+/// assert_eq!(answer.text(), "visit 7");
+/// assert_eq!(answer.field("set-cookie"), "visits=7; Path=/; SameSite=Lax; Secure; HttpOnly");
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cookies {
+    sent: String,
+    changed: Vec<Cookie>,
+}
+
+impl Cookies {
+    /// Those of a client that sent this field.
+    pub(crate) fn sent_as(field: &str) -> Cookies {
+        Cookies { sent: field.to_string(), changed: Vec::new() }
+    }
+
+    /// The value of the first cookie of that name. Clients send the one for the longest path first.
+    ///
+    /// A client can send what it likes, and so can, for this name, whoever serves another host of the domain.
+    pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.all(name).next()
+    }
+
+    /// The values of all cookies of that name, in order.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        self.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Names and values of all cookies that the client sent, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+        parse(&self.sent).map(|(name, value)| (name, decoded(value)))
+    }
+
+    /// Asks the client to keep a cookie. The last one of a name, path and domain stays.
+    pub fn add(&mut self, cookie: Cookie) {
+        let same =
+            |known: &Cookie| known.name == cookie.name && known.path == cookie.path && known.domain == cookie.domain;
+        self.changed.retain(|known| !same(known));
+        self.changed.push(cookie);
+    }
+
+    /// Asks the client to forget a cookie: one of that name, path and domain.
+    pub fn remove(&mut self, cookie: Cookie) {
+        self.add(cookie.forgotten());
+    }
+
+    /// A response that carries the changes. Where one cannot be written it is 500, and logged.
+    pub(crate) fn put_into(&self, mut response: Response) -> Response {
+        for cookie in &self.changed {
+            match cookie.header() {
+                Ok(value) => response.add_field(header::SET_COOKIE, value),
+                Err(error) => {
+                    tracing::error!(%error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
+                    return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
+                }
+            }
+        }
+        response
+    }
+}
+
+impl FromRequest for Cookies {
+    fn from_request(request: &mut Request<'_>) -> Result<Cookies, Response> {
+        let mut sent = String::new();
+        for (_, value) in request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("cookie")) {
+            sent.push_str(if sent.is_empty() { "" } else { "; " });
+            sent.push_str(std::str::from_utf8(value).unwrap_or_default());
+        }
+        Ok(Cookies { sent, changed: Vec::new() })
+    }
+}
+
+impl<R: IntoResponse> IntoResponse for (Cookies, R) {
+    fn into_response(self) -> Response {
+        self.0.put_into(self.1.into_response())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_send() {
+        for (sent, expected) in [
+            ("", &[][..]),
+            ("a=b", &[("a", "b")]),
+            ("a=b; c=d;e=f", &[("a", "b"), ("c", "d"), ("e", "f")]),
+            ("a=; b", &[("a", "")]),
+            ("a=b=c; \"d\"=e; =f; g h=i", &[("a", "b=c")]),
+            ("a=\"b c\"; d=\"; e=\"\"", &[("a", "b c"), ("d", "\""), ("e", "")]),
+            (
+                "a=%41%c3%a9; b=%4; c=%ff; d=100%; e=%%41",
+                &[("a", "A\u{e9}"), ("b", "%4"), ("c", "%ff"), ("d", "100%"), ("e", "%%41")],
+            ),
+            ("a=1; a=2", &[("a", "1"), ("a", "2")]),
+        ] {
+            let cookies = Cookies::sent_as(sent);
+            let pairs: Vec<_> = cookies.iter().map(|(name, value)| (name, value.into_owned())).collect();
+            let expected: Vec<_> = expected.iter().map(|&(name, value)| (name, value.to_string())).collect();
+            assert_eq!(pairs, expected, "{sent}");
+        }
+    }
+
+    #[test]
+    fn what_they_are_asked_to_keep() {
+        let cookie = || Cookie::new("a", "b");
+        for (cookie, expected) in [
+            (cookie(), Ok("a=b; Path=/; SameSite=Lax; Secure; HttpOnly")),
+            (
+                Cookie::new("a", "x;y,\"z\\ \u{e9}%\n"),
+                Ok("a=x%3By%2C%22z%5C%20%C3%A9%25%0A; Path=/; SameSite=Lax; Secure; HttpOnly"),
+            ),
+            (
+                cookie()
+                    .under("/x")
+                    .for_domain("example.org")
+                    .lasting(Duration::from_secs(60))
+                    .same_site(SameSite::Strict),
+                Ok("a=b; Path=/x; Domain=example.org; Max-Age=60; SameSite=Strict; Secure; HttpOnly"),
+            ),
+            (cookie().in_the_clear().for_scripts(), Ok("a=b; Path=/; SameSite=Lax")),
+            (cookie().same_site(SameSite::None), Ok("a=b; Path=/; SameSite=None; Secure; HttpOnly")),
+            (cookie().forgotten(), Ok("a=; Path=/; Max-Age=0; SameSite=Lax; Secure; HttpOnly")),
+            (cookie().same_site(SameSite::None).in_the_clear(), Err(CookieError::Unsafe)),
+            (Cookie::new("a b", ""), Err(CookieError::Name)),
+            (Cookie::new("", ""), Err(CookieError::Name)),
+            (cookie().under("/; Domain=example.org"), Err(CookieError::Attribute)),
+            (cookie().for_domain("example.org\r\nx: y"), Err(CookieError::Attribute)),
+            (Cookie::new("__Host-a", "b"), Ok("__Host-a=b; Path=/; SameSite=Lax; Secure; HttpOnly")),
+            (Cookie::new("__Host-a", "b").under("/x"), Err(CookieError::Unsafe)),
+            (Cookie::new("__host-a", "b").for_domain("example.org"), Err(CookieError::Unsafe)),
+            (Cookie::new("__Secure-a", "b").in_the_clear(), Err(CookieError::Unsafe)),
+            (Cookie::new("a", "b".repeat(MOST_BYTES)), Err(CookieError::TooLong)),
+        ] {
+            let header = cookie.header();
+            assert_eq!(
+                header.as_ref().map(|value| value.to_str().expect("text")),
+                expected.as_ref().copied(),
+                "{cookie:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_change_stays() {
+        let mut cookies = Cookies::default();
+        cookies.add(Cookie::new("a", "1"));
+        cookies.add(Cookie::new("a", "2").under("/x"));
+        cookies.remove(Cookie::new("a", "3"));
+        let response = (cookies, "").into_response();
+        let values: Vec<_> = response.fields.iter().map(|(_, value)| value.to_str().expect("text")).collect();
+        let expected =
+            ["a=2; Path=/x; SameSite=Lax; Secure; HttpOnly", "a=; Path=/; Max-Age=0; SameSite=Lax; Secure; HttpOnly"];
+        assert_eq!(values, expected);
+    }
+
+    #[test]
+    fn a_cookie_that_cannot_be_sent_is_no_answer() {
+        let mut cookies = Cookies::default();
+        cookies.add(Cookie::new("a\r\n", "1"));
+        assert_eq!((cookies, "").into_response().status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+}

@@ -1,0 +1,286 @@
+//! Content negotiation: which of what a server has to offer a client likes best (RFC 9110 section 12).
+//!
+//! Of each offer the most specific range that fits it says how much it is liked. The offers' own order decides between
+//! those that are liked the same.
+
+use crate::media::{MediaType, Parameters, elements, is_token, trim};
+use crate::request::{FromRequest, Request};
+use crate::{Problem, Response};
+use http::StatusCode;
+
+/// What a client accepts: an extractor.
+///
+/// ```
+/// use highwire::{Accept, App, IntoResponse, Problem, Response, testing::Client};
+///
+/// let answer = |accept: Accept| -> Result<Response, Problem> {
+///     Ok(match accept.media_type_or_406(&["application/json", "text/html"])? {
+///         "text/html" => Response::html("<p>42"),
+///         _ => Response::bytes("application/json", "42"),
+///     })
+/// };
+/// let mut client = Client::new(App::new().get("/", answer))?;
+/// assert_eq!(client.get("/").send().text(), "42");
+/// assert_eq!(client.get("/").field("accept", "text/*, */*;q=0.1").send().text(), "<p>42");
+/// assert_eq!(client.get("/").field("accept", "image/png").send().status(), 406);
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accept {
+    media_types: Option<String>,
+    languages: Option<String>,
+    charsets: Option<String>,
+}
+
+/// All fields of a name as one list; nothing where there is none. What is not text is not there.
+fn list(request: &Request<'_>, name: &str) -> Option<String> {
+    let mut fields = request.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let text = |value| std::str::from_utf8(value).unwrap_or_default();
+    let mut list = text(fields.next()?.1).to_string();
+    for (_, value) in fields {
+        list.push(',');
+        list.push_str(text(value));
+    }
+    Some(list)
+}
+
+impl FromRequest for Accept {
+    fn from_request(request: &mut Request<'_>) -> Result<Accept, Response> {
+        Ok(Accept {
+            media_types: list(request, "accept"),
+            languages: list(request, "accept-language"),
+            charsets: list(request, "accept-charset"),
+        })
+    }
+}
+
+/// Thousandths: 1000 is `q=1`.
+type Quality = u16;
+
+const FULL: Quality = 1000;
+
+impl Accept {
+    /// The media type that is liked best: `text/html`, also with parameters (`text/html;level=1`). The first one where the
+    /// client does not say what it likes; none where it accepts none of them.
+    pub fn media_type<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
+        best(self.media_types.as_deref(), offers, |range, offer| {
+            let (range, offer) = (MediaType::parse(range)?, MediaType::parse(offer)?);
+            media_range_fits(&range, &offer)
+        })
+    }
+
+    /// As [`media_type`](Self::media_type); where none is accepted, a problem that names all of them.
+    ///
+    /// # Errors
+    /// 406.
+    pub fn media_type_or_406<'o>(&self, offers: &[&'o str]) -> Result<&'o str, Problem> {
+        self.media_type(offers).ok_or_else(|| {
+            Problem::new(StatusCode::NOT_ACCEPTABLE, "none of the media types that there are is acceptable")
+                .with("in", "accept")
+                .with("available", &offers.join(", "))
+        })
+    }
+
+    /// The language that is liked best: `de`, `pt-BR`. A range fits what it is the beginning of (RFC 4647 section 3.3.1):
+    /// `de` fits `de-CH`. Where none fits, one that a range begins with is taken: for `de-CH`, `de` (section 3.4).
+    ///
+    /// None does not mean that nothing should be sent: RFC 9110 section 12.5.4 leaves that to the server.
+    pub fn language<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
+        let languages = self.languages.as_deref();
+        let begins = |whole: &str, start: &str| {
+            let fits = whole.get(..start.len()).is_some_and(|front| front.eq_ignore_ascii_case(start));
+            fits && matches!(whole.as_bytes().get(start.len()), None | Some(b'-'))
+        };
+        let filtered = best(languages, offers, |range, offer| match range {
+            "*" => Some(0),
+            range => begins(offer, range).then_some(range.len() as u32),
+        });
+        // A range that fits and says no counts for more than one that is cut short.
+        filtered.or_else(|| {
+            best(languages, offers, |range, offer| match begins(offer, range) {
+                true => Some(1 << 16 | range.len() as u32),
+                false => begins(range, offer).then_some(range.len() as u32),
+            })
+        })
+    }
+
+    /// The charset that is liked best. Deprecated by RFC 9110 section 12.5.2: send UTF-8.
+    pub fn charset<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
+        best(self.charsets.as_deref(), offers, |range, offer| match range {
+            "*" => Some(0),
+            range => range.eq_ignore_ascii_case(offer).then_some(1),
+        })
+    }
+}
+
+/// How specific a media range is that fits an offer: type, subtype, then parameters, all of which the offer must have.
+fn media_range_fits(range: &MediaType<'_>, offer: &MediaType<'_>) -> Option<u32> {
+    let same = |range: &str, offer: &str| range == "*" || range.eq_ignore_ascii_case(offer);
+    // `*/html` is no range.
+    if !same(range.kind(), offer.kind())
+        || !same(range.subtype(), offer.subtype())
+        || (range.kind() == "*" && range.subtype() != "*")
+    {
+        return None;
+    }
+    let mut parameters = 0;
+    for (name, value) in range.parameters().flatten() {
+        // What stands behind the weight extends the field, not the range; RFC 9110 dropped it.
+        if name.eq_ignore_ascii_case("q") {
+            break;
+        }
+        let offered = offer.parameter(name)?;
+        if !offered.eq_ignore_ascii_case(&value.text()) {
+            return None;
+        }
+        parameters += 1;
+    }
+    let exact = |part: &str| u32::from(part != "*");
+    Some((exact(range.kind()) + exact(range.subtype())) << 16 | parameters)
+}
+
+/// The offer that is liked best. `fits` says how specific a range is that fits an offer. A malformed range is none.
+fn best<'o>(list: Option<&str>, offers: &[&'o str], fits: impl Fn(&str, &str) -> Option<u32>) -> Option<&'o str> {
+    let Some(list) = list else { return offers.first().copied() };
+    let mut best: Option<(Quality, &'o str)> = None;
+    for &offer in offers {
+        let mut liked: Option<(u32, Quality)> = None;
+        for (range, quality) in elements(list).filter_map(weighted) {
+            if let Some(specific) = fits(range, offer)
+                && liked.is_none_or(|(known, _)| specific > known)
+            {
+                liked = Some((specific, quality));
+            }
+        }
+        if let Some((_, quality)) = liked
+            && quality > best.map_or(0, |(known, _)| known)
+        {
+            best = Some((quality, offer));
+        }
+    }
+    best.map(|(_, offer)| offer)
+}
+
+/// A range and its weight. A media range keeps its parameters; other ranges have none.
+fn weighted(element: &str) -> Option<(&str, Quality)> {
+    let end = element.find(';').unwrap_or(element.len());
+    let mut quality = FULL;
+    for parameter in Parameters::of(&element[end..]) {
+        let (name, value) = parameter?;
+        if name.eq_ignore_ascii_case("q") {
+            quality = parse_quality(&value.text())?;
+            break;
+        }
+    }
+    let name = trim(&element[..end]);
+    match name.split_once('/') {
+        Some(_) => Some((element, quality)),
+        None => is_token(name).then_some((name, quality)),
+    }
+}
+
+/// `0.5`: at most three digits, at most 1 (RFC 9110 section 12.4.2).
+fn parse_quality(text: &str) -> Option<Quality> {
+    let (whole, rest) = text.split_at_checked(1)?;
+    let digits = match rest.strip_prefix('.') {
+        Some(digits) => digits,
+        None if rest.is_empty() => "",
+        None => return None,
+    };
+    if digits.len() > 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let thousandths = digits.bytes().chain(*b"000").take(3).fold(0, |sum, byte| sum * 10 + Quality::from(byte - b'0'));
+    match whole {
+        "0" => Some(thousandths),
+        "1" if thousandths == 0 => Some(FULL),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_types() {
+        let check = |accept: Option<&str>, offers: &[&str], expected: Option<&str>| {
+            let accept = Accept { media_types: accept.map(str::to_string), ..Accept::default() };
+            assert_eq!(accept.media_type(offers), expected, "{accept:?} {offers:?}");
+        };
+        let both = &["application/json", "text/html"];
+        check(None, both, Some("application/json"));
+        check(None, &[], None);
+        check(Some(""), both, None);
+        check(Some("*/*"), both, Some("application/json"));
+        check(Some("text/*"), both, Some("text/html"));
+        check(Some("TEXT/HTML"), both, Some("text/html"));
+        check(Some("text/html;q=0.9, */*;q=0.8"), both, Some("text/html"));
+        check(Some("text/html;q=0.8, */*;q=0.9"), both, Some("application/json"));
+        check(Some("text/html, application/xhtml+xml, */*;q=0.8"), both, Some("text/html"));
+        check(Some("text/html;q=0, */*"), &["text/html"], None);
+        check(Some("text/html;q=0.0, */*;q=0.001"), both, Some("application/json"));
+        check(Some("image/png"), both, None);
+        // The example of RFC 9110 section 12.5.1.
+        let example =
+            "text/*;q=0.3, text/plain;q=0.7, text/plain;format=flowed, text/plain;format=fixed;q=0.4, */*;q=0.5";
+        check(Some(example), &["text/plain;format=flowed", "text/plain"], Some("text/plain;format=flowed"));
+        check(Some(example), &["text/html", "image/jpeg"], Some("image/jpeg"));
+        check(Some(example), &["image/jpeg", "text/plain"], Some("text/plain"));
+        check(Some(example), &["text/plain;format=fixed", "image/jpeg"], Some("image/jpeg"));
+        // What is malformed is not there.
+        check(Some("text/html;q=2, application/json;q=0.1"), both, Some("application/json"));
+        check(Some("*/html"), both, None);
+        check(Some("text/html;q=\"0.5\", ;, x y/z"), both, Some("text/html"));
+        check(Some("text/html;q=0.5;q=1"), both, None);
+    }
+
+    #[test]
+    fn languages() {
+        let check = |languages: &str, offers: &[&str], expected: Option<&str>| {
+            let accept = Accept { languages: Some(languages.to_string()), ..Accept::default() };
+            assert_eq!(accept.language(offers), expected, "{accept:?} {offers:?}");
+        };
+        check("da, en-GB;q=0.8, en;q=0.7", &["en", "en-gb", "da"], Some("da"));
+        check("da, en-GB;q=0.8, en;q=0.7", &["en-US", "en-gb"], Some("en-gb"));
+        check("de-CH", &["fr", "de"], Some("de"));
+        check("de-CH", &["den"], None);
+        check("de", &["den"], None);
+        check("de", &["de-AT"], Some("de-AT"));
+        check("fr, *;q=0.1", &["en", "fr"], Some("fr"));
+        check("fr, *;q=0.1", &["en"], Some("en"));
+        check("en;q=0, *", &["en", "fr"], Some("fr"));
+        check("de-CH;q=0.5, de;q=0", &["de"], None);
+        check("de-\u{e9}", &["de"], None);
+    }
+
+    #[test]
+    fn charsets() {
+        let accept =
+            Accept { charsets: Some("iso-8859-5, unicode-1-1;q=0.8, *;q=0.1".to_string()), ..Accept::default() };
+        assert_eq!(accept.charset(&["utf-8", "ISO-8859-5"]), Some("ISO-8859-5"));
+        assert_eq!(accept.charset(&["utf-8"]), Some("utf-8"));
+    }
+
+    #[test]
+    fn qualities() {
+        for (text, expected) in [
+            ("1", Some(1000)),
+            ("1.000", Some(1000)),
+            ("0", Some(0)),
+            ("0.", Some(0)),
+            ("0.5", Some(500)),
+            ("0.123", Some(123)),
+            ("0.1234", None),
+            ("1.001", None),
+            ("2", None),
+            ("", None),
+            (".5", None),
+            ("0,5", None),
+            ("-0", None),
+            ("\u{e9}", None),
+        ] {
+            assert_eq!(parse_quality(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Sessions: what a server remembers of a visitor from one request to the next.
+//!
+//! A session is known by a *token*, the value of a cookie. [`SessionStore`] says what a token stands for. By default it is
+//! the session itself, encrypted: nothing is kept on the server, any number of servers share the keys, and the price is
+//! that a session has to fit a cookie and that the server cannot end it early for somebody who has kept a copy. A store
+//! of your own keeps sessions under tokens that say nothing.
+
+use crate::cookie::{Cookie, CookieError, Cookies, Keys};
+use crate::request::{FromRequest, Request};
+use crate::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// How long a session lasts after it was last saved: a day at work, and the evening.
+const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Cookies of the session's name that are looked at: a visitor has one, and whoever serves a host beside this one can
+/// add others.
+const MOST_TOKENS: usize = 4;
+
+/// What a store says when it cannot do its work.
+pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a store promises.
+pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + 's>>;
+
+/// Where sessions are kept.
+pub trait SessionStore: Send + Sync + 'static {
+    /// The data that a token stands for; none where it stands for nothing, or for what has expired. A token is what a client
+    /// says: up to some kilobytes of anything.
+    fn load<'s>(&'s self, token: &'s str) -> StoreFuture<'s, Option<Vec<u8>>>;
+
+    /// Keeps data for a while, and says under which token: the one that it has had, or a new one where it has had none,
+    /// which nobody can guess ([`new_token`]).
+    fn save<'s>(&'s self, token: Option<&'s str>, data: Vec<u8>, lifetime: Duration) -> StoreFuture<'s, String>;
+
+    /// Forgets what a token stands for.
+    fn remove<'s>(&'s self, token: &'s str) -> StoreFuture<'s, ()>;
+}
+
+/// A token for a store: 256 random bits as text.
+///
+/// # Errors
+/// Where the system gives no random bytes.
+pub fn new_token() -> Result<String, StoreError> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| "the system gives no random bytes")?;
+    Ok(crate::base64::encode_url(&bytes))
+}
+
+/// Sessions within their tokens: when they expire, in seconds since 1970, and the data, encrypted.
+struct InCookies {
+    keys: Keys,
+    now: fn() -> u64,
+}
+
+/// The name that sessions are encrypted for, whatever their cookie is called.
+const SEALED_FOR: &str = "highwire session";
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl InCookies {
+    fn open(&self, token: &str) -> Option<Vec<u8>> {
+        let mut opened = self.keys.open(SEALED_FOR, token)?;
+        let expires = u64::from_be_bytes(*opened.first_chunk()?);
+        (expires > (self.now)()).then(|| opened.split_off(size_of::<u64>()))
+    }
+}
+
+impl SessionStore for InCookies {
+    fn load<'s>(&'s self, token: &'s str) -> StoreFuture<'s, Option<Vec<u8>>> {
+        Box::pin(std::future::ready(Ok(self.open(token))))
+    }
+
+    fn save<'s>(&'s self, _: Option<&'s str>, data: Vec<u8>, lifetime: Duration) -> StoreFuture<'s, String> {
+        let expires = (self.now)().saturating_add(lifetime.as_secs());
+        let sealed = self.keys.seal(SEALED_FOR, &[&expires.to_be_bytes()[..], &data].concat());
+        Box::pin(std::future::ready(sealed.ok_or_else(|| "a session cannot be encrypted".into())))
+    }
+
+    fn remove<'s>(&'s self, _: &'s str) -> StoreFuture<'s, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// How sessions are kept, for [`App::state`](crate::App::state).
+#[derive(Clone)]
+pub struct Sessions {
+    store: Arc<dyn SessionStore>,
+    cookie: Cookie,
+    lifetime: Duration,
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("cookie", &self.cookie)
+            .field("lifetime", &self.lifetime)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sessions {
+    /// Sessions in cookies that only servers with these keys can make and read.
+    pub fn in_cookies(keys: Keys) -> Sessions {
+        Sessions::in_store(InCookies { keys, now: unix_seconds })
+    }
+
+    /// Sessions in a store.
+    pub fn in_store(store: impl SessionStore) -> Sessions {
+        Sessions { store: Arc::new(store), cookie: Cookie::new("__Host-session", ""), lifetime: LIFETIME }
+    }
+
+    /// How long a session lasts after it was last saved. A day, where nothing else is said.
+    #[must_use]
+    pub fn lasting(mut self, lifetime: Duration) -> Sessions {
+        self.lifetime = lifetime;
+        self
+    }
+
+    /// The cookie, whose value is replaced: its name, path and other attributes. `__Host-session`, as safe as a cookie can
+    /// be, where nothing else is said; it is for https, and for `http://localhost` in most browsers.
+    #[must_use]
+    pub fn with_cookie(mut self, cookie: Cookie) -> Sessions {
+        self.cookie = cookie;
+        self
+    }
+}
+
+/// Why a session could not be had: an answer as well, 500.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The store has failed.
+    Store(StoreError),
+    /// The value cannot be written.
+    Value(serde_json::Error),
+    /// The token makes no cookie: of sessions in cookies, the session is too large for one.
+    Cookie(CookieError),
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SessionError::Store(error) => write!(f, "the store of sessions: {error}"),
+            SessionError::Value(error) => write!(f, "a session's value: {error}"),
+            SessionError::Cookie(error) => write!(f, "a session's cookie: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+impl IntoResponse for SessionError {
+    fn into_response(self) -> Response {
+        tracing::error!(error = %self, "a session failed");
+        Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
+    }
+}
+
+/// A visitor's session, with a value of one type: an extractor, and a part of the answer that carries its cookie.
+///
+/// ```
+/// use highwire::cookie::Keys;
+/// use highwire::session::{Session, SessionError, Sessions};
+/// use highwire::{App, testing::Client};
+///
+/// #[derive(Default, serde::Deserialize, serde::Serialize)]
+/// struct Cart {
+///     items: Vec<String>,
+/// }
+///
+/// let add = async |mut session: Session<Cart>, item: String| {
+///     let mut cart = session.load().await?.unwrap_or_default();
+///     cart.items.push(item);
+///     session.save(&cart).await?;
+///     Ok::<_, SessionError>((session, cart.items.join(" and ")))
+/// };
+/// let app = App::new().state(Sessions::in_cookies(Keys::random()?)).post("/cart", add);
+/// let mut client = Client::new(app)?;
+/// let answer = client.post("/cart").body("tea").send();
+/// let cookie = answer.field("set-cookie").split(';').next().unwrap_or_default().to_string();
+/// assert_eq!(client.post("/cart").field("cookie", &cookie).body("milk").send().text(), "tea and milk");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A program that lets somebody in calls [`renew`](Self::renew): a token that an attacker has planted before is then worth
+/// nothing.
+pub struct Session<T> {
+    sessions: Arc<Sessions>,
+    tokens: Vec<String>,
+    /// The token that the session has been loaded by.
+    token: Option<String>,
+    cookies: Cookies,
+    value: PhantomData<fn(T) -> T>,
+}
+
+/// A token does not reach a log.
+impl<T> fmt::Debug for Session<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Session")
+    }
+}
+
+impl<T: 'static> FromRequest for Session<T> {
+    fn from_request(request: &mut Request<'_>) -> Result<Session<T>, Response> {
+        let Some(sessions) = request.shared.state::<Sessions>() else {
+            tracing::error!("a handler asks for a session, and no Sessions were given to App::state");
+            return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
+        };
+        let sent = Cookies::from_request(request)?;
+        let tokens = sent.all(sessions.cookie.name()).take(MOST_TOKENS).map(|token| token.into_owned()).collect();
+        Ok(Session { sessions, tokens, token: None, cookies: Cookies::default(), value: PhantomData })
+    }
+}
+
+impl<T: DeserializeOwned + Serialize> Session<T> {
+    /// The value; none where there is no session, where it has expired, and where it is no such value (any more).
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub async fn load(&mut self) -> Result<Option<T>, SessionError> {
+        for token in std::mem::take(&mut self.tokens) {
+            let Some(data) = self.sessions.store.load(&token).await.map_err(SessionError::Store)? else { continue };
+            self.tokens = vec![token.clone()];
+            self.token = Some(token);
+            match serde_json::from_slice(&data) {
+                Ok(value) => return Ok(Some(value)),
+                Err(error) => tracing::warn!(%error, "a session's value is of another shape"),
+            }
+            return Ok(None);
+        }
+        Ok(None)
+    }
+
+    /// Keeps a value: as the session that was [loaded](Self::load), else as a new one. It lasts from now.
+    ///
+    /// # Errors
+    /// Where the store fails, and where the session does not fit its cookie.
+    pub async fn save(&mut self, value: &T) -> Result<(), SessionError> {
+        let data = serde_json::to_vec(value).map_err(SessionError::Value)?;
+        let Sessions { store, cookie, lifetime } = &*self.sessions;
+        let token = store.save(self.token.as_deref(), data, *lifetime).await.map_err(SessionError::Store)?;
+        let cookie = cookie.clone().with_value(token.clone()).lasting(*lifetime);
+        cookie.header().map_err(SessionError::Cookie)?;
+        self.cookies.add(cookie);
+        self.tokens = vec![token.clone()];
+        self.token = Some(token);
+        Ok(())
+    }
+
+    /// Leaves the session's token: its store forgets it, and what is saved next gets a new one. To be called where a visitor
+    /// proves who they are.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub async fn renew(&mut self) -> Result<(), SessionError> {
+        let known = self.token.take().into_iter().chain(std::mem::take(&mut self.tokens));
+        for token in known.collect::<std::collections::BTreeSet<_>>() {
+            self.sessions.store.remove(&token).await.map_err(SessionError::Store)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the session: its store forgets it, and so does the client.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub async fn end(&mut self) -> Result<(), SessionError> {
+        self.cookies.remove(self.sessions.cookie.clone());
+        self.renew().await
+    }
+}
+
+/// The answer, with the session's cookie where it was saved or ended.
+impl<T, R: IntoResponse> IntoResponse for (Session<T>, R) {
+    fn into_response(self) -> Response {
+        self.0.cookies.put_into(self.1.into_response())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    fn now<T>(mut future: StoreFuture<'_, T>) -> T {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result.expect("it does not fail"),
+            Poll::Pending => panic!("a cookie is there at once"),
+        }
+    }
+
+    #[test]
+    fn a_session_in_a_cookie_expires() {
+        static CLOCK: AtomicU64 = AtomicU64::new(1000);
+        let keys = Keys::random().expect("random bytes");
+        let other = keys.seal("other", b"\0\0\0\0\0\xff\0\0data").expect("sealed");
+        let store = InCookies { keys, now: || CLOCK.load(Ordering::Relaxed) };
+        let token = now(store.save(None, b"data".to_vec(), Duration::from_secs(10)));
+        assert_eq!(now(store.load(&token)).as_deref(), Some(&b"data"[..]));
+        assert_eq!(now(store.load(&other)), None, "a private cookie is no session");
+        assert_eq!(now(store.load("")), None);
+        CLOCK.store(1009, Ordering::Relaxed);
+        assert_eq!(now(store.load(&token)).as_deref(), Some(&b"data"[..]));
+        CLOCK.store(1010, Ordering::Relaxed);
+        assert_eq!(now(store.load(&token)), None);
+    }
+
+    #[test]
+    fn tokens_cannot_be_guessed() {
+        let tokens = [new_token().expect("random bytes"), new_token().expect("random bytes")];
+        assert_ne!(tokens[0], tokens[1]);
+        assert!(tokens.iter().all(|token| token.len() == 43), "{tokens:?}");
+    }
+}
