@@ -3,10 +3,14 @@
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire::body::BodyError;
-use highwire::{App, Body, IntoResponse, Json, Path, Query, Request, Response, StatusCode, blocking};
+use highwire::form::{MultipartError, Part};
+use highwire::{
+    App, Body, IntoResponse, Json, Multipart, Path, Query, Request, Response, StatusCode, blocking, unblock,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,6 +27,7 @@ pub fn app() -> App {
         .get("/users/{id}", |Path(id): Path<String>| format!("user {id}"))
         .post("/upload", upload)
         .post("/body", |body: Bytes| body)
+        .post("/form", form)
         .get("/headers", headers)
         .get("/stream", |Query(Size { bytes }): Query<Size>| Response::stream(Letters { left: bytes }))
         .get("/sleep", async |Query(Wait { ms }): Query<Wait>| {
@@ -60,8 +65,11 @@ async fn upload(mut body: Body) -> Result<Json<Uploaded>, Failed> {
         bytes += part.len() as u64;
         hash.update(&part);
     }
-    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Json(Uploaded { bytes, sha256 }))
+    Ok(Json(Uploaded { bytes, sha256: hex(hash) }))
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An upload that did not arrive whole.
@@ -70,6 +78,72 @@ struct Failed(BodyError);
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         (StatusCode::BAD_REQUEST, format!("{}\n", self.0)).into_response()
+    }
+}
+
+/// The longest text field of `/form`.
+const MOST_TEXT_BYTES: usize = 64 * 1024;
+
+/// What was in a part: a text as it is, of a file what can be known of it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Field {
+    Text { name: String, text: String },
+    File { name: String, file: String, media_type: Option<String>, bytes: u64, sha256: String },
+}
+
+async fn form(mut multipart: Multipart) -> Result<Json<Vec<Field>>, FormFailed> {
+    let mut fields = Vec::new();
+    while let Some(part) = multipart.next().await {
+        fields.push(field(part?).await?);
+    }
+    Ok(Json(fields))
+}
+
+async fn field(part: Part<'_>) -> Result<Field, FormFailed> {
+    let name = part.name().to_string();
+    let Some(file) = part.file_name().map(str::to_string) else {
+        return Ok(Field::Text { name, text: part.text(MOST_TEXT_BYTES).await? });
+    };
+    let media_type = part.content_type().map(str::to_string);
+    let spool = part.spool(std::env::temp_dir()).await?;
+    let (path, bytes) = (spool.path().to_path_buf(), spool.len());
+    let sum = unblock(move || hash_file(&path));
+    let sha256 = sum.await.map_err(IntoResponse::into_response)?.map_err(|error| {
+        tracing::warn!(%error, "an upload cannot be read again");
+        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    })?;
+    Ok(Field::File { name, file, media_type, bytes, sha256 })
+}
+
+fn hash_file(path: &std::path::Path) -> std::io::Result<String> {
+    let (mut file, mut hash, mut buffer) = (std::fs::File::open(path)?, Sha256::new(), vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(hash)),
+            count => hash.update(&buffer[..count]),
+        }
+    }
+}
+
+/// The answer where a form cannot be had.
+struct FormFailed(Response);
+
+impl From<MultipartError> for FormFailed {
+    fn from(error: MultipartError) -> FormFailed {
+        FormFailed(error.into_response())
+    }
+}
+
+impl From<Response> for FormFailed {
+    fn from(response: Response) -> FormFailed {
+        FormFailed(response)
+    }
+}
+
+impl IntoResponse for FormFailed {
+    fn into_response(self) -> Response {
+        self.0
     }
 }
 
