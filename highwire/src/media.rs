@@ -199,6 +199,15 @@ pub(crate) fn elements(list: &str) -> impl Iterator<Item = &str> {
     split.map(trim).filter(|element| !element.is_empty())
 }
 
+/// Two hex digits as a byte.
+pub(crate) fn hex(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match digits {
+        &[high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
+        _ => None,
+    }
+}
+
 const WHITE_SPACE: [char; 2] = [' ', '\t'];
 
 pub(crate) fn trim(text: &str) -> &str {

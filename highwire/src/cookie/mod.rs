@@ -9,8 +9,7 @@ mod keys;
 #[cfg(feature = "cookies")]
 pub use keys::{KeyError, Keys, Private, Signed};
 
-use crate::form::urlencoded::hex;
-use crate::media::is_token;
+use crate::media::{hex, is_token};
 use crate::request::{FromRequest, Request};
 use crate::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};

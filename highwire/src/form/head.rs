@@ -4,8 +4,7 @@
 //! before a quote and before another backslash. Both are read. `filename*` (RFC 8187), which RFC 7578 forbids and some
 //! clients send all the same, is read where there is no `filename`; two names for one file are refused.
 
-use super::urlencoded::hex;
-use crate::media::{Parameters, Value, is_token, trim, unescape};
+use crate::media::{Parameters, Value, hex, is_token, trim, unescape};
 use bytes::Bytes;
 use std::fmt;
 

@@ -36,13 +36,16 @@ pub(crate) mod parser;
 mod spool;
 #[cfg(feature = "json")]
 mod typed;
+#[cfg(feature = "json")]
 pub(crate) mod urlencoded;
 
 pub use multipart::{Fault, Multipart, MultipartError, Part};
 pub use spool::Spool;
 #[cfg(feature = "json")]
 pub use typed::Form;
-pub use urlencoded::MOST_FIELDS;
+
+/// The most fields of a query or a form. PHP and Express have the same bound.
+pub const MOST_FIELDS: usize = 1000;
 
 /// What a multipart body may have. [`App::state`](crate::App::state) sets it for all routes, [`Multipart::limited`] for one.
 ///
