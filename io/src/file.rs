@@ -1,11 +1,11 @@
 //! Files beneath a folder: what a server may show of a file system, and nothing else of it.
 //!
 //! A path is resolved by the kernel and may not leave the folder, not by `..`, not by a symbolic link, not while somebody moves
-//! things about (`openat2` with `RESOLVE_BENEATH`). Reading has two forms: what is in the page cache is read where the caller
-//! stands ([`File::read_now`]); what is not would make a worker wait for a disk, and is read elsewhere ([`File::read`]). The
-//! simulator's twin is [`sim::files`](crate::sim::files).
+//! things about (`openat2` with `RESOLVE_BENEATH`). Opening and reading have two forms each: what the kernel has in its caches is
+//! opened and read where the caller stands ([`Files::open_now`], [`File::read_now`]); what it has not would make a worker wait for
+//! a disk, and is done elsewhere ([`Files::open`], [`File::read`]). The simulator's twin is [`sim::files`](crate::sim::files).
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -22,6 +22,12 @@ pub trait Files {
     /// What the system says: not found, no permission, no descriptors. [`io::ErrorKind::PermissionDenied`] also where the path
     /// would leave the folder; [`io::ErrorKind::InvalidInput`] where it is none, or names what is neither a file nor a folder.
     fn open(&self, path: &[u8]) -> io::Result<Self::File>;
+
+    /// Opens a file whose path can be resolved without a wait; `None` where it would have to be looked up on a disk.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_now(&self, path: &[u8]) -> io::Result<Option<Self::File>>;
 }
 
 /// What is said of a file when it is opened.
@@ -31,8 +37,21 @@ pub struct Metadata {
     pub is_folder: bool,
     /// Its bytes.
     pub length: u64,
-    /// When it was last changed.
+    /// When its bytes were last changed, or what somebody has set for that.
     pub modified: SystemTime,
+    /// When it was last changed in any way; nobody can set that.
+    pub changed: SystemTime,
+    /// Its number in its file system: two paths with one number lead to one file.
+    pub number: u64,
+}
+
+/// What is in a folder: see [`Folder::list`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Files and folders by their names, in no order.
+    pub items: Vec<(Vec<u8>, Metadata)>,
+    /// There are more than were asked for.
+    pub more: bool,
 }
 
 /// An open file.
@@ -69,31 +88,145 @@ impl Folder {
         let path = text(path.as_os_str().as_bytes())?;
         // SAFETY: the pointer is to a string that ends in NUL and outlives the call.
         let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
-        Ok(Folder { descriptor: owned(descriptor)? })
+        let folder = Folder { descriptor: owned(descriptor)? };
+        // Where the system does not have what keeps paths beneath a folder, nothing would ever be found.
+        folder.resolve_patiently(b"", libc::O_PATH)?;
+        Ok(folder)
+    }
+
+    /// What is in a folder beneath this one, at most so many items of it. What is neither a file nor a folder is left out, and
+    /// so are links that lead out. Waits for the disk.
+    ///
+    /// # Errors
+    /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] where it is no folder.
+    pub fn list(&self, path: &[u8], most: usize) -> io::Result<Listing> {
+        let descriptor = self.resolve_patiently(path, READING)?;
+        let number = descriptor.as_raw_fd();
+        // SAFETY: the descriptor is open; where that succeeds, the stream owns it.
+        let stream = unsafe { libc::fdopendir(number) };
+        if stream.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(descriptor);
+        let stream = Stream(stream);
+        let mut listing = Listing::default();
+        while let Some(name) = stream.next()? {
+            if listing.items.len() == most {
+                listing.more = true;
+                break;
+            }
+            // What is gone by now, or leads out, is none of the folder's items.
+            if let Ok(metadata) = self.metadata_of(number, path, &name) {
+                listing.items.push((name.into_bytes(), metadata));
+            }
+        }
+        Ok(listing)
+    }
+
+    /// What is said of an item of an open folder; of a link, what it leads to.
+    fn metadata_of(&self, folder: RawFd, path: &[u8], name: &CStr) -> io::Result<Metadata> {
+        // SAFETY: an all-zero stat is valid, and the pointers are to it and to a string that ends in NUL.
+        let stat = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            if libc::fstatat(folder, name.as_ptr(), &mut stat, libc::AT_SYMLINK_NOFOLLOW) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            stat
+        };
+        if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
+            let path = [path, b"/", name.to_bytes()].concat();
+            return self.open(path.strip_prefix(b"/").unwrap_or(&path)).map(|file| file.metadata);
+        }
+        metadata_from(&stat)
+    }
+
+    /// Opens a path beneath the folder, whatever it leads to.
+    fn resolve(&self, path: &CStr, flags: libc::c_int, resolve: u64) -> io::Result<OwnedFd> {
+        // SAFETY: an all-zero open_how is valid.
+        let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+        how.flags = (flags | libc::O_CLOEXEC) as u64;
+        how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve;
+        let folder = self.descriptor.as_raw_fd();
+        // SAFETY: the pointers are to a string that ends in NUL and to the struct whose size is given; both outlive the call.
+        let descriptor =
+            unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of_val(&how)) };
+        owned(descriptor as RawFd).map_err(|error| match error.raw_os_error() {
+            // What the kernel says where a path would leave the folder.
+            Some(libc::EXDEV | libc::ELOOP) => io::ErrorKind::PermissionDenied.into(),
+            // And where a socket is opened, or a device that is not there.
+            Some(libc::ENXIO | libc::ENODEV) => io::ErrorKind::InvalidInput.into(),
+            _ => error,
+        })
+    }
+
+    fn resolve_patiently(&self, path: &[u8], flags: libc::c_int) -> io::Result<OwnedFd> {
+        let path = name(path)?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.resolve(&path, flags, 0) {
+                // Something was renamed while a `..` was resolved: the kernel cannot say where that leads, and asks to try again.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries < RESOLVE_TRIES => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+                resolved => return resolved,
+            }
+        }
     }
 }
+
+/// How files are opened: a pipe or a device without a writer must not hold the caller; it is refused by its metadata.
+const READING: libc::c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+
+/// How often a path is resolved while others rename things: each try fails by chance only.
+const RESOLVE_TRIES: u32 = 64;
 
 impl Files for Folder {
     type File = Open;
 
     fn open(&self, path: &[u8]) -> io::Result<Open> {
-        let path = text(if path.is_empty() { b"." } else { path })?;
-        // SAFETY: an all-zero open_how is valid.
-        let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-        // A pipe or a device without a writer must not hold the caller: it is refused below.
-        how.flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
-        how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
-        let folder = self.descriptor.as_raw_fd();
-        // SAFETY: the pointers are to a string that ends in NUL and to the struct whose size is given; both outlive the call.
-        let descriptor =
-            unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of_val(&how)) };
-        let descriptor = owned(descriptor as RawFd).map_err(|error| match error.raw_os_error() {
-            // What the kernel says where a path would leave the folder.
-            Some(libc::EXDEV | libc::ELOOP) => io::ErrorKind::PermissionDenied.into(),
-            _ => error,
-        })?;
-        let metadata = metadata(&descriptor)?;
-        Ok(Open { descriptor, metadata })
+        Open::of(self.resolve_patiently(path, READING)?)
+    }
+
+    fn open_now(&self, path: &[u8]) -> io::Result<Option<Open>> {
+        match self.resolve(&name(path)?, READING, libc::RESOLVE_CACHED) {
+            Ok(descriptor) => Open::of(descriptor).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An open folder whose items are read one by one.
+struct Stream(*mut libc::DIR);
+
+impl Stream {
+    /// The next item's name; none of the two that every folder has.
+    fn next(&self) -> io::Result<Option<CString>> {
+        loop {
+            // SAFETY: errno is this thread's own; the stream is open and used by this thread alone.
+            let entry = unsafe {
+                *libc::__errno_location() = 0;
+                libc::readdir64(self.0)
+            };
+            if entry.is_null() {
+                let error = io::Error::last_os_error();
+                return if error.raw_os_error() == Some(0) { Ok(None) } else { Err(error) };
+            }
+            // SAFETY: the entry is valid until the next call, and its name ends in NUL.
+            let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                return Ok(Some(name.to_owned()));
+            }
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: the stream is open, and nobody uses it afterwards.
+        unsafe { libc::closedir(self.0) };
     }
 }
 
@@ -105,6 +238,11 @@ pub struct Open {
 }
 
 impl Open {
+    fn of(descriptor: OwnedFd) -> io::Result<Open> {
+        let metadata = metadata(&descriptor)?;
+        Ok(Open { descriptor, metadata })
+    }
+
     fn read_with(&self, buffer: &mut [u8], offset: u64, flags: libc::c_int) -> io::Result<usize> {
         let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -146,6 +284,11 @@ fn text(path: &[u8]) -> io::Result<CString> {
     CString::new(path).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
+/// A path as the kernel takes it.
+fn name(path: &[u8]) -> io::Result<CString> {
+    text(if path.is_empty() { b"." } else { path })
+}
+
 fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
@@ -163,17 +306,27 @@ fn metadata(descriptor: &OwnedFd) -> io::Result<Metadata> {
         }
         stat
     };
+    metadata_from(&stat)
+}
+
+fn metadata_from(stat: &libc::stat) -> io::Result<Metadata> {
     let kind = stat.st_mode & libc::S_IFMT;
     if kind != libc::S_IFREG && kind != libc::S_IFDIR {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder"));
     }
-    let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
-    let nanoseconds = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).unwrap_or(0));
     Ok(Metadata {
         is_folder: kind == libc::S_IFDIR,
         length: u64::try_from(stat.st_size).unwrap_or(0),
-        modified: UNIX_EPOCH + seconds + nanoseconds,
+        modified: moment(stat.st_mtime, stat.st_mtime_nsec),
+        changed: moment(stat.st_ctime, stat.st_ctime_nsec),
+        number: stat.st_ino,
     })
+}
+
+/// A moment as the system tells it; what is before 1970 becomes 1970.
+fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
+    let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -250,11 +403,54 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_knows_is_opened_at_once() {
+        let place = Place::new("now");
+        let folder = place.folder();
+        let names = |path: &[u8]| folder.open_now(path).map(|file| file.map(|file| file.metadata().length));
+        folder.open(b"a").expect("a file, which the kernel knows from now on");
+        // A file system may still want to look.
+        assert!(matches!(names(b"a"), Ok(Some(10) | None)));
+        assert!(names(b"../secret").is_err() || matches!(names(b"../secret"), Ok(None)));
+        assert!(matches!(names(b"inner/nothing"), Ok(None)) || names(b"inner/nothing").is_err());
+    }
+
+    #[test]
+    fn a_folder_is_listed_without_what_leads_out_of_it() {
+        let place = Place::new("list");
+        let root = place.0.join("root");
+        symlink("../secret", root.join("up")).expect("a link");
+        symlink("../a", root.join("inner/within")).expect("a link");
+        symlink("gone", root.join("dangling")).expect("a link");
+        let list = |path: &[u8], most| {
+            let mut listing = place.folder().list(path, most).expect("a folder");
+            listing.items.sort_by(|one, other| one.0.cmp(&other.0));
+            let items = listing.items.iter().map(|(name, metadata)| {
+                format!(
+                    "{} {} {}",
+                    String::from_utf8_lossy(name),
+                    metadata.is_folder,
+                    metadata.length * u64::from(!metadata.is_folder)
+                )
+            });
+            (items.collect::<Vec<_>>().join(", "), listing.more)
+        };
+        assert_eq!(list(b"", 10), ("a false 10, inner true 0".to_string(), false));
+        assert_eq!(list(b"inner", 10), ("within false 10".to_string(), false));
+        assert!(list(b"", 1).1);
+        assert!(place.folder().list(b"a", 1).is_err());
+        assert_eq!(place.folder().list(b"..", 1).expect_err("it leads out").kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
     fn what_is_no_file_is_refused_and_nobody_waits_for_it() {
         let place = Place::new("kinds");
         let pipe = text(place.0.join("root/pipe").to_string_lossy().as_bytes()).expect("a path");
         // SAFETY: the pointer is to a string that ends in NUL.
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-        assert_eq!(place.folder().open(b"pipe").expect_err("a pipe").kind(), io::ErrorKind::InvalidInput);
+        let _socket = std::os::unix::net::UnixListener::bind(place.0.join("root/socket")).expect("a socket");
+        for name in [&b"pipe"[..], b"socket"] {
+            let error = place.folder().open(name).expect_err("no file");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}: {error}", String::from_utf8_lossy(name));
+        }
     }
 }

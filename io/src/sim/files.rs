@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 /// How often a disk fails, one in so many chances, 0 for never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskFaults {
-    /// What is read is not in the cache.
+    /// What is opened or read is not in the cache.
     pub cold: u32,
     /// A read gives a part of what it could.
     pub short: u32,
@@ -94,7 +94,13 @@ impl Files for SimulatedFolder {
         }
         let path = parts.join(&b'/');
         let files = self.disk.files.borrow();
-        let metadata = |is_folder, length: usize| Metadata { is_folder, length: length as u64, modified: UNIX_EPOCH };
+        let metadata = |is_folder, length: usize| Metadata {
+            is_folder,
+            length: length as u64,
+            modified: UNIX_EPOCH,
+            changed: UNIX_EPOCH,
+            number: 0,
+        };
         if let Some(bytes) = files.get(&path) {
             let metadata = metadata(false, bytes.borrow().len());
             return Ok(SimulatedFile { disk: self.disk.clone(), bytes: bytes.clone(), metadata });
@@ -105,6 +111,10 @@ impl Files for SimulatedFolder {
             return Ok(SimulatedFile { disk: self.disk.clone(), bytes: Rc::default(), metadata });
         }
         Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn open_now(&self, path: &[u8]) -> io::Result<Option<SimulatedFile>> {
+        if self.disk.chance(self.disk.faults.cold) { Ok(None) } else { self.open(path).map(Some) }
     }
 }
 
