@@ -4,7 +4,7 @@ use crate::handler::{Handler, Route};
 use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Factory, Server, Setup, states};
-use crate::{Error, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
+use crate::{Error, Files, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
 use io::{Address, Listener};
 use std::any::Any;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct App {
     fallback: Option<Arc<dyn Route>>,
     https: Https,
     layers: Vec<Arc<dyn Layer>>,
+    /// The first thing that went wrong in putting it together.
+    mistake: Option<Error>,
 }
 
 /// Turns an error's status and words into a response.
@@ -77,6 +79,7 @@ impl App {
             fallback: None,
             https: Https::default(),
             layers: Vec::new(),
+            mistake: None,
         }
     }
 
@@ -110,6 +113,16 @@ impl App {
         self
     }
 
+    /// Serves a folder's files below a prefix: GET and HEAD, with everything that [`Files`] sets.
+    pub fn files(mut self, prefix: &str, files: impl Into<Files>) -> App {
+        let prefix = prefix.trim_end_matches('/');
+        match crate::files::route(files.into()) {
+            Ok(route) => self.register(MethodFilter::One(Method::GET), &format!("{prefix}/{{*path}}"), route),
+            Err(error) => self.mistake = self.mistake.or(Some(error)),
+        }
+        if prefix.is_empty() { self } else { self.get(prefix, crate::files::to_folder) }
+    }
+
     fn register(&mut self, filter: MethodFilter, path: &str, route: Arc<dyn Route>) {
         self.routes.push(Registered { host: self.host.clone(), filter, path: path.to_string(), route });
     }
@@ -128,6 +141,7 @@ impl App {
         }
         self.states.extend(other.states);
         self.factories.extend(other.factories);
+        self.mistake = self.mistake.or(other.mistake);
         self
     }
 
@@ -141,6 +155,7 @@ impl App {
         }
         self.states.extend(other.states);
         self.factories.extend(other.factories);
+        self.mistake = self.mistake.or(other.mistake);
         self
     }
 
@@ -241,6 +256,9 @@ impl App {
     }
 
     pub(crate) fn build(mut self) -> Result<Setup> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
         let missed = (!self.layers.is_empty()).then(|| self.missed());
         self.enclose();
         let mut router = Router::default();

@@ -44,6 +44,7 @@ mod error;
 mod extract;
 #[cfg(feature = "json")]
 mod fields;
+mod files;
 mod handler;
 mod https;
 mod media;
@@ -64,6 +65,7 @@ pub use auth::{Basic, Bearer, Realm};
 pub use body::Body;
 pub use error::{Error, Result};
 pub use extract::{Authority, Extension, Local, Peer, RawQuery, Scheme, State, Tls, Version};
+pub use files::Files;
 #[cfg(feature = "json")]
 pub use form::Form;
 pub use form::Multipart;

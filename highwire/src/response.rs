@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::borrow::Cow;
+use std::cell::{Ref, RefCell};
 use std::fmt;
+use std::rc::Rc;
 
 /// A response: status, fields and a body.
 ///
@@ -18,8 +20,48 @@ pub struct Response {
     pub(crate) reason: Option<Box<str>>,
     pub(crate) content_type: Option<&'static str>,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    /// Fields beside those, which the answer shares with others.
+    pub(crate) rendered: Option<Rc<Rendered>>,
     pub(crate) content: Content,
     pub(crate) close: bool,
+}
+
+/// Fields that many answers of a worker share: as they are, as the lines of HTTP/1, and as the whole head that was made of
+/// them last.
+#[derive(Debug)]
+pub(crate) struct Rendered {
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) lines: Vec<u8>,
+    head: RefCell<KeptHead>,
+}
+
+#[derive(Debug, Default)]
+struct KeptHead {
+    /// The second of its date, its status and the length that it announces.
+    key: (u64, u16, usize),
+    bytes: Vec<u8>,
+}
+
+impl Rendered {
+    pub(crate) fn new(fields: Vec<(HeaderName, HeaderValue)>) -> Rc<Rendered> {
+        let lines =
+            fields.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+        Rc::new(Rendered { lines: lines.collect::<Vec<_>>().concat(), fields, head: RefCell::default() })
+    }
+
+    /// The head that was kept, if it is still the same.
+    #[inline]
+    pub(crate) fn head(&self, key: (u64, u16, usize)) -> Option<Ref<'_, [u8]>> {
+        let head = self.head.borrow();
+        (head.key == key && !head.bytes.is_empty()).then(|| Ref::map(head, |head| &*head.bytes))
+    }
+
+    pub(crate) fn keep_head(&self, key: (u64, u16, usize), bytes: &[u8]) {
+        let mut head = self.head.borrow_mut();
+        head.key = key;
+        head.bytes.clear();
+        head.bytes.extend_from_slice(bytes);
+    }
 }
 
 /// A response's body.
@@ -48,6 +90,7 @@ impl Response {
             reason: None,
             content_type: None,
             fields: Vec::new(),
+            rendered: None,
             content: Content::Bytes(Bytes::new()),
             close: false,
         }
@@ -79,6 +122,7 @@ impl Response {
             reason: None,
             content_type: Some(content_type),
             fields: Vec::new(),
+            rendered: None,
             content: Content::Bytes(bytes.into()),
             close: false,
         }
@@ -148,10 +192,18 @@ impl Response {
     /// Adds a field.
     pub fn add_field(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
+            self.own_fields();
             self.content_type = None;
             self.fields.retain(|(known, _)| known != header::CONTENT_TYPE);
         }
         self.fields.push((name, value));
+    }
+
+    /// Makes the fields that it shares with others its own, so that they can be seen and changed.
+    pub(crate) fn own_fields(&mut self) {
+        if let Some(rendered) = self.rendered.take() {
+            self.fields.splice(0..0, rendered.fields.iter().cloned());
+        }
     }
 
     /// Closes the connection after this response.
@@ -162,7 +214,8 @@ impl Response {
 
     /// The first field of that name; the engine's own are not there yet.
     pub fn field(&self, name: &HeaderName) -> Option<&HeaderValue> {
-        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        let shared = self.rendered.iter().flat_map(|rendered| &rendered.fields);
+        shared.chain(&self.fields).find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
     /// The status.

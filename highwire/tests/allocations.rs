@@ -91,7 +91,11 @@ fn app() -> App {
 
 /// Sends requests one after the other on one connection, and counts what answering them allocated.
 fn check(request: &str) {
-    let mut worker = worker(app());
+    assert_eq!(allocations(app(), request), 0, "allocations for {REQUESTS} times\n{request}");
+}
+
+fn allocations(app: App, request: &str) -> u64 {
+    let mut worker = worker(app);
     let mut before = 0;
     for number in 0..WARM_UP + REQUESTS {
         if number == WARM_UP {
@@ -106,7 +110,7 @@ fn check(request: &str) {
         let answer = &worker.driver().outgoing;
         assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n") && answer.ends_with(b"\r\n\r\nHello, World!"), "{request}");
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations for {REQUESTS} times\n{request}");
+    ALLOCATIONS.get() - before
 }
 
 #[test]
@@ -143,6 +147,26 @@ fn a_browsers_request() {
     for path in ["/plain", "/ready", "/pending"] {
         check(&format!("GET {path} HTTP/1.1\r\n{fields}"));
     }
+}
+
+/// From the cache. Once a second the file is looked at, and that is all that allocates.
+#[test]
+fn a_small_file() {
+    let folder = std::env::temp_dir().join(format!("highwire-allocations-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("inner")).expect("a folder");
+    let file = std::fs::File::create(folder.join("inner/hello.txt")).expect("a file");
+    std::io::Write::write_all(&mut &file, b"Hello, World!").expect("its content");
+    let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_610_697_600);
+    file.set_modified(date).expect("a date");
+    for (path, fields) in [("/inner/hello.txt", ""), ("/inner/hello.txt", "Accept-Encoding: gzip, br\r\nRange: x\r\n")]
+    {
+        let app = App::new().files("/static", highwire::Files::new(&folder));
+        let count = allocations(app, &format!("GET /static{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        // A turn takes 10 ms here.
+        let seconds = (REQUESTS * TURNS / 100) as u64;
+        assert!(count <= 2 * seconds, "{count} allocations for {REQUESTS} times\n{fields}");
+    }
+    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 /// The count counts: without that, all of the above would pass for nothing.

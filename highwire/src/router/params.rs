@@ -23,6 +23,12 @@ impl Captures {
         self.ranges.pop();
     }
 
+    /// The last parameter as it stands in the path.
+    pub(crate) fn last<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        let range = self.ranges.last().map(|&(start, end)| start as usize..end as usize);
+        range.and_then(|range| path.get(range)).unwrap_or_default()
+    }
+
     /// The decoded values, in the order of the template.
     pub(crate) fn values(&self, path: &[u8]) -> impl Iterator<Item = String> {
         self.ranges.iter().map(|&(start, end)| {

@@ -370,7 +370,8 @@ fn write_fields(writer: &mut FieldWriter<'_>, kit: &Kit, response: &Response, st
     if let Some(content_type) = response.content_type {
         writer.field(b"content-type", content_type.as_bytes());
     }
-    for (name, value) in &response.fields {
+    let shared = response.rendered.iter().flat_map(|rendered| &rendered.fields);
+    for (name, value) in shared.chain(&response.fields) {
         if !is_framing(name) && !is_of_a_connection(name) {
             writer.field(name.as_str().as_bytes(), value.as_bytes());
         }

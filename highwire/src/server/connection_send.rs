@@ -7,7 +7,7 @@ use super::exchange::{LogLine, Switched};
 use super::out::Out;
 use crate::body::BodyStream;
 use crate::request::Caller;
-use crate::response::{Content, Response, Streamed};
+use crate::response::{Content, Rendered, Response, Streamed};
 use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -50,6 +50,10 @@ impl Connection {
             && status >= 200
         {
             let plain = self.http.is_plain() && response.fields.is_empty() && response.reason.is_none();
+            if plain && let Some(rendered) = &response.rendered {
+                let rendered = rendered.clone();
+                return self.respond_rendered(response, &rendered, kit, out);
+            }
             let key = HeadKey { status, content_type: response.content_type, length: body.len() };
             if plain && let Some(head) = kit.lines.head(&key) {
                 if let Err(error) = self.http.send_rendered(head, body, &mut out.queue.output) {
@@ -76,6 +80,28 @@ impl Connection {
         self.respond_at_length(response, kit, out);
     }
 
+    /// Sends a small plain response whose fields are rendered already.
+    fn respond_rendered(&mut self, response: &Response, rendered: &Rendered, kit: &mut Kit, out: &mut Out<'_>) {
+        let Content::Bytes(body) = &response.content else { return };
+        let status = response.status.as_u16();
+        let key = (kit.lines.second(), status, body.len());
+        let sent = match rendered.head(key) {
+            Some(head) => self.http.send_rendered(&head, body, &mut out.queue.output),
+            None => {
+                let begin = out.queue.output.len();
+                let sent = self.send_head(response, kit, out);
+                if sent.is_ok() && !matches!(status, 204 | 304) {
+                    rendered.keep_head(key, &out.queue.output[begin..]);
+                }
+                let sent = sent.and_then(|()| self.http.send_data(body, &mut out.queue.output));
+                sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {}))
+            }
+        };
+        if let Err(error) = sent {
+            self.broken_answer(error, kit, out);
+        }
+    }
+
     /// Writes a response's head.
     fn send_head(&mut self, response: &Response, kit: &Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
         let length = match &response.content {
@@ -89,6 +115,9 @@ impl Connection {
             write_common_lines(writer, kit, &response.fields);
             if let Some(content_type) = response.content_type {
                 writer.field(b"Content-Type", content_type.as_bytes());
+            }
+            if let Some(rendered) = &response.rendered {
+                writer.trusted_lines(&rendered.lines);
             }
             write_fields(writer, &response.fields);
         })

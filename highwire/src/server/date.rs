@@ -85,6 +85,12 @@ impl CommonLines {
         head.bytes.extend_from_slice(bytes);
     }
 
+    /// The second that they were rendered for.
+    #[inline]
+    pub(crate) fn second(&self) -> u64 {
+        self.seconds
+    }
+
     /// The `Server` line with its line end; empty where there is none.
     pub(crate) fn server(&self) -> &[u8] {
         &self.lines[..self.date]

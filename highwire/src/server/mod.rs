@@ -43,6 +43,7 @@ pub use context::spawn;
 pub(crate) use dispatch::has_dot_segment;
 pub use io::Driver;
 pub use listen::Listen;
+pub(crate) use pool::Asked;
 pub use report::Report;
 pub use run::{Handle, Server};
 pub(crate) use secure::Secure;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 /// A pool thread's stack: handlers run on it, deep recursion does not.
 const STACK_BYTES: usize = 512 * 1024;
@@ -53,6 +54,19 @@ impl Pool {
         Ok(())
     }
 
+    /// Queues a job whose result somebody waits for.
+    pub(crate) fn ask<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
+        let place = Arc::new(Mutex::new(Place { result: None, is_over: false, waker: None }));
+        let asked = Asked { place: place.clone() };
+        let answer = Box::new(|promise: Promise<T>| {
+            let result = job();
+            promise.lock().result = Some(result);
+        });
+        // Where there is no room for it, the promise is dropped, and that says so.
+        drop(self.offer(Promise { place }, answer));
+        asked
+    }
+
     fn start_thread(&self) -> bool {
         let inner = self.inner.clone();
         let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);
@@ -82,6 +96,51 @@ fn work(inner: &Inner) {
             return;
         }
         state = inner.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// The result of a job, for the worker that asked for it.
+pub(crate) struct Asked<T> {
+    place: Arc<Mutex<Place<T>>>,
+}
+
+struct Place<T> {
+    result: Option<T>,
+    is_over: bool,
+    waker: Option<Waker>,
+}
+
+impl<T> Asked<T> {
+    /// The result; none where the job was not done: the pool has no room, or it panicked.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.is_over {
+            return Poll::Ready(place.result.take());
+        }
+        place.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// What a job holds while somebody waits for it.
+struct Promise<T> {
+    place: Arc<Mutex<Place<T>>>,
+}
+
+impl<T> Promise<T> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Place<T>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        let waker = {
+            let mut place = self.lock();
+            place.is_over = true;
+            place.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -117,6 +176,30 @@ mod tests {
         assert_eq!(pool.offer(2, Box::new(|_| ())), Err(2));
         release.send(()).expect("the job waits");
         assert_eq!(results.recv(), Ok(1));
+    }
+
+    #[test]
+    fn a_result_comes_to_whom_it_was_promised_and_so_does_its_absence() {
+        struct Told(mpsc::SyncSender<()>);
+        impl std::task::Wake for Told {
+            fn wake(self: Arc<Self>) {
+                self.0.send(()).expect("the test listens");
+            }
+        }
+        fn result<T>(mut asked: Asked<T>) -> Option<T> {
+            let (told, wakes) = mpsc::sync_channel(1);
+            let waker = Waker::from(Arc::new(Told(told)));
+            loop {
+                match asked.poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(result) => return result,
+                    Poll::Pending => wakes.recv().expect("a wake"),
+                }
+            }
+        }
+        let pool = Pool::new("test", 1, 4);
+        assert_eq!(result(pool.ask(|| 7)), Some(7));
+        assert_eq!(result(pool.ask(|| -> u8 { panic!("on purpose") })), None);
+        assert_eq!(result(Pool::new("test", 0, 0).ask(|| 7)), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::accept::PeerCounts;
 use super::budget::Budget;
 use super::config::Config;
-use super::pool::Pool;
+use super::pool::{Asked, Pool};
 use super::states;
 use crate::app::{ErrorHandler, NotFoundHandler};
 use crate::handler::Route;
@@ -168,9 +168,17 @@ impl Shared {
 
     /// Gives the blocking pool a job on an argument, which comes back where the pool is full.
     pub(crate) fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+        self.pool().offer(argument, job)
+    }
+
+    /// Runs a function on the blocking pool, for whoever waits for its result.
+    pub(crate) fn ask<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
+        self.pool().ask(function)
+    }
+
+    fn pool(&self) -> &Pool {
         let caps = &self.config().caps;
-        let pool = self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue));
-        pool.offer(argument, job)
+        self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue))
     }
 
     pub(crate) fn connection_count(&self) -> usize {

@@ -200,6 +200,22 @@ pub fn cookies(input: &[u8]) {
     assert_eq!(cookies.get("a").as_deref(), Some(text), "{header}");
 }
 
+/// A Range field for a file of some length: see `files::range`.
+///
+/// # Panics
+/// Where it is read differently than its twin reads it.
+pub fn ranges(input: &[u8]) {
+    crate::files::range::assert_equals_twin(input);
+}
+
+/// The conditional fields of a request for one file: see `files::validators`.
+///
+/// # Panics
+/// Where they are judged differently than their twin judges them.
+pub fn conditions(input: &[u8]) {
+    crate::files::validators::assert_equals_twin(input);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

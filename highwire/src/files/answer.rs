@@ -1,0 +1,180 @@
+//! What a client asks of a file beside its name, and the answer to that.
+
+use super::body::{self, Piece};
+use super::coding::Wanted;
+use super::entry::Variant;
+use super::load::Content;
+use super::range::Ranges;
+use super::validators::{Conditions, Verdict};
+use crate::request::Request;
+use crate::response;
+use crate::server::Shared;
+use crate::{Response, StatusCode};
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The fields of a request that its answer depends on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Terms<'r> {
+    conditions: Conditions<'r>,
+    range: Option<Cow<'r, [u8]>>,
+    pub(super) wanted: Wanted,
+}
+
+impl<'r> Terms<'r> {
+    /// Reads them, in one pass over the request's fields.
+    pub(super) fn of(request: &Request<'r>) -> Terms<'r> {
+        let mut terms = Terms::default();
+        let mut codings = None;
+        for field in &request.head.fields {
+            let name = field.name.of(request.window);
+            let conditions = &mut terms.conditions;
+            let (wanted, place): (&[u8], _) = match name.len() {
+                5 => (b"range", &mut terms.range),
+                8 if matches!(name[3], b'm' | b'M') => (b"if-match", &mut conditions.if_match),
+                8 => (b"if-range", &mut conditions.if_range),
+                13 => (b"if-none-match", &mut conditions.if_none_match),
+                15 => (b"accept-encoding", &mut codings),
+                17 => (b"if-modified-since", &mut conditions.if_modified_since),
+                19 => (b"if-unmodified-since", &mut conditions.if_unmodified_since),
+                _ => continue,
+            };
+            if name.eq_ignore_ascii_case(wanted) {
+                add(place, field.value.of(request.window));
+            }
+        }
+        // RFC 9110 section 14.2: a range is for GET alone.
+        if request.method() != "GET" {
+            terms.range = None;
+        }
+        if let Some(codings) = codings {
+            terms.wanted = Wanted::parse(&codings);
+        }
+        terms
+    }
+
+    pub(super) fn into_owned(self) -> Terms<'static> {
+        let range = self.range.map(|range| Cow::Owned(range.into_owned()));
+        Terms { conditions: self.conditions.into_owned(), range, wanted: self.wanted }
+    }
+}
+
+/// Several lines of one name are one list (RFC 9110 section 5.3).
+fn add<'r>(place: &mut Option<Cow<'r, [u8]>>, value: &'r [u8]) {
+    match place {
+        None => *place = Some(Cow::Borrowed(value)),
+        Some(known) => known.to_mut().extend([b", ", value].concat()),
+    }
+}
+
+/// The answer with a file, as far as the request's terms want it.
+pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Arc<Shared>) -> Response {
+    match terms.conditions.judge(&variant.validators) {
+        Verdict::Send => {}
+        Verdict::NotModified => {
+            let mut response = Response::new(StatusCode::NOT_MODIFIED);
+            response.rendered = Some(variant.fields_unmodified.clone());
+            return response;
+        }
+        Verdict::Failed => return worded(StatusCode::PRECONDITION_FAILED, "the file is not what it was", shared),
+    }
+    let ranges = match &terms.range {
+        Some(range) if terms.conditions.ranges_count(&variant.validators) => Ranges::parse(range, variant.length()),
+        _ => Ranges::Whole,
+    };
+    match ranges {
+        Ranges::Whole => {
+            let mut response = body(variant, 0..variant.length(), shared);
+            response.rendered = Some(variant.fields.clone());
+            response
+        }
+        Ranges::Unsatisfiable => {
+            let response = worded(StatusCode::RANGE_NOT_SATISFIABLE, "the file has no such part", shared);
+            response.with_field(header::CONTENT_RANGE, text(format!("bytes */{}", variant.length())))
+        }
+        Ranges::Parts(parts) => match &parts[..] {
+            [part] => {
+                let mut response = body(variant, part.clone(), shared);
+                response.fields.clone_from(&variant.fields.fields);
+                let place = place(part, variant.length());
+                response.with_field(header::CONTENT_RANGE, place).with_status(StatusCode::PARTIAL_CONTENT)
+            }
+            parts => in_parts(variant, parts, shared),
+        },
+    }
+}
+
+/// A file as the answer of another status: a page for an error.
+pub(super) fn page(variant: &Variant, status: StatusCode, shared: &Arc<Shared>) -> Response {
+    let response = body(variant, 0..variant.length(), shared).with_status(status);
+    response.with_field(header::CONTENT_TYPE, variant.media_type.clone())
+}
+
+/// An error in the program's words.
+pub(super) fn worded(status: StatusCode, text: &'static str, shared: &Shared) -> Response {
+    match &shared.setup.on_error {
+        Some(handler) => handler(status, text),
+        None => Response::error(status, format!("{text}\n")),
+    }
+}
+
+/// A part of a file, without any fields.
+fn body(variant: &Variant, part: Range<u64>, shared: &Arc<Shared>) -> Response {
+    match &variant.content {
+        Content::File(file) => body::response(file.clone(), VecDeque::from([Piece::File(part)]), shared.clone()),
+        Content::Bytes(bytes) => {
+            let mut response = Response::new(StatusCode::OK);
+            let all = part.start == 0 && part.end == bytes.len() as u64;
+            let bytes = if all { bytes.clone() } else { bytes.slice(part.start as usize..part.end as usize) };
+            response.content = response::Content::Bytes(bytes);
+            response
+        }
+    }
+}
+
+fn place(part: &Range<u64>, length: u64) -> HeaderValue {
+    text(format!("bytes {}-{}/{length}", part.start, part.end - 1))
+}
+
+fn text(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("digits and signs are a value")
+}
+
+/// Several parts, each with a head of its own (RFC 9110 section 14.6).
+fn in_parts(variant: &Variant, parts: &[Range<u64>], shared: &Arc<Shared>) -> Response {
+    // Nobody can put it into a file beforehand.
+    let boundary = format!("{:016x}{:016x}", io::random::system(), io::random::system());
+    let media_type = variant.media_type.to_str().unwrap_or_default();
+    let mut pieces = VecDeque::with_capacity(2 * parts.len() + 1);
+    let mut line_end = "";
+    for part in parts {
+        let (last, length) = (part.end - 1, variant.length());
+        let head = format!(
+            "{line_end}--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: bytes {}-{last}/{length}\r\n\r\n",
+            part.start,
+        );
+        line_end = "\r\n";
+        pieces.extend([Piece::Bytes(head.into()), Piece::File(part.clone())]);
+    }
+    pieces.push_back(Piece::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    let mut response = match &variant.content {
+        Content::File(file) => body::response(file.clone(), pieces, shared.clone()),
+        Content::Bytes(bytes) => {
+            let mut response = Response::new(StatusCode::OK);
+            let pieces = pieces.into_iter().map(|piece| match piece {
+                Piece::Bytes(head) => head,
+                Piece::File(part) => bytes.slice(part.start as usize..part.end as usize),
+            });
+            let whole: Vec<Bytes> = pieces.collect();
+            response.content = response::Content::Bytes(whole.concat().into());
+            response
+        }
+    };
+    response.fields.clone_from(&variant.fields.fields);
+    response.add_field(header::CONTENT_TYPE, text(format!("multipart/byteranges; boundary={boundary}")));
+    response.with_status(StatusCode::PARTIAL_CONTENT)
+}

@@ -1,0 +1,136 @@
+//! Which coding of a file a client wants: Accept-Encoding (RFC 9110 section 12.5.3).
+
+/// A coding that a file may lie there in, beside itself. Better compression first: that is the order among equals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Brotli,
+    Zstandard,
+    Gzip,
+}
+
+pub(super) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstandard, Coding::Gzip];
+
+impl Coding {
+    /// What it is called in fields.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Coding::Brotli => "br",
+            Coding::Zstandard => "zstd",
+            Coding::Gzip => "gzip",
+        }
+    }
+
+    /// What is put behind a file's name.
+    pub(super) fn ending(self) -> &'static [u8] {
+        match self {
+            Coding::Brotli => b".br",
+            Coding::Zstandard => b".zst",
+            Coding::Gzip => b".gz",
+        }
+    }
+}
+
+/// The codings that a client wants rather than the file itself, best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    order: [Option<Coding>; CODINGS.len()],
+}
+
+impl Wanted {
+    /// Reads the field's value. A client that says nothing takes the file as it is.
+    pub(super) fn parse(value: &[u8]) -> Wanted {
+        // In thousandths; what is not named has what `*` has, and the file itself the least weight there is.
+        let mut weights: [Option<u16>; CODINGS.len()] = [None; CODINGS.len()];
+        let (mut any, mut itself) = (None, None);
+        for element in value.split(|&byte| byte == b',') {
+            let (name, weight) = element_of(element);
+            let place = match name {
+                b"*" => &mut any,
+                name if name.eq_ignore_ascii_case(b"identity") => &mut itself,
+                name => {
+                    let is_it = |coding: &Coding| {
+                        name.eq_ignore_ascii_case(coding.name().as_bytes())
+                            || *coding == Coding::Gzip && name.eq_ignore_ascii_case(b"x-gzip")
+                    };
+                    match CODINGS.iter().position(is_it) {
+                        Some(at) => &mut weights[at],
+                        None => continue,
+                    }
+                }
+            };
+            *place = Some(weight);
+        }
+        let itself = itself.unwrap_or(1);
+        let weight = |coding: Coding| weights[coding as usize].or(any).unwrap_or(0);
+        let mut order = CODINGS.map(|coding| Some(coding).filter(|&coding| weight(coding) >= itself.max(1)));
+        order.sort_by_key(|coding| std::cmp::Reverse(coding.map(weight)));
+        Wanted { order }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Coding> {
+        self.order.into_iter().flatten()
+    }
+}
+
+/// A coding's name and weight in thousandths; a weight that is none counts as 0.
+fn element_of(element: &[u8]) -> (&[u8], u16) {
+    let mut parts = element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+    let name = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
+    (name, weight.map_or(1000, |weight| thousandths(weight).unwrap_or(0)))
+}
+
+/// `0.375`: at most three digits behind the point, at most 1.
+fn thousandths(weight: &[u8]) -> Option<u16> {
+    let (whole, rest) = weight.split_first()?;
+    let digits = match rest {
+        [] => rest,
+        [b'.', digits @ ..] if digits.len() <= 3 => digits,
+        _ => return None,
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let fraction = (0..3).fold(0, |sum, at| sum * 10 + digits.get(at).map_or(0, |digit| u16::from(digit - b'0')));
+    match whole {
+        b'0' => Some(fraction),
+        b'1' if fraction == 0 => Some(1000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_decide_and_then_compression() {
+        for (value, expected) in [
+            ("", ""),
+            ("identity", ""),
+            ("gzip", "gzip"),
+            ("gzip, deflate, br, zstd", "br zstd gzip"),
+            ("gzip;q=1.0, br;q=0.5", "gzip br"),
+            ("br;q=0.2, zstd;q=0.9, gzip;q=0.5", "zstd gzip br"),
+            ("gzip;q=0", ""),
+            ("*", "br zstd gzip"),
+            ("*, br;q=0", "zstd gzip"),
+            ("*;q=0", ""),
+            ("GZIP ; q=0.001", "gzip"),
+            ("x-gzip", "gzip"),
+            ("identity, gzip;q=0.5", ""),
+            ("identity;q=0.5, gzip;q=0.5", "gzip"),
+            ("identity;q=0, gzip;q=0.1", "gzip"),
+            ("gzip;q=2", ""),
+            ("gzip;q=0.1234", ""),
+            ("gzip;q=", ""),
+            ("gzip;q=1.001", ""),
+            ("gzip;level=9;q=0.5", "gzip"),
+            (",,gzip,", "gzip"),
+            ("deflate, compress", ""),
+        ] {
+            let wanted: Vec<&str> = Wanted::parse(value.as_bytes()).iter().map(Coding::name).collect();
+            assert_eq!(wanted.join(" "), expected, "{value}");
+        }
+    }
+}

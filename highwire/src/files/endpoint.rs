@@ -1,0 +1,175 @@
+//! The route of a folder: from a request to its answer, by the cache, by a look at once, or by one on the blocking pool.
+
+use super::Site;
+use super::answer::{Terms, answer, page, worded};
+use super::cache::{Cache, Known};
+use super::entry::Entry;
+use super::load::{Found, Look, Obstacle, Patience};
+use super::name::Name;
+use crate::handler::{Endpoint, Outcome, Route};
+use crate::request::{BodyUse, Request};
+use crate::server::{Asked, Overloaded, Shared, context};
+use crate::{IntoResponse, Response, StatusCode};
+use http::{HeaderValue, header};
+use slab::Slab;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A folder's route, as the app keeps it.
+pub(super) struct FilesRoute(pub(super) Arc<Site>);
+
+impl Route for FilesRoute {
+    fn body_use(&self) -> BodyUse {
+        BodyUse::None
+    }
+    fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
+        let site = self.0.clone();
+        Box::new(FilesEndpoint { cache: RefCell::new(Cache::new(site.cache_bytes)), waiting: RefCell::default(), site })
+    }
+}
+
+/// The same for one worker.
+struct FilesEndpoint {
+    site: Arc<Site>,
+    cache: RefCell<Cache>,
+    waiting: RefCell<Slab<Waiting>>,
+}
+
+/// A request whose look is on the blocking pool.
+struct Waiting {
+    asked: Asked<Result<Found, Obstacle>>,
+    case: Case<'static>,
+    location: Option<HeaderValue>,
+}
+
+/// What an answer is made of beside what is found.
+struct Case<'r> {
+    name: Option<Name<'r>>,
+    terms: Terms<'r>,
+    shared: Arc<Shared>,
+}
+
+impl FilesEndpoint {
+    /// The entry in the cache, where it is what is in the folder.
+    #[inline]
+    fn cached(&self, name: &Name<'_>, terms: &Terms<'_>) -> Option<Rc<Entry>> {
+        let now = context::now();
+        let known = self.cache.borrow_mut().get(&name.0, now);
+        match known {
+            Known::Nothing => None,
+            Known::Fresh(entry) => Some(entry),
+            Known::Stale(entry) if entry.is_current(self.look(terms)) => {
+                self.cache.borrow_mut().confirm(&name.0, now);
+                Some(entry)
+            }
+            Known::Stale(_) => {
+                self.cache.borrow_mut().remove(&name.0);
+                None
+            }
+        }
+    }
+
+    fn look(&self, terms: &Terms<'_>) -> Look<'_> {
+        Look { site: &self.site, wanted: terms.wanted, patience: Patience::None }
+    }
+
+    /// The answer with what was found.
+    fn finish(&self, found: Found, case: &Case<'_>, location: impl FnOnce() -> Option<HeaderValue>) -> Response {
+        let Case { name, terms, shared } = case;
+        match found {
+            Found::File(source) => {
+                let entry = Rc::new(Entry::new(source, &self.site));
+                if entry.is_whole
+                    && let Some(name) = name
+                {
+                    self.cache.borrow_mut().insert(&name.0, &entry, context::now());
+                }
+                answer(entry.variant(terms.wanted), terms, shared)
+            }
+            Found::SinglePage(source) => answer(Entry::new(source, &self.site).variant(terms.wanted), terms, shared),
+            Found::Folder => redirect(location()),
+            Found::Listing(page) => Response::html(page),
+            Found::Failed(status, Some(source)) => {
+                page(Entry::new(source, &self.site).variant(terms.wanted), status, shared)
+            }
+            Found::Failed(StatusCode::NOT_FOUND, None) => worded(StatusCode::NOT_FOUND, "not found", shared),
+            Found::Failed(status, None) => worded(status, "the file cannot be read now", shared),
+        }
+    }
+}
+
+impl Endpoint for FilesEndpoint {
+    fn call(&self, request: &mut Request<'_>, response: &mut Option<Response>) -> Outcome {
+        let text = request.params.captures.last(request.params.path);
+        let name = Name::parse(text, self.site.hidden);
+        let terms = Terms::of(request);
+        if let Some(name) = &name
+            && let Some(entry) = self.cached(name, &terms)
+        {
+            *response = Some(answer(entry.variant(terms.wanted), &terms, request.shared));
+            return Outcome::Ready;
+        }
+        if let Ok(found) = self.look(&terms).find(name.as_ref()) {
+            let case = Case { name, terms, shared: request.shared.clone() };
+            *response = Some(self.finish(found, &case, || location(request)));
+            return Outcome::Ready;
+        }
+        let (name, terms) = (name.map(Name::into_owned), terms.into_owned());
+        let (site, wanted, its) = (self.site.clone(), terms.wanted, name.clone());
+        let look = move || Look { site: &site, wanted, patience: Patience::Waits }.find(its.as_ref());
+        let asked = request.shared.ask(look);
+        let location = location(request);
+        let case = Case { name, terms, shared: request.shared.clone() };
+        let place = self.waiting.borrow_mut().insert(Waiting { asked, case, location }) as u32;
+        match self.poll(place, &mut Context::from_waker(&request.waker())) {
+            Poll::Pending => Outcome::Pending(place),
+            Poll::Ready(answer) => {
+                *response = Some(answer);
+                Outcome::Ready
+            }
+        }
+    }
+
+    fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
+        let mut all = self.waiting.borrow_mut();
+        let Some(waiting) = all.get_mut(place as usize) else { return Poll::Pending };
+        let Poll::Ready(found) = waiting.asked.poll(cx) else { return Poll::Pending };
+        let Waiting { case, location, .. } = all.remove(place as usize);
+        drop(all);
+        Poll::Ready(match found {
+            Some(Ok(found)) => self.finish(found, &case, || location),
+            // The pool had no room for it.
+            _ => Overloaded.into_response(),
+        })
+    }
+
+    fn cancel(&self, place: u32) {
+        self.waiting.borrow_mut().try_remove(place as usize);
+    }
+}
+
+/// Where a folder is whose path came without the slash: the same path with it, and the query.
+pub(super) fn location(request: &Request<'_>) -> Option<HeaderValue> {
+    let path = request.params.path;
+    // Two slashes would lead to another host, and so would a backslash where a client takes it for a slash.
+    if path.first() != Some(&b'/') || matches!(path.get(1), Some(b'/' | b'\\')) {
+        return None;
+    }
+    let mut location = [path, b"/"].concat();
+    if let Some(query) = request.query() {
+        location.push(b'?');
+        location.extend_from_slice(query.as_bytes());
+    }
+    HeaderValue::from_bytes(&location).ok()
+}
+
+pub(super) fn redirect(location: Option<HeaderValue>) -> Response {
+    match location {
+        Some(location) => {
+            Response::error(StatusCode::PERMANENT_REDIRECT, "this is a folder\n").with_field(header::LOCATION, location)
+        }
+        None => Response::error(StatusCode::NOT_FOUND, "not found\n"),
+    }
+}

@@ -1,0 +1,146 @@
+//! A file with the fields of its answers rendered: what the cache keeps, and what all answers are made of.
+
+use super::Site;
+use super::coding::{CODINGS, Coding, Wanted};
+use super::load::{Content, Look, Obstacle, Part, Source};
+use super::validators::{State, Validators};
+use crate::response::Rendered;
+use http::{HeaderName, HeaderValue, header};
+use io::file::Metadata;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+/// What is kept of an entry beside contents and path, in bytes: fields, heads, tables.
+const ENTRY_BYTES: usize = 1024;
+
+/// A file in its codings.
+pub(super) struct Entry {
+    path: Vec<u8>,
+    itself: Variant,
+    coded: [Option<Variant>; CODINGS.len()],
+    pub(super) is_whole: bool,
+}
+
+/// One coding of a file, with its fields.
+pub(super) struct Variant {
+    pub(super) content: Content,
+    pub(super) validators: Validators,
+    pub(super) media_type: HeaderValue,
+    /// What goes with 200.
+    pub(super) fields: Rc<Rendered>,
+    /// What goes with 304.
+    pub(super) fields_unmodified: Rc<Rendered>,
+    metadata: Metadata,
+}
+
+impl Entry {
+    pub(super) fn new(source: Source, site: &Site) -> Entry {
+        let Source { path, itself, coded, is_whole } = source;
+        let now = SystemTime::now();
+        let variant = |part, coding| Variant::new(part, coding, &path, site, now);
+        let itself = variant(itself, None);
+        let mut codings = CODINGS.into_iter();
+        let coded = coded.map(|part| {
+            let coding = codings.next();
+            part.map(|part| variant(part, coding))
+        });
+        Entry { itself, coded, is_whole, path }
+    }
+
+    /// The variant for a client.
+    pub(super) fn variant(&self, wanted: Wanted) -> &Variant {
+        wanted.iter().find_map(|coding| self.coded[coding as usize].as_ref()).unwrap_or(&self.itself)
+    }
+
+    /// What it costs to keep it.
+    pub(super) fn cost(&self) -> usize {
+        let coded = self.coded.iter().flatten();
+        let contents = coded.chain([&self.itself]).map(|variant| match &variant.content {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::File(_) => 0,
+        });
+        ENTRY_BYTES + self.path.len() + contents.sum::<usize>()
+    }
+
+    /// Whether the folder still has just this. A look that would have to wait says no as well.
+    pub(super) fn is_current(&self, look: Look<'_>) -> bool {
+        let variants = CODINGS.into_iter().zip(&self.coded).filter(|_| look.site.precompressed);
+        let variants = variants.map(|(coding, variant)| (Some(coding), variant.as_ref()));
+        variants.chain([(None, Some(&self.itself))]).all(|(coding, variant)| {
+            match (look.metadata(&self.path, coding), variant) {
+                // While it may change unseen it is read again.
+                (Ok(metadata), Some(variant)) => metadata == variant.metadata && !variant.validators.is_weak(),
+                (Err(Obstacle::Missing), None) => true,
+                _ => false,
+            }
+        })
+    }
+}
+
+impl Variant {
+    pub(super) fn length(&self) -> u64 {
+        self.metadata.length
+    }
+
+    fn new(part: Part, coding: Option<Coding>, path: &[u8], site: &Site, now: SystemTime) -> Variant {
+        let Part { metadata, content } = part;
+        let Metadata { length, modified, changed, .. } = metadata;
+        let name = coding.map_or("", Coding::name);
+        let validators = Validators::new(State { length, modified, changed, coding: name, now });
+        let media_type = site.media_type(path);
+        let mut fields: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(8);
+        fields.push((header::ETAG, validators.etag()));
+        if let Some(modified) = validators.last_modified() {
+            fields.push((header::LAST_MODIFIED, modified));
+        }
+        if let Some((_, value)) = site.cache_control.iter().find(|(pattern, _)| matches(pattern, path)) {
+            fields.push((header::CACHE_CONTROL, value.clone()));
+        }
+        if site.precompressed {
+            fields.push((header::VARY, HeaderValue::from_static("accept-encoding")));
+        }
+        let fields_unmodified = Rendered::new(fields.clone());
+        if coding.is_some() {
+            fields.push((header::CONTENT_ENCODING, HeaderValue::from_static(name)));
+        }
+        fields.push((header::ACCEPT_RANGES, HeaderValue::from_static("bytes")));
+        fields.push((header::CONTENT_TYPE, media_type.clone()));
+        let fields = Rendered::new(fields);
+        Variant { content, validators, media_type, fields, fields_unmodified, metadata }
+    }
+}
+
+/// Whether a path is of a pattern, in which one `*` stands for anything.
+fn matches(pattern: &str, path: &[u8]) -> bool {
+    match pattern.split_once('*') {
+        None => pattern.as_bytes() == path,
+        Some((begin, end)) => {
+            path.len() >= begin.len() + end.len()
+                && path.starts_with(begin.as_bytes())
+                && path.ends_with(end.as_bytes())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, path, expected) in [
+            ("*", "a/b", true),
+            ("*", "", true),
+            ("*.css", "a/b.css", true),
+            ("*.css", "css", false),
+            ("assets/*", "assets/a", true),
+            ("assets/*", "other/assets/a", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("index.html", "index.html", true),
+            ("index.html", "a/index.html", false),
+        ] {
+            assert_eq!(matches(pattern, path.as_bytes()), expected, "{pattern} {path}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Looking at the folder: what a name leads to there, read where it is small.
+//!
+//! Each look has two forms. On a worker it takes only what the kernel has in its caches, and gives up where it would have to wait
+//! ([`Obstacle::Cold`]); then the same look is taken on the blocking pool, where it may wait.
+
+use super::coding::{CODINGS, Coding, Wanted};
+use super::name::Name;
+use super::{Site, listing};
+use bytes::Bytes;
+use http::StatusCode;
+use io::file::{File, Files, Metadata, Open};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// A file up to this length is read whole and may be cached; a longer one is sent in parts. Sixteen times what most pages'
+/// scripts and styles have.
+pub(super) const SMALL_BYTES: u64 = 64 * 1024;
+
+/// What lies behind a name.
+pub(super) enum Found {
+    File(Source),
+    /// The file that stands for paths which lead nowhere.
+    SinglePage(Source),
+    /// A folder whose name came without the slash.
+    Folder,
+    /// What is in a folder, as a page.
+    Listing(String),
+    /// An error in words, or the page for it.
+    Failed(StatusCode, Option<Source>),
+}
+
+/// A file as it was found, in the codings that were looked for.
+pub(super) struct Source {
+    /// Its path beneath the folder, decoded.
+    pub(super) path: Vec<u8>,
+    pub(super) itself: Part,
+    /// In the order of [`CODINGS`].
+    pub(super) coded: [Option<Part>; CODINGS.len()],
+    /// All codings were looked for and all of them are small: it may be cached.
+    pub(super) is_whole: bool,
+}
+
+/// One coding of a file.
+pub(super) struct Part {
+    pub(super) metadata: Metadata,
+    pub(super) content: Content,
+}
+
+#[derive(Clone)]
+pub(super) enum Content {
+    Bytes(Bytes),
+    File(Arc<Open>),
+}
+
+/// Why a look came to nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// The disk would have to be waited for.
+    Cold,
+    /// There is nothing of that name, or nothing for others to see.
+    Missing,
+    /// The system has failed, or has no more descriptors.
+    Failed,
+}
+
+impl From<std::io::Error> for Obstacle {
+    fn from(error: std::io::Error) -> Obstacle {
+        match error.kind() {
+            // A link that leads out, a file without permission, a device: that it exists is nobody's business.
+            ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidInput
+            | ErrorKind::InvalidFilename => Obstacle::Missing,
+            _ => {
+                tracing::warn!(%error, "a file cannot be opened or read");
+                Obstacle::Failed
+            }
+        }
+    }
+}
+
+/// Whether a look may wait for the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    None,
+    Waits,
+}
+
+/// A look at a folder.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'s> {
+    pub(super) site: &'s Site,
+    pub(super) wanted: Wanted,
+    pub(super) patience: Patience,
+}
+
+impl Look<'_> {
+    /// What a name leads to; only [`Obstacle::Cold`] is an error.
+    pub(super) fn find(self, name: Option<&Name<'_>>) -> Result<Found, Obstacle> {
+        let found = match name {
+            None => Err(Obstacle::Missing),
+            Some(name) if name.is_folder() => self.folder(name.without_slash()),
+            Some(name) => self.file_or_folder(&name.0),
+        };
+        match found {
+            Err(Obstacle::Missing) => self.missing(name),
+            Err(Obstacle::Failed) => self.failed(StatusCode::SERVICE_UNAVAILABLE),
+            found => found,
+        }
+    }
+
+    fn file_or_folder(self, path: &[u8]) -> Result<Found, Obstacle> {
+        let file = self.open(path)?;
+        if file.metadata().is_folder {
+            return Ok(Found::Folder);
+        }
+        self.source(path, file).map(Found::File)
+    }
+
+    fn folder(self, path: &[u8]) -> Result<Found, Obstacle> {
+        if let Some(index) = &self.site.index {
+            let index = if path.is_empty() { index.clone() } else { [path, b"/", index].concat() };
+            match self.file(&index) {
+                Err(Obstacle::Missing) => {}
+                found => return found.map(Found::File),
+            }
+        }
+        if !self.site.has_listing {
+            return Err(Obstacle::Missing);
+        }
+        if self.patience == Patience::None {
+            return Err(Obstacle::Cold);
+        }
+        let listing = self.site.folder.list(path, listing::MOST_ITEMS)?;
+        Ok(Found::Listing(listing::page(path, listing, self.site.hidden)))
+    }
+
+    /// There is nothing of that name: what the program has for that.
+    fn missing(self, name: Option<&Name<'_>>) -> Result<Found, Obstacle> {
+        if let (Some(page), Some(name)) = (&self.site.single_page, name)
+            && !name.last().contains(&b'.')
+        {
+            match self.file(page) {
+                Err(Obstacle::Missing) => {}
+                Err(Obstacle::Failed) => return self.failed(StatusCode::SERVICE_UNAVAILABLE),
+                found => return found.map(Found::SinglePage),
+            }
+        }
+        self.failed(StatusCode::NOT_FOUND)
+    }
+
+    /// An error, with its page where there is one.
+    pub(super) fn failed(self, status: StatusCode) -> Result<Found, Obstacle> {
+        let page = self.site.error_pages.iter().find(|(known, _)| *known == status);
+        let page = match page.map(|(_, page)| self.file(page)) {
+            Some(Err(Obstacle::Cold)) => return Err(Obstacle::Cold),
+            Some(page) => page.ok(),
+            None => None,
+        };
+        Ok(Found::Failed(status, page))
+    }
+
+    fn file(self, path: &[u8]) -> Result<Source, Obstacle> {
+        let file = self.open(path)?;
+        if file.metadata().is_folder { Err(Obstacle::Missing) } else { self.source(path, file) }
+    }
+
+    fn open(self, path: &[u8]) -> Result<Open, Obstacle> {
+        match self.patience {
+            Patience::Waits => Ok(self.site.folder.open(path)?),
+            Patience::None => self.site.folder.open_now(path)?.ok_or(Obstacle::Cold),
+        }
+    }
+
+    /// What is said of a file and its codings now: [`Obstacle::Missing`] for those that are not there.
+    pub(super) fn metadata(self, path: &[u8], coding: Option<Coding>) -> Result<Metadata, Obstacle> {
+        let file = match coding {
+            None => self.open(path)?,
+            Some(coding) => self.open(&[path, coding.ending()].concat())?,
+        };
+        if file.metadata().is_folder { Err(Obstacle::Missing) } else { Ok(file.metadata()) }
+    }
+
+    /// Reads a file. A small one is read in all its codings, so that it can be cached for everybody; of a large one the coding is
+    /// looked for that this client wants.
+    fn source(self, path: &[u8], file: Open) -> Result<Source, Obstacle> {
+        let is_small = file.metadata().length <= SMALL_BYTES;
+        let mut coded = [const { None }; CODINGS.len()];
+        let mut is_whole = is_small;
+        let codings: &mut dyn Iterator<Item = Coding> = match is_small {
+            true => &mut CODINGS.into_iter(),
+            false => &mut self.wanted.iter(),
+        };
+        for coding in codings.filter(|_| self.site.precompressed) {
+            let part = match self.open(&[path, coding.ending()].concat()) {
+                Ok(file) if !file.metadata().is_folder => self.read(file)?,
+                Ok(_) | Err(Obstacle::Missing) => continue,
+                Err(obstacle) => return Err(obstacle),
+            };
+            is_whole &= matches!(part.content, Content::Bytes(_));
+            coded[coding as usize] = Some(part);
+            if !is_small {
+                break;
+            }
+        }
+        let itself = self.read(file)?;
+        is_whole &= matches!(itself.content, Content::Bytes(_));
+        Ok(Source { path: path.to_vec(), itself, coded, is_whole })
+    }
+
+    fn read(self, file: Open) -> Result<Part, Obstacle> {
+        let metadata = file.metadata();
+        if metadata.length > SMALL_BYTES {
+            return Ok(Part { metadata, content: Content::File(Arc::new(file)) });
+        }
+        // One more than it has: a file that has grown is noticed as well as one that has shrunk.
+        let mut bytes = vec![0; metadata.length as usize + 1];
+        let mut length = 0;
+        while length < bytes.len() {
+            let (rest, offset) = (&mut bytes[length..], length as u64);
+            let count = match self.patience {
+                Patience::Waits => file.read(rest, offset)?,
+                Patience::None => file.read_now(rest, offset)?.ok_or(Obstacle::Cold)?,
+            };
+            if count == 0 {
+                break;
+            }
+            length += count;
+        }
+        if length as u64 != metadata.length {
+            // It is being written: sent in parts it ends where it ends then.
+            return Ok(Part { metadata, content: Content::File(Arc::new(file)) });
+        }
+        bytes.truncate(length);
+        Ok(Part { metadata, content: Content::Bytes(Bytes::from(bytes.into_boxed_slice())) })
+    }
+}

@@ -1,0 +1,221 @@
+//! Files of a folder, as [`App::files`](crate::App::files) serves them.
+//!
+//! A request goes from `endpoint` by its `name` to the `cache`; what is not there is `load`ed, at once or on the blocking pool;
+//! `entry` renders its fields, and `answer` picks what the client asks for: by `coding`, `validators` and `range`.
+
+mod answer;
+mod body;
+mod cache;
+mod coding;
+mod endpoint;
+mod entry;
+mod listing;
+mod load;
+mod media_type;
+mod name;
+pub(crate) mod range;
+pub(crate) mod validators;
+
+use crate::handler::Route;
+use crate::{Error, HeaderValue, Response, Result, StatusCode};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A folder to serve, and how: an argument of [`App::files`](crate::App::files), which also takes a path for it.
+///
+/// Nothing outside of the folder is ever reached: paths are resolved by the kernel, which refuses to leave it, also by links.
+/// Paths in these settings are beneath the folder, their parts separated by slashes.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Files, StatusCode};
+/// # let folder = std::env::temp_dir().join(format!("highwire-example-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("style.css"), "body { color: black }")?;
+/// # std::fs::write(folder.join("missing.html"), "<p>gone")?;
+/// let files = Files::new(&folder)
+///     .cache_control("*.css", "max-age=3600")
+///     .error_page(StatusCode::NOT_FOUND, "missing.html");
+/// let mut client = Client::new(App::new().files("/static", files))?;
+/// let answer = client.get("/static/style.css").send();
+/// assert_eq!((answer.text(), answer.field("content-type")), ("body { color: black }", "text/css; charset=utf-8"));
+/// assert_eq!(answer.field("cache-control"), "max-age=3600");
+/// assert_eq!(client.get("/static/nothing").send().text(), "<p>gone");
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Files {
+    folder: PathBuf,
+    index: Option<String>,
+    has_listing: bool,
+    hidden: bool,
+    precompressed: bool,
+    single_page: Option<String>,
+    error_pages: Vec<(StatusCode, String)>,
+    cache_control: Vec<(String, String)>,
+    media_types: Vec<(String, String)>,
+    cache_bytes: usize,
+}
+
+/// Bytes of small files that each worker keeps, by default: most sites' pages, scripts and styles.
+const CACHE_BYTES: usize = 16 << 20;
+
+impl Files {
+    /// The files of a folder. It is opened when the app is built, and stays the same one wherever its path leads afterwards.
+    pub fn new(folder: impl Into<PathBuf>) -> Files {
+        Files {
+            folder: folder.into(),
+            index: Some("index.html".to_string()),
+            has_listing: false,
+            hidden: false,
+            precompressed: false,
+            single_page: None,
+            error_pages: Vec::new(),
+            cache_control: Vec::new(),
+            media_types: Vec::new(),
+            cache_bytes: CACHE_BYTES,
+        }
+    }
+
+    /// The name of the file that is sent for a folder; `index.html` by default.
+    pub fn index(mut self, name: impl Into<String>) -> Files {
+        self.index = Some(name.into());
+        self
+    }
+
+    /// No file stands for its folder.
+    pub fn without_index(mut self) -> Files {
+        self.index = None;
+        self
+    }
+
+    /// Shows what is in a folder that has no index file.
+    pub fn listing(mut self) -> Files {
+        self.has_listing = true;
+        self
+    }
+
+    /// Also serves files and folders whose names begin with a dot.
+    pub fn hidden(mut self) -> Files {
+        self.hidden = true;
+        self
+    }
+
+    /// Sends `a.js.br`, `a.js.zst` or `a.js.gz` for `a.js`, where it is there and the client takes it. Whoever makes these files
+    /// keeps them in step with the one that they are made of.
+    pub fn precompressed(mut self) -> Files {
+        self.precompressed = true;
+        self
+    }
+
+    /// Sends this file, with 200, for paths that lead nowhere and whose last part has no dot: for applications that have their
+    /// paths in the browser. A script or an image that is missing stays 404.
+    pub fn single_page(mut self, path: impl Into<String>) -> Files {
+        self.single_page = Some(path.into());
+        self
+    }
+
+    /// Sends this file's content with an error: 404 (not found) or 503 (the system cannot open or read a file).
+    pub fn error_page(mut self, status: StatusCode, path: impl Into<String>) -> Files {
+        self.error_pages.push((status, path.into()));
+        self
+    }
+
+    /// Sets `Cache-Control` for the files of a pattern: a path in which one `*` stands for anything (`*.css`, `assets/*`, `*`).
+    /// The first pattern that fits counts.
+    pub fn cache_control(mut self, pattern: impl Into<String>, value: impl Into<String>) -> Files {
+        self.cache_control.push((pattern.into(), value.into()));
+        self
+    }
+
+    /// Sets the media type of files with this ending (`md`, in any case), whole with its charset.
+    pub fn media_type(mut self, ending: impl Into<String>, media_type: impl Into<String>) -> Files {
+        self.media_types.push((ending.into(), media_type.into()));
+        self
+    }
+
+    /// Sets how many bytes of small files each worker keeps in memory, with what keeping them costs; 0 is none.
+    pub fn cache_bytes(mut self, bytes: usize) -> Files {
+        self.cache_bytes = bytes;
+        self
+    }
+}
+
+impl From<&str> for Files {
+    fn from(folder: &str) -> Files {
+        Files::new(folder)
+    }
+}
+
+impl From<&Path> for Files {
+    fn from(folder: &Path) -> Files {
+        Files::new(folder)
+    }
+}
+
+impl From<PathBuf> for Files {
+    fn from(folder: PathBuf) -> Files {
+        Files::new(folder)
+    }
+}
+
+/// A folder that is served, as all workers share it.
+struct Site {
+    folder: io::file::Folder,
+    index: Option<Vec<u8>>,
+    has_listing: bool,
+    hidden: bool,
+    precompressed: bool,
+    single_page: Option<Vec<u8>>,
+    error_pages: Vec<(StatusCode, Vec<u8>)>,
+    cache_control: Vec<(String, HeaderValue)>,
+    media_types: Vec<(String, HeaderValue)>,
+    cache_bytes: usize,
+}
+
+impl Site {
+    fn open(files: Files) -> Result<Site> {
+        let folder = io::file::Folder::open(&files.folder).map_err(|error| {
+            let text = format!("the folder {}: {error}", files.folder.display());
+            Error::System(std::io::Error::new(error.kind(), text))
+        })?;
+        let values = |settings: Vec<(String, String)>| -> Result<Vec<(String, HeaderValue)>> {
+            let checked = settings.into_iter().map(|(key, text)| match HeaderValue::try_from(&text) {
+                Ok(value) => Ok((key, value)),
+                Err(_) => Err(Error::Setting(format!("{text:?} cannot be a field's value"))),
+            });
+            checked.collect()
+        };
+        Ok(Site {
+            folder,
+            index: files.index.map(String::into_bytes),
+            has_listing: files.has_listing,
+            hidden: files.hidden,
+            precompressed: files.precompressed,
+            single_page: files.single_page.map(String::into_bytes),
+            error_pages: files.error_pages.into_iter().map(|(status, page)| (status, page.into_bytes())).collect(),
+            cache_control: values(files.cache_control)?,
+            media_types: values(files.media_types)?,
+            cache_bytes: files.cache_bytes,
+        })
+    }
+
+    fn media_type(&self, path: &[u8]) -> HeaderValue {
+        let ending = media_type::ending(path);
+        let is_it = |known: &str| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known.as_bytes()));
+        let own = self.media_types.iter().find(|(known, _)| is_it(known));
+        own.map_or_else(|| HeaderValue::from_static(media_type::of(path)), |(_, media_type)| media_type.clone())
+    }
+}
+
+/// The route of a folder's files.
+pub(crate) fn route(files: Files) -> Result<Arc<dyn Route>> {
+    Ok(Arc::new(endpoint::FilesRoute(Arc::new(Site::open(files)?))))
+}
+
+/// Answers for the folder itself where the slash behind it is missing.
+pub(crate) fn to_folder(request: &crate::Request<'_>) -> Response {
+    endpoint::redirect(endpoint::location(request))
+}

@@ -1,0 +1,212 @@
+//! Files over real sockets: paths that must not lead out of the folder, links that change while they are followed, files that
+//! change while they are sent. Needs a real kernel: it is what keeps paths within the folder, and what sends.
+
+mod folder;
+
+use folder::Place;
+use highwire::server::{Engine, Handle};
+use highwire::{App, Files};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn start(prefix: &str, files: Files, engine: Engine) -> Handle {
+    let app = App::new().files(prefix, files).configure(|config| {
+        config.engine = engine;
+        config.workers = 1;
+    });
+    app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts")
+}
+
+fn connect(handle: &Handle) -> TcpStream {
+    let stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// GETs a target as it is: the status, all fields, and the body.
+fn get(handle: &Handle, target: &[u8]) -> (u16, String, Vec<u8>) {
+    let mut stream = connect(handle);
+    let request = [b"GET ", target, b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"].concat();
+    stream.write_all(&request).expect("the server reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers and closes");
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let status = head.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
+    (status, head, answer[end..].to_vec())
+}
+
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/files/escapes.txt");
+
+/// The bytes that a line of the corpus stands for.
+fn target(line: &str, outside: &str) -> Vec<u8> {
+    let line = line.replace("{outside}", outside);
+    let mut bytes = Vec::new();
+    let mut rest = line.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = match (byte, after) {
+            (b'\\', [b'\\', after @ ..]) => {
+                bytes.push(b'\\');
+                after
+            }
+            (b'\\', [b'x', high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                let digits = std::str::from_utf8(&digits).expect("two digits");
+                bytes.push(u8::from_str_radix(digits, 16).expect("two hex digits"));
+                after
+            }
+            _ => {
+                bytes.push(byte);
+                after
+            }
+        };
+    }
+    bytes
+}
+
+const SECRET: &str = "what nobody may see";
+
+/// The folder that the corpus is about.
+fn place(name: &str) -> Place {
+    let place = Place::new(name);
+    for path in ["a.txt", "inner/a.txt"] {
+        place.write(path, "a file");
+    }
+    place.write(".hidden/secret.txt", SECRET);
+    place.write("../secret.txt", SECRET);
+    place.write("../root-other/secret.txt", SECRET);
+    let outside = place.0.to_str().expect("a path in UTF-8");
+    let secret = format!("{outside}/secret.txt");
+    for (link, to) in [
+        ("up", ".."),
+        ("up-file", "../secret.txt"),
+        ("inner/up2", "../.."),
+        ("absolute", outside),
+        ("absolute-file", &secret),
+        ("system", "/"),
+        ("process", "/proc/self/root"),
+        ("chain", "chain2"),
+        ("chain2", "up-file"),
+        ("loop", "loop"),
+        ("inner/deep", "../up/root/../secret.txt"),
+    ] {
+        symlink(to, place.root().join(link)).expect("a link");
+    }
+    place
+}
+
+#[test]
+fn no_spelling_of_a_path_leads_out_of_the_folder() {
+    let corpus = fs::read_to_string(CORPUS).expect("the corpus");
+    let place = place("escapes");
+    let outside = place.0.to_str().expect("a path in UTF-8");
+    let below = start("/static", place.files().listing(), Engine::Readiness);
+    let at_root = start("/", place.files().listing(), Engine::Readiness);
+    let (mut within, mut out) = (0, 0);
+    for line in corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (is_within, path) = line.strip_prefix("= ").map_or((false, line), |path| (true, path));
+        for (handle, path) in [(&below, Some(path)), (&at_root, path.strip_prefix("/static"))] {
+            let Some(path) = path.filter(|path| !path.is_empty()) else { continue };
+            let (status, head, body) = get(handle, &target(path, outside));
+            let body = String::from_utf8_lossy(&body);
+            if is_within {
+                assert_eq!((status, &*body), (200, "a file"), "{line}: {head}");
+                within += 1;
+                continue;
+            }
+            out += 1;
+            for secret in [SECRET, "root:x:", "secret.txt", "root-other"] {
+                assert!(!body.contains(secret), "{line}: {head}{body}");
+            }
+            let is_refused = matches!(status, 400 | 404) || status == 308 && !head.contains("location: //");
+            let is_listing = status == 200 && body.contains("<a href=\"./inner/\">");
+            assert!(is_refused || is_listing, "{line}: {head}{body}");
+        }
+    }
+    assert!(within > 10 && out > 800, "{within} within, {out} out: the corpus was read");
+    // Whoever sent all that has done no harm.
+    assert_eq!(get(&below, b"/static/a.txt").2, b"a file");
+    for handle in [below, at_root] {
+        handle.abort();
+        handle.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_link_that_changes_while_it_is_followed_leads_nowhere_else() {
+    let place = place("swap");
+    let root = place.root();
+    symlink("inner", root.join("now")).expect("a link");
+    let handle = start("/static", place.files().cache_bytes(0), Engine::Auto);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // A link within, a link out, a folder whose `..` is moved out and back: each replaced in one step.
+            let links = ["inner", "..", "up", "inner/up2", "inner/../inner"];
+            for to in links.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                let new = root.join("next");
+                symlink(to, &new).and_then(|()| fs::rename(&new, root.join("now"))).expect("a new link");
+                let (moved, inner) = (place.0.join("moved"), root.join("inner"));
+                fs::rename(&inner, &moved).and_then(|()| fs::rename(&moved, &inner)).expect("it moves");
+            }
+        });
+        let end = scope.spawn(|| {
+            let mut statuses = std::collections::BTreeMap::new();
+            for _ in 0..500 {
+                for path in
+                    ["now/a.txt", "now/secret.txt", "now/../secret.txt", "now/root-other/secret.txt", "inner/a.txt"]
+                {
+                    let (status, _, body) = get(&handle, format!("/static/{path}").as_bytes());
+                    assert!(!String::from_utf8_lossy(&body).contains(SECRET), "{path}");
+                    *statuses.entry(status).or_insert(0) += 1;
+                }
+            }
+            statuses
+        });
+        let statuses = end.join();
+        stop.store(true, Ordering::Relaxed);
+        let statuses = statuses.expect("no secret");
+        assert!(statuses.keys().all(|status| [200, 404].contains(status)), "{statuses:?}");
+    });
+    assert_eq!(get(&handle, b"/static/inner/a.txt").2, b"a file");
+    handle.abort();
+    handle.wait().expect("it ends");
+}
+
+/// Far more than sockets and the server hold for a peer that does not read.
+const LARGE: u64 = 64 << 20;
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_ends_the_connection_alone() {
+    let place = Place::new("shrinks");
+    place.write("small.txt", "small");
+    for engine in ENGINES {
+        place.write("large.bin", "");
+        let file = fs::File::options().write(true).open(place.root().join("large.bin")).expect("a file");
+        file.set_len(LARGE).expect("room for its length");
+        let handle = start("/", place.files(), engine);
+        let mut stream = connect(&handle);
+        stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
+        let mut begin = vec![0; 100_000];
+        stream.read_exact(&mut begin).expect("the beginning");
+        let announced = format!("Content-Length: {LARGE}\r\n");
+        assert!(String::from_utf8_lossy(&begin).contains(&announced), "{engine:?}");
+        file.set_len(1000).expect("it shrinks");
+        let mut rest = Vec::new();
+        // Cut by a reset or by an end: either way it is not whole.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(((begin.len() + rest.len()) as u64) < LARGE, "{engine:?}: {} bytes", rest.len());
+        assert_eq!(get(&handle, b"/small.txt").2, b"small", "{engine:?}: the others are served");
+        assert_eq!(get(&handle, b"/large.bin").2.len(), 1000, "{engine:?}: and so is what is left of it");
+        handle.abort();
+        handle.wait().expect("it ends");
+    }
+}
