@@ -5,6 +5,7 @@ use clap::builder::ArgPredicate;
 use clap::{Parser, Subcommand, ValueEnum};
 use highwire::server::{Balance, Engine};
 use highwire::tls::{ClientAuth, TlsConfig};
+use highwire::{App, Files, StatusCode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
@@ -21,6 +22,8 @@ struct Command {
 enum Action {
     /// Serve a page that shows what Highwire can do, and routes to try and to measure.
     Demo(Demo),
+    /// Serve the files of a folder.
+    Serve(Serve),
 }
 
 /// Examples:
@@ -31,6 +34,57 @@ enum Action {
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Demo {
+    #[command(flatten)]
+    running: Running,
+}
+
+/// Examples:
+///   highwire serve
+///   highwire serve public --listen 0.0.0.0:80 --precompressed
+///   highwire serve dist --single-page index.html --cache-control 'assets/*=max-age=31536000, immutable'
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+struct Serve {
+    /// The folder.
+    #[arg(value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+
+    /// Show what is in a folder that has no index file.
+    #[arg(long)]
+    listing: bool,
+
+    /// Also serve files and folders whose names begin with a dot.
+    #[arg(long)]
+    hidden: bool,
+
+    /// The name of the file that is sent for a folder; empty for none.
+    #[arg(long, value_name = "NAME", default_value = "index.html")]
+    index: String,
+
+    /// Send FILE.br, FILE.zst or FILE.gz in place of FILE to those who take them.
+    #[arg(long)]
+    precompressed: bool,
+
+    /// Send this file for paths that lead nowhere and whose last part has no dot.
+    #[arg(long, value_name = "FILE")]
+    single_page: Option<String>,
+
+    /// Send this file's content where nothing is found.
+    #[arg(long, value_name = "FILE")]
+    not_found: Option<String>,
+
+    /// What Cache-Control says for files of a pattern, in which one * stands for anything. Repeatable; the first that fits
+    /// counts.
+    #[arg(long, value_name = "PATTERN=VALUE", value_parser = rule)]
+    cache_control: Vec<(String, String)>,
+
+    #[command(flatten)]
+    running: Running,
+}
+
+/// What every server of this command is told.
+#[derive(clap::Args)]
+struct Running {
     /// Where to listen: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable.
     #[arg(
         long,
@@ -133,11 +187,42 @@ fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "more bytes than any machine has".to_string())
 }
 
+/// Takes `PATTERN=VALUE` apart.
+fn rule(text: &str) -> Result<(String, String), String> {
+    let (pattern, value) =
+        text.split_once('=').ok_or_else(|| "a pattern, =, and what to say, such as *=no-cache".to_string())?;
+    Ok((pattern.to_string(), value.to_string()))
+}
+
+impl Serve {
+    fn app(self) -> (App, Running) {
+        let files = Files::new(self.folder);
+        let files = if self.index.is_empty() { files.without_index() } else { files.index(self.index) };
+        let files = if self.listing { files.listing() } else { files };
+        let files = if self.hidden { files.hidden() } else { files };
+        let files = if self.precompressed { files.precompressed() } else { files };
+        let files = match self.single_page {
+            Some(page) => files.single_page(page),
+            None => files,
+        };
+        let files = match self.not_found {
+            Some(page) => files.error_page(StatusCode::NOT_FOUND, page),
+            None => files,
+        };
+        let rules = self.cache_control.into_iter();
+        let files = rules.fold(files, |files, (pattern, value)| files.cache_control(pattern, value));
+        (App::new().files("/", files), self.running)
+    }
+}
+
 fn main() -> ExitCode {
-    let Action::Demo(demo) = Command::parse().action;
-    let level = if demo.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    let (app, running) = match Command::parse().action {
+        Action::Demo(Demo { running }) => (highwire_cli::demo::app(), running),
+        Action::Serve(serve) => serve.app(),
+    };
+    let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
-    match run(demo) {
+    match run(app, &running) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("highwire: {error}");
@@ -147,56 +232,56 @@ fn main() -> ExitCode {
 }
 
 /// What the options say about TLS.
-fn tls(demo: &Demo) -> highwire::Result<TlsConfig> {
+fn tls(running: &Running) -> highwire::Result<TlsConfig> {
     let mut config = TlsConfig::new().log_keys();
-    if demo.tls_self_signed {
+    if running.tls_self_signed {
         config = config.self_signed(["localhost", "127.0.0.1", "::1"]);
-    } else if demo.cert.is_empty() || demo.cert.len() != demo.key.len() {
+    } else if running.cert.is_empty() || running.cert.len() != running.key.len() {
         let problem = "--tls-listen needs --cert and --key, as many of the one as of the other, or --tls-self-signed";
         return Err(highwire::Error::Setting(problem.to_string()));
     }
-    for (cert, key) in demo.cert.iter().zip(&demo.key) {
+    for (cert, key) in running.cert.iter().zip(&running.key) {
         config = config.certificate_files(cert, key);
     }
-    Ok(match &demo.client_ca {
+    Ok(match &running.client_ca {
         Some(file) => config.client_auth(ClientAuth::Required(file.clone())),
         None => config,
     })
 }
 
-fn run(demo: Demo) -> highwire::Result<()> {
-    let engine = match demo.engine {
+fn run(app: App, running: &Running) -> highwire::Result<()> {
+    let engine = match running.engine {
         EngineName::Auto => Engine::Auto,
         EngineName::Uring => Engine::Uring,
         EngineName::Readiness => Engine::Readiness,
         EngineName::Threads => Engine::Threads,
     };
-    let balance = match demo.balance {
+    let balance = match running.balance {
         BalanceName::Reuseport => Balance::ReusePort,
         BalanceName::Handoff => Balance::Handoff,
     };
     highwire::server::share_heap();
     highwire::server::raise_descriptor_limit();
-    let app = highwire_cli::demo::app().configure(|config| {
-        config.workers = demo.workers;
+    let app = app.configure(|config| {
+        config.workers = running.workers;
         config.engine = engine;
-        config.http1 = !demo.http2_only;
+        config.http1 = !running.http2_only;
         config.balance = balance;
-        config.pin = demo.pin;
-        config.memory = demo.memory;
-        config.caps.connections = demo.connections;
-        config.access_log = demo.access_log;
-        config.socket.reuse_port = demo.share_port;
+        config.pin = running.pin;
+        config.memory = running.memory;
+        config.caps.connections = running.connections;
+        config.access_log = running.access_log;
+        config.socket.reuse_port = running.share_port;
     });
     let mut server = app.server()?;
-    for address in &demo.listen {
+    for address in &running.listen {
         server = server.listen(address)?;
     }
-    for address in &demo.tls_listen {
-        server = server.listen_tls(address, tls(&demo)?)?;
+    for address in &running.tls_listen {
+        server = server.listen_tls(address, tls(running)?)?;
     }
     for (number, address) in server.addresses().iter().enumerate() {
-        let scheme = if number < demo.listen.len() { "http" } else { "https" };
+        let scheme = if number < running.listen.len() { "http" } else { "https" };
         if address.starts_with(|first: char| first.is_ascii_digit() || first == '[') {
             tracing::info!("listening on {scheme}://{address}/");
         } else {

@@ -39,6 +39,7 @@ pub(crate) const GCC: Tool = Tool { name: "gcc", probe: Probe::Program, package:
 pub(crate) const WRK: Tool = Tool { name: "wrk", probe: Probe::Program, package: "wrk" };
 pub(crate) const AB: Tool = Tool { name: "ab", probe: Probe::Program, package: "apache2-utils" };
 pub(crate) const CURL: Tool = Tool { name: "curl", probe: Probe::Program, package: "curl" };
+pub(crate) const WGET: Tool = Tool { name: "wget", probe: Probe::Program, package: "wget" };
 pub(crate) const NGINX: Tool = Tool { name: "nginx", probe: Probe::Program, package: "nginx-light" };
 pub(crate) const H2O: Tool = Tool { name: "h2o", probe: Probe::Program, package: "h2o" };
 pub(crate) const H2LOAD: Tool = Tool { name: "h2load", probe: Probe::Program, package: "nghttp2-client" };

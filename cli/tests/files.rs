@@ -1,0 +1,238 @@
+//! `highwire serve` as other people's clients see it: ten thousand files by curl and by wget, which finds them by the listings,
+//! and every byte of them compared; files that are not in the kernel's caches.
+//!
+//! Needs a real kernel: the clients are programs of their own, and its caches are what some of this is about.
+#![cfg(unix)]
+
+mod demo;
+mod programs;
+
+use demo::{Demo, HIGHWIRE, not_run, program};
+use programs::{Folder, on_every_engine, output, output_text};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+on_every_engine! {
+    uring, readiness, threads:
+    [curl_gets_ten_thousand_files, what_is_not_in_the_caches_is_served_all_the_same]
+}
+
+const FOLDERS: usize = 100;
+
+const FILES_A_FOLDER: usize = 100;
+
+/// Names that have to be encoded in a reference, escaped in a page, or that look like something else. None is decoded twice: wget
+/// does that.
+const ODD_NAMES: [&str; 9] =
+    ["a b", "a&b", "50% off", "<b>", "it's \"it\"", "ä-日本", "a+b=c;d", "#a?b", "javascript:alert(1)"];
+
+/// A folder with ten thousand files, from nothing to more than is kept in memory; and `hello`, for the harness.
+fn ten_thousand(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    let root = folder.0.join("root");
+    for number in 0..FOLDERS {
+        let inner = root.join(format!("folder {number}/inner"));
+        std::fs::create_dir_all(&inner).expect("a folder");
+        for file in 0..FILES_A_FOLDER {
+            let odd = ODD_NAMES.get(file).map_or_else(|| format!("{file}.txt"), |odd| format!("{odd}.bin"));
+            let place = if file % 2 == 0 { inner.join(odd) } else { root.join(format!("folder {number}/{odd}")) };
+            let length = match file {
+                0 => 0,
+                1 if number % 10 == 0 => 300_000 + number,
+                file => (number * 31 + file * 97) % 3000,
+            };
+            std::fs::write(place, content(length, number * FILES_A_FOLDER + file)).expect("a file");
+        }
+    }
+    std::fs::write(root.join("hello"), "Hello, World!").expect("a file");
+    folder
+}
+
+/// Bytes that do not repeat, others for each seed: a linear congruential generator's high ones.
+fn content(length: usize, seed: usize) -> Vec<u8> {
+    let mut state = seed as u64 + 1;
+    let next = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    });
+    next.take(length).collect()
+}
+
+/// Every file below a folder, by its path beneath it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.iter().map(|path| path.strip_prefix(folder).expect("it is below").to_path_buf()).collect()
+}
+
+/// All files of one folder are in another, byte by byte.
+fn assert_copied(from: &Path, to: &Path) {
+    let files = files_below(from);
+    assert_eq!(files.len(), FOLDERS * FILES_A_FOLDER + 1);
+    for path in files {
+        let copy = std::fs::read(to.join(&path)).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        assert!(copy == std::fs::read(from.join(&path)).expect("the file"), "{path:?} is another");
+    }
+}
+
+/// `highwire serve` on an engine.
+fn serve(engine: &str, root: &Path, options: &[&str]) -> Option<Demo> {
+    let mut command = Command::new(HIGHWIRE);
+    command.arg("serve").arg(root).args(["--listen", "127.0.0.1:0", "--workers", "2", "--engine", engine]);
+    command.args(options);
+    Demo::of(command, engine)
+}
+
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for byte in path.to_str().expect("UTF-8").bytes() {
+        match byte {
+            b'/' => text.push('/'),
+            byte if byte.is_ascii_alphanumeric() => text.push(byte as char),
+            byte => write!(text, "%{byte:02X}").expect("a string takes all that is written"),
+        }
+    }
+    text
+}
+
+fn curl_gets_ten_thousand_files(engine: &str) {
+    let Some(program) = program(&["curl"]) else { return };
+    let folder = ten_thousand(&format!("curl-files-{engine}"));
+    let root = folder.0.join("root");
+    let Some(demo) = serve(engine, &root, &[]) else { return };
+    let mut config = String::new();
+    let copies = folder.0.join("copies");
+    for path in files_below(&root) {
+        let quoted = copies.join(&path).to_str().expect("UTF-8").replace('\\', "\\\\").replace('"', "\\\"");
+        writeln!(config, "url = \"{}\"\noutput = \"{quoted}\"", demo.url(&format!("/{}", encoded(&path))))
+            .expect("a string takes all that is written");
+    }
+    std::fs::write(folder.path("config"), config).expect("a file");
+    let fixed =
+        ["--silent", "--show-error", "--fail", "--create-dirs", "--globoff", "--config", &folder.path("config")];
+    output(&program, &fixed);
+    assert_copied(&root, &copies);
+}
+
+#[test]
+fn wget_finds_and_gets_ten_thousand_files() {
+    let Some(program) = program(&["wget"]) else { return };
+    let folder = ten_thousand("wget-files");
+    let root = folder.0.join("root");
+    let Some(demo) = serve("auto", &root, &["--listing"]) else { return };
+    let copies = folder.path("copies");
+    let recursive = ["--recursive", "--level=inf", "--no-host-directories", "--no-parent", "--no-verbose", "--tries=1"];
+    let names = ["--restrict-file-names=nocontrol", "--execute=robots=off", "--directory-prefix", &copies];
+    output(&program, &[&recursive[..], &names, &[&demo.url("/")]].concat());
+    assert_copied(&root, Path::new(&copies));
+}
+
+#[test]
+fn files_over_http2_are_the_same() {
+    let Some(program) = program(&["curl"]) else { return };
+    if !output_text(&program, &["--version"]).contains("HTTP2") {
+        return not_run("curl has no HTTP/2");
+    }
+    let folder = Folder::new("http2-files");
+    let root = folder.0.join("root");
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::write(root.join("hello"), "Hello, World!").expect("a file");
+    for (name, length) in [("small.css", 5000), ("large.css", 3_000_000)] {
+        std::fs::write(root.join(name), content(length, length)).expect("a file");
+    }
+    let Some(demo) = serve("auto", &root, &["--cache-control", "*.css=no-cache"]) else { return };
+    for (name, length) in [("small.css", 5000), ("large.css", 3_000_000)] {
+        let whole = content(length, length);
+        for (arguments, status, body) in [
+            (&[][..], 200, &whole[..]),
+            (&["--header", "Range: bytes=100-4999"], 206, &whole[100..5000]),
+            (&["--header", "If-None-Match: *"], 304, &[]),
+            (&["--head"], 200, &[]),
+        ] {
+            let fixed = ["--http2-prior-knowledge", "--silent", "--show-error", "--include"];
+            let answer = output(&program, &[&fixed[..], arguments, &[&demo.url(&format!("/{name}"))]].concat());
+            let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+            let head = String::from_utf8_lossy(&answer[..end]);
+            assert!(head.starts_with(&format!("HTTP/2 {status} ")), "{name} {arguments:?}: {head}");
+            assert!(head.contains("etag: ") && head.contains("cache-control: no-cache\r\n"), "{head}");
+            assert_eq!(head.contains("content-type: text/css; charset=utf-8\r\n"), status != 304, "{head}");
+            assert!(&answer[end..] == body, "{name} {arguments:?}: {} bytes", answer.len() - end);
+        }
+    }
+}
+
+/// Whether the blocking pool has been at work.
+fn has_pool(demo: &Demo) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", demo.id())).expect("the process lives");
+    let names = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.into_iter().any(|name| name.starts_with("highwire-blocki"))
+}
+
+fn what_is_not_in_the_caches_is_served_all_the_same(engine: &str) {
+    let (Some(curl), Some(dd), Some(strace)) = (program(&["curl"]), program(&["dd"]), program(&["strace"])) else {
+        return;
+    };
+    let folder = Folder::new(&format!("cold-{engine}"));
+    let root = folder.0.join("root");
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::write(root.join("hello"), "Hello, World!").expect("a file");
+    for (name, length) in [("small", 5000), ("large", 3_000_000)] {
+        std::fs::write(root.join(name), content(length, length)).expect("a file");
+    }
+    let check = |demo: &Demo| {
+        for (name, length) in [("small", 5000), ("large", 3_000_000)] {
+            // What is written to the disk can be dropped from the cache, where there is a disk.
+            let file = root.join(name).display().to_string();
+            output(&dd, &[&format!("of={file}"), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
+            let got = output(&curl, &["--silent", "--show-error", "--fail", &demo.url(&format!("/{name}"))]);
+            assert!(got == content(length, length), "{name}: {} bytes", got.len());
+        }
+    };
+    let Some(demo) = serve(engine, &root, &[]) else { return };
+    check(&demo);
+    if !has_pool(&demo) {
+        not_run("reading what is not in the cache: here it always is");
+    }
+    drop(demo);
+    // Every other time the kernel has to look a path up on the disk.
+    let mut command = Command::new(strace);
+    command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2"]);
+    command.args(["-e", "inject=openat2:error=EAGAIN:when=1+2", HIGHWIRE, "serve"]).arg(&root);
+    command.args(["--listen", "127.0.0.1:0", "--workers", "1", "--engine", engine]);
+    let Some(demo) = Demo::of(command, "readiness") else { return };
+    check(&demo);
+    assert!(has_pool(&demo), "the worker did not wait itself");
+}
+
+#[test]
+fn a_folder_that_cannot_be_served_is_told_at_the_start() {
+    let folder = Folder::new("unserved");
+    let gone = folder.path("gone");
+    let mut commands = vec![(Command::new(HIGHWIRE), &*gone)];
+    if let Some(strace) = program(&["strace"]) {
+        let mut command = Command::new(strace);
+        command.args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=openat2",
+            "-e",
+            "inject=openat2:error=ENOSYS",
+            HIGHWIRE,
+        ]);
+        commands.push((command, folder.0.to_str().expect("UTF-8")));
+    }
+    for (mut command, folder) in commands {
+        let output = command.args(["serve", folder, "--listen", "127.0.0.1:0"]).output().expect("a process");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(&format!("the folder {folder}: ")), "{errors}");
+    }
+}
