@@ -1,0 +1,4 @@
+//! Range fields: see `highwire::testing::fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| highwire::testing::fuzz::ranges(input));
