@@ -122,10 +122,21 @@ impl Incoming {
 /// part, no more than a bounded amount is received.
 #[derive(Debug)]
 pub struct Body {
-    pub(crate) incoming: Rc<RefCell<Incoming>>,
+    incoming: Rc<RefCell<Incoming>>,
 }
 
 impl Body {
+    pub(crate) fn new(incoming: Rc<RefCell<Incoming>>) -> Body {
+        Body { incoming }
+    }
+
+    /// One that has no bytes.
+    pub(crate) fn empty() -> Body {
+        let mut incoming = Incoming::default();
+        incoming.finish(Ok(()), Vec::new());
+        Body::new(Rc::new(RefCell::new(incoming)))
+    }
+
     /// The next part, or `None` at the end.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Requests as handlers see them: borrowed from the receive buffer, nothing copied until somebody asks.
 
-use crate::body::{Body, Incoming};
+use crate::body::Body;
 use crate::reply::{InterimQueue, ReplySlot};
 use crate::server::{Secure, Shared};
 use crate::{Params, Response};
@@ -62,7 +62,7 @@ pub(crate) enum Ready {
     /// An extractor has it.
     Taken,
     Whole(Bytes),
-    Parts(Rc<RefCell<Incoming>>),
+    Parts(Body),
 }
 
 /// What a handler's extractors leave for the connection.
@@ -188,16 +188,11 @@ impl<'r> Request<'r> {
     }
 
     pub(crate) fn take_parts(&mut self) -> Result<Body, Response> {
-        let incoming = match std::mem::replace(self.body, Ready::Taken) {
-            Ready::Parts(incoming) => incoming,
-            Ready::Nothing => {
-                let mut incoming = Incoming::default();
-                incoming.finish(Ok(()), Vec::new());
-                Rc::new(RefCell::new(incoming))
-            }
-            Ready::Taken | Ready::Whole(_) => return Err(taken_twice()),
-        };
-        Ok(Body { incoming })
+        match std::mem::replace(self.body, Ready::Taken) {
+            Ready::Parts(body) => Ok(body),
+            Ready::Nothing => Ok(Body::empty()),
+            Ready::Taken | Ready::Whole(_) => Err(taken_twice()),
+        }
     }
 
     /// A waker of the task that answers this request.

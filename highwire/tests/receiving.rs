@@ -3,12 +3,19 @@
 
 mod memory;
 
-use highwire::App;
+use highwire::middleware::before;
 use highwire::server::Worker;
+use highwire::{App, Body, Handler, Request, StatusCode};
 use memory::{Memory, turn, worker};
 
 fn app() -> Worker<Memory> {
-    worker(App::new().post("/body", |body: bytes::Bytes| body.len().to_string()).get("/hello", || "Hello, World!"))
+    let refuse = |_: &mut Request<'_>| Err::<(), _>(StatusCode::FORBIDDEN);
+    let parts = async |body: Body| body.collect(1 << 20).await.map_or(0, |whole| whole.len()).to_string();
+    let app = App::new()
+        .post("/body", |body: bytes::Bytes| body.len().to_string())
+        .post("/refused", parts.with(before(refuse)))
+        .get("/hello", || "Hello, World!");
+    worker(app.configure(|config| config.caps.unread_body_bytes = 1 << 20))
 }
 
 /// Hands pieces over, each in a turn of its own, and compares how all that was sent ends. Whoever has stopped receiving
@@ -45,4 +52,14 @@ fn a_full_receive_behind_half_a_head_does_not_stall() {
     let (start, rest) = pipelined.split_at(10);
     let (most, last) = rest.split_at(65536);
     check(&[start, most, last], "\r\n\r\nHello, World!");
+}
+
+/// A body in parts whose handler was never called once waited for somebody to take it: the connection hung until its
+/// deadline.
+#[test]
+fn a_body_in_parts_that_middleware_refuses_does_not_stall() {
+    let body = vec![b'x'; 50_000];
+    let head = b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 150000\r\n\r\n";
+    let next = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+    check(&[head, &body, &body, &body, next], "\r\n\r\nHello, World!");
 }

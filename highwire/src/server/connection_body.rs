@@ -5,7 +5,7 @@ use super::dispatch::{Kit, Routed};
 use super::exchange::Collect;
 use super::out::Out;
 use crate::StatusCode;
-use crate::body::Incoming;
+use crate::body::{Body, Incoming};
 use crate::request::{BodyUse, Ready};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -77,7 +77,7 @@ impl Connection {
                 let connection = kit.context.inbox.waker(self.task().number());
                 let incoming = Rc::new(RefCell::new(Incoming::new(connection)));
                 self.exchange(kit).incoming = Some(incoming.clone());
-                self.call(route, (head, seen), Ready::Parts(incoming), kit, out);
+                self.call(route, (head, seen), Ready::Parts(Body::new(incoming)), kit, out);
                 0
             }
         }

@@ -13,7 +13,7 @@ use super::dispatch::{Kit, Routed};
 use super::exchange::{Collect, LogLine};
 use super::out::Out;
 use super::streams::{Http2, Waits};
-use crate::body::{BodyError, Incoming};
+use crate::body::{Body, BodyError, Incoming};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Caller, Hooks, Ready};
 use crate::{StatusCode, reply};
@@ -238,7 +238,7 @@ impl Connection {
                 // Whatever the handler takes, the peer is credited for.
                 incoming.borrow_mut().paused = true;
                 active.exchange.incoming = Some(incoming.clone());
-                self.call_http2(http2, stream, route, (head, window), Ready::Parts(incoming), kit, out);
+                self.call_http2(http2, stream, route, (head, window), Ready::Parts(Body::new(incoming)), kit, out);
             }
         }
         self.charge_http2(http2, stream, kit, out);
