@@ -1,8 +1,9 @@
 //! Bodies in parts: of requests as they arrive, of responses as they are made.
 
+use crate::{IntoResponse, Response, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, header};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,6 +27,8 @@ pub enum BodyError {
     TooSlow,
     /// The server has no memory left for it.
     NoMemory,
+    /// It is not what its `Content-Encoding` says.
+    Undecodable,
 }
 
 impl fmt::Display for BodyError {
@@ -35,11 +38,53 @@ impl fmt::Display for BodyError {
             BodyError::TooLarge => "the request's body is too large",
             BodyError::TooSlow => "the request's body came too slowly",
             BodyError::NoMemory => "the server has no memory left for the request's body",
+            BodyError::Undecodable => "the request's body is not what its coding says",
         })
     }
 }
 
 impl std::error::Error for BodyError {}
+
+/// 400, 408, 413 or 503, and why.
+impl IntoResponse for BodyError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            BodyError::CutShort | BodyError::Undecodable => StatusCode::BAD_REQUEST,
+            BodyError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            BodyError::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let response = Response::error(status, format!("{self}\n"));
+        match self {
+            BodyError::NoMemory => response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1")),
+            _ => response,
+        }
+    }
+}
+
+/// Changes a body on its way to the handler: takes a part when it has no more to give of the one before.
+pub(crate) trait Transform {
+    fn push(&mut self, part: Bytes);
+    /// The next part for the handler; none where it needs another one first.
+    fn pull(&mut self) -> Result<Option<Bytes>, BodyError>;
+    /// The body has ended: whether it may.
+    fn finish(&mut self) -> Result<(), BodyError>;
+}
+
+/// Parts that a transform may make in a row before other connections have their turn.
+const TRANSFORMED_A_TURN: u32 = 16;
+
+/// A transform, and how many parts it has made since it rested.
+struct Transforming {
+    transform: Box<dyn Transform>,
+    parts: u32,
+}
+
+impl fmt::Debug for Transforming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transforming")
+    }
+}
 
 /// What it costs to hold a part, however small: its place in the queue, and its allocation.
 pub(crate) const PART_BYTES: usize = 64;
@@ -123,11 +168,12 @@ impl Incoming {
 #[derive(Debug)]
 pub struct Body {
     incoming: Rc<RefCell<Incoming>>,
+    transforming: Option<Transforming>,
 }
 
 impl Body {
     pub(crate) fn new(incoming: Rc<RefCell<Incoming>>) -> Body {
-        Body { incoming }
+        Body { incoming, transforming: None }
     }
 
     /// One that has no bytes.
@@ -135,6 +181,12 @@ impl Body {
         let mut incoming = Incoming::default();
         incoming.finish(Ok(()), Vec::new());
         Body::new(Rc::new(RefCell::new(incoming)))
+    }
+
+    /// Lets what comes pass a transform.
+    #[cfg_attr(not(feature = "compress"), expect(dead_code, reason = "the only transform is the one that decodes"))]
+    pub(crate) fn transform_by(&mut self, transform: Box<dyn Transform>) {
+        self.transforming = Some(Transforming { transform, parts: 0 });
     }
 
     /// The next part, or `None` at the end.
@@ -174,27 +226,70 @@ impl Body {
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let mut incoming = self.incoming.borrow_mut();
-        if let Some(part) = incoming.parts.pop() {
-            incoming.bytes -= part.len();
-            incoming.held -= part.len() + PART_BYTES;
-            if incoming.paused
-                && let Some(connection) = &incoming.connection
-            {
-                connection.wake_by_ref();
+        if self.transforming.is_some() { self.poll_transformed(cx) } else { poll_received(&self.incoming, cx) }
+    }
+
+    fn poll_transformed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        while let Some(transforming) = &mut self.transforming {
+            if transforming.parts == TRANSFORMED_A_TURN {
+                transforming.parts = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
-            return Poll::Ready(Some(Ok(part)));
+            let ended = match transforming.transform.pull() {
+                Ok(Some(part)) => {
+                    transforming.parts += 1;
+                    return Poll::Ready(Some(Ok(part)));
+                }
+                Ok(None) => match poll_received(&self.incoming, cx) {
+                    Poll::Ready(Some(Ok(part))) => {
+                        transforming.transform.push(part);
+                        continue;
+                    }
+                    Poll::Ready(Some(Err(error))) => Err(error),
+                    Poll::Ready(None) => transforming.transform.finish(),
+                    Poll::Pending => {
+                        transforming.parts = 0;
+                        return Poll::Pending;
+                    }
+                },
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(()) => self.transforming = None,
+                // Whatever still comes is read and dropped.
+                Err(error) => {
+                    *self = Body::empty();
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
         }
-        match incoming.end {
-            Some(Ok(())) => Poll::Ready(None),
-            Some(Err(error)) => {
-                incoming.end = Some(Ok(()));
-                Poll::Ready(Some(Err(error)))
-            }
-            None => {
-                incoming.reader = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        Poll::Ready(None)
+    }
+}
+
+/// The next part as the peer sent it.
+fn poll_received(incoming: &RefCell<Incoming>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    let mut incoming = incoming.borrow_mut();
+    if let Some(part) = incoming.parts.pop() {
+        incoming.bytes -= part.len();
+        incoming.held -= part.len() + PART_BYTES;
+        if incoming.paused
+            && let Some(connection) = &incoming.connection
+        {
+            connection.wake_by_ref();
+        }
+        return Poll::Ready(Some(Ok(part)));
+    }
+    match incoming.end {
+        Some(Ok(())) => Poll::Ready(None),
+        Some(Err(error)) => {
+            incoming.end = Some(Ok(()));
+            Poll::Ready(Some(Err(error)))
+        }
+        None => {
+            incoming.reader = Some(cx.waker().clone());
+            Poll::Pending
         }
     }
 }
@@ -218,12 +313,20 @@ impl Drop for Body {
     }
 }
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What makes a response's body in parts.
+pub(crate) trait Source: Stream<Item = Result<Bytes, BoxError>> {
+    /// See [`BodyStream::held`].
+    fn held(&self) -> usize {
+        0
+    }
+}
 
 /// A response's body in parts.
 pub(crate) enum BodyStream {
     /// Made as it is asked for.
-    Made(Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>>>>),
+    Made(Pin<Box<dyn Source>>),
     /// There already, and sent in parts; `own`: nobody else holds it.
     There { bytes: Bytes, own: bool },
 }
@@ -237,6 +340,10 @@ impl BodyStream {
         BodyStream::Made(Box::pin(Converted { stream: Box::pin(stream) }))
     }
 
+    pub(crate) fn from_source(source: impl Source + 'static) -> BodyStream {
+        BodyStream::Made(Box::pin(source))
+    }
+
     /// Bytes that are there already, in parts that are worth a send.
     pub(crate) fn of(bytes: Bytes) -> BodyStream {
         BodyStream::There { own: bytes.is_unique(), bytes }
@@ -245,8 +352,14 @@ impl BodyStream {
     /// Bytes that it holds and nobody else does.
     pub(crate) fn held(&self) -> usize {
         match self {
-            BodyStream::There { bytes, own: true } => bytes.len(),
-            _ => 0,
+            BodyStream::Made(source) => source.held(),
+            BodyStream::There { bytes, own } => {
+                if *own {
+                    bytes.len()
+                } else {
+                    0
+                }
+            }
         }
     }
 
@@ -278,6 +391,13 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.stream.as_mut().poll_next(cx).map(|part| part.map(|part| part.map_err(Into::into)))
     }
+}
+
+impl<S, E> Source for Converted<S>
+where
+    S: Stream<Item = Result<Bytes, E>>,
+    E: Into<BoxError>,
+{
 }
 
 /// Bytes that a [`Sender`] may be ahead of the peer.

@@ -23,6 +23,8 @@
 #![deny(missing_docs)]
 
 pub mod body;
+#[cfg(feature = "compress")]
+pub mod compress;
 pub mod cookie;
 pub mod form;
 pub mod middleware;

@@ -1,7 +1,7 @@
 //! One line for each request, in the formats that log readers know.
 
 use super::Middleware;
-use crate::body::BodyStream;
+use crate::body::{BodyStream, Source};
 use crate::response::Content;
 use crate::server::context;
 use crate::{Request, Response};
@@ -120,7 +120,7 @@ impl Middleware for AccessLog {
             Content::Bytes(bytes) if entry.line.method != "HEAD" => entry.bytes = bytes.len() as u64,
             Content::Stream(streamed) => {
                 let body = std::mem::replace(&mut streamed.body, BodyStream::of(Bytes::new()));
-                streamed.body = BodyStream::new(Counted { body, entry });
+                streamed.body = BodyStream::from_source(Counted { body, entry });
             }
             Content::Bytes(_) | Content::Switch(_) => {}
         }
@@ -207,6 +207,12 @@ impl Stream for Counted {
             self.entry.bytes += bytes.len() as u64;
         }
         part
+    }
+}
+
+impl Source for Counted {
+    fn held(&self) -> usize {
+        self.body.held()
     }
 }
 

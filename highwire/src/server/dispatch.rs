@@ -192,13 +192,7 @@ impl Kit {
 
     /// Bytes of the largest body that the route takes in this way.
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
-        let caps = &self.shared.setup.config.caps;
-        let own = self.shared.body_limits.get(route as usize).copied().flatten();
-        match body_use {
-            BodyUse::None => caps.unread_body_bytes,
-            BodyUse::Whole => own.unwrap_or(caps.body_bytes),
-            BodyUse::Parts => own.unwrap_or(caps.streamed_body_bytes),
-        }
+        self.shared.body_limit(route, body_use)
     }
 
     pub(crate) fn body_use(&self, route: u32) -> BodyUse {

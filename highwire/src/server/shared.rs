@@ -181,6 +181,17 @@ impl Shared {
         self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue))
     }
 
+    /// Bytes of the largest body that the route takes in this way.
+    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
+        let caps = &self.setup.config.caps;
+        let own = self.body_limits.get(route as usize).copied().flatten();
+        match body_use {
+            BodyUse::None => caps.unread_body_bytes,
+            BodyUse::Whole => own.unwrap_or(caps.body_bytes),
+            BodyUse::Parts => own.unwrap_or(caps.streamed_body_bytes),
+        }
+    }
+
     pub(crate) fn connection_count(&self) -> usize {
         self.counters.connections.load(Ordering::Relaxed)
     }

@@ -1,0 +1,446 @@
+//! Decoders, and bodies that are decoded as they come.
+//!
+//! A body passes one decoder for each of its codings, the last one that the client applied first. Every decoder is held
+//! to a bound of its own, so that what unfolds in between counts as well as what comes out. Output is made a piece at a
+//! time and when it is asked for; what is left of the input waits.
+
+use super::Coding;
+use crate::body::{BodyError, Transform};
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
+use bytes::{Buf, Bytes};
+use flate2::{Decompress, FlushDecompress, Status};
+use std::fmt;
+use zstd::stream::raw::{self, DParameter, Operation};
+
+/// Bytes that are decoded at once.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// Bytes that any decoder may give, whatever it was given: short texts of blanks are no attack.
+pub(super) const RATIO_FLOOR: u64 = 1024 * 1024;
+
+/// Members of a gzip body that may be as short as they like; each needs a decoder of its own.
+const FREE_MEMBERS: u64 = 16;
+
+/// Bytes that each member beyond those has to bring on average.
+const MEMBER_BYTES: u64 = 1024;
+
+/// The largest window of zstd that is accepted, as a power of two: 8 MiB (RFC 9659 section 3).
+const ZSTD_WINDOW_BITS: u32 = 23;
+
+const FLATE_WINDOW_BITS: u8 = 15;
+
+/// What is wrong with an encoded body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It is not what its coding says, or ends too early.
+    Broken,
+    /// It decodes to more than is allowed.
+    TooLarge,
+}
+
+type BrotliDecoder = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
+
+enum Decoder {
+    Gzip { inflate: Decompress, members: u64 },
+    Deflate(Decompress),
+    Brotli(Box<BrotliDecoder>),
+    Zstd(raw::Decoder<'static>),
+}
+
+/// What one call of a decoder did.
+#[derive(Default)]
+struct Step {
+    taken: usize,
+    given: usize,
+    /// The format's end is reached, after which a body may end.
+    ended: bool,
+}
+
+impl Decoder {
+    fn new(coding: Coding) -> Result<Decoder, Fault> {
+        Ok(match coding {
+            Coding::Gzip => Decoder::Gzip { inflate: Decompress::new_gzip(FLATE_WINDOW_BITS), members: 1 },
+            Coding::Deflate => Decoder::Deflate(Decompress::new(true)),
+            Coding::Brotli => {
+                let alloc = StandardAlloc::default;
+                // Strict: with windows of the RFC, 16 MiB at most, and not the larger ones of an extension.
+                Decoder::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())))
+            }
+            Coding::Zstd => {
+                let mut decoder = raw::Decoder::new().map_err(|_| Fault::Broken)?;
+                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_BITS)).map_err(|_| Fault::Broken)?;
+                Decoder::Zstd(decoder)
+            }
+        })
+    }
+
+    fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, Fault> {
+        match self {
+            Decoder::Gzip { inflate, .. } | Decoder::Deflate(inflate) => {
+                let (taken, given) = (inflate.total_in(), inflate.total_out());
+                let status = inflate.decompress(input, output, FlushDecompress::None).map_err(|_| Fault::Broken)?;
+                Ok(Step {
+                    taken: (inflate.total_in() - taken) as usize,
+                    given: (inflate.total_out() - given) as usize,
+                    ended: status == Status::StreamEnd,
+                })
+            }
+            Decoder::Brotli(state) => {
+                let (mut left, mut room, mut step) = (input.len(), output.len(), Step::default());
+                let mut total = 0;
+                let result = BrotliDecompressStream(
+                    &mut left,
+                    &mut step.taken,
+                    input,
+                    &mut room,
+                    &mut step.given,
+                    output,
+                    &mut total,
+                    state,
+                );
+                match result {
+                    BrotliResult::ResultFailure => return Err(Fault::Broken),
+                    BrotliResult::ResultSuccess => step.ended = true,
+                    BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {}
+                }
+                Ok(step)
+            }
+            Decoder::Zstd(decoder) => {
+                let status = decoder.run_on_buffers(input, output).map_err(|_| Fault::Broken)?;
+                Ok(Step { taken: status.bytes_read, given: status.bytes_written, ended: status.remaining == 0 })
+            }
+        }
+    }
+
+    /// The format has ended, and more bytes follow: whether they may begin another one.
+    fn begin_again(&mut self, taken: u64) -> Result<(), Fault> {
+        match self {
+            // RFC 1952 section 2.2: members follow one another.
+            Decoder::Gzip { inflate, members } if *members < FREE_MEMBERS + taken / MEMBER_BYTES => {
+                *inflate = Decompress::new_gzip(FLATE_WINDOW_BITS);
+                *members += 1;
+                Ok(())
+            }
+            // It begins the next frame by itself.
+            Decoder::Zstd(_) => Ok(()),
+            Decoder::Gzip { .. } | Decoder::Deflate(_) | Decoder::Brotli(_) => Err(Fault::Broken),
+        }
+    }
+}
+
+/// One coding of a body.
+struct Stage {
+    decoder: Decoder,
+    input: Bytes,
+    taken: u64,
+    given: u64,
+    /// A body may end here.
+    ended: bool,
+    /// The last piece was full: more may stand ready in the decoder.
+    full: bool,
+}
+
+impl Stage {
+    fn new(coding: Coding) -> Result<Stage, Fault> {
+        let decoder = Decoder::new(coding)?;
+        Ok(Stage { decoder, input: Bytes::new(), taken: 0, given: 0, ended: true, full: false })
+    }
+
+    /// The next piece; none where it needs more input first.
+    fn produce(&mut self, limit: u64, ratio: u64) -> Result<Option<Bytes>, Fault> {
+        while !self.input.is_empty() || self.full {
+            if self.ended && self.taken > 0 && !self.input.is_empty() {
+                self.decoder.begin_again(self.taken)?;
+                self.ended = false;
+            }
+            let mut piece = vec![0; PIECE_BYTES];
+            let step = self.decoder.step(&self.input, &mut piece)?;
+            self.input.advance(step.taken);
+            self.taken += step.taken as u64;
+            self.given += step.given as u64;
+            self.full = step.given == piece.len();
+            if step.taken == 0 && step.given == 0 {
+                // With all of its room it took nothing: it never will.
+                return if self.input.is_empty() { Ok(None) } else { Err(Fault::Broken) };
+            }
+            self.ended = step.ended;
+            if self.given > limit.min(RATIO_FLOOR.saturating_add(self.taken.saturating_mul(ratio))) {
+                return Err(Fault::TooLarge);
+            }
+            if step.given > 0 {
+                piece.truncate(step.given);
+                // A short piece does not hold the room of a long one.
+                return Ok(Some(if step.given < PIECE_BYTES / 2 {
+                    Bytes::copy_from_slice(&piece)
+                } else {
+                    piece.into()
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The decoders that a body passes.
+pub(super) struct Pipeline {
+    /// In the order in which the body passes them.
+    stages: Vec<Stage>,
+    limit: u64,
+    ratio: u64,
+    fault: Option<Fault>,
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").field("limit", &self.limit).field("ratio", &self.ratio).finish_non_exhaustive()
+    }
+}
+
+impl Pipeline {
+    /// For the codings in the order of `Content-Encoding`: the last one is undone first. Nothing may decode to more than
+    /// `limit` bytes, nor to more than `ratio` times what it was given, beyond a floor.
+    pub(super) fn new(codings: &[Coding], limit: u64, ratio: u64) -> Pipeline {
+        let stages = codings.iter().rev().map(|&coding| Stage::new(coding)).collect::<Result<Vec<_>, Fault>>();
+        let fault = stages.as_ref().err().copied();
+        Pipeline { stages: stages.unwrap_or_default(), limit, ratio, fault }
+    }
+
+    /// Adds what has come, once `pull` has said that it needs more.
+    pub(super) fn push(&mut self, input: Bytes) {
+        if let Some(first) = self.stages.first_mut() {
+            debug_assert!(first.input.is_empty(), "it has not asked for more");
+            first.input = input;
+        }
+    }
+
+    /// The next decoded piece; none where more input is needed first.
+    pub(super) fn pull(&mut self) -> Result<Option<Bytes>, Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let pulled = pull(&mut self.stages, self.limit, self.ratio);
+        self.fault = pulled.as_ref().err().copied();
+        pulled
+    }
+
+    /// Whether the body may end here. One without a byte is no encoded body, and may.
+    pub(super) fn finish(&self) -> Result<(), Fault> {
+        if self.stages.iter().all(|stage| stage.ended) { Ok(()) } else { Err(Fault::Broken) }
+    }
+}
+
+fn pull(stages: &mut [Stage], limit: u64, ratio: u64) -> Result<Option<Bytes>, Fault> {
+    let Some((last, before)) = stages.split_last_mut() else { return Ok(None) };
+    loop {
+        if let Some(piece) = last.produce(limit, ratio)? {
+            return Ok(Some(piece));
+        }
+        match pull(before, limit, ratio)? {
+            Some(piece) => last.input = piece,
+            None => return Ok(None),
+        }
+    }
+}
+
+impl From<Fault> for BodyError {
+    fn from(fault: Fault) -> BodyError {
+        match fault {
+            Fault::Broken => BodyError::Undecodable,
+            Fault::TooLarge => BodyError::TooLarge,
+        }
+    }
+}
+
+/// A body in parts, on its way to the handler. It keeps the memory that it is counted for.
+pub(super) struct Decoding<H> {
+    pub(super) pipeline: Pipeline,
+    pub(super) _hold: H,
+}
+
+impl<H> Transform for Decoding<H> {
+    fn push(&mut self, part: Bytes) {
+        self.pipeline.push(part);
+    }
+    fn pull(&mut self) -> Result<Option<Bytes>, BodyError> {
+        Ok(self.pipeline.pull()?)
+    }
+    fn finish(&mut self) -> Result<(), BodyError> {
+        Ok(self.pipeline.finish()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encode::{Lease, Until};
+    use super::*;
+
+    const PLENTY: u64 = u64::MAX;
+
+    fn encoded(coding: Coding, text: &[u8]) -> Vec<u8> {
+        let mut lease = Lease::take(coding, 5, None, usize::MAX / 2).expect("an encoder");
+        let mut output = Vec::new();
+        lease.encode(text, Until::Ended, &mut output).expect("encoded");
+        output
+    }
+
+    fn decoded(mut pipeline: Pipeline, parts: &[&[u8]]) -> Result<Vec<u8>, Fault> {
+        let mut all = Vec::new();
+        for part in parts {
+            pipeline.push(Bytes::copy_from_slice(part));
+            while let Some(piece) = pipeline.pull()? {
+                assert!(!piece.is_empty() && piece.len() <= PIECE_BYTES);
+                all.extend_from_slice(&piece);
+            }
+        }
+        pipeline.finish().map(|()| all)
+    }
+
+    fn plain(codings: &[Coding]) -> Pipeline {
+        Pipeline::new(codings, PLENTY, PLENTY)
+    }
+
+    /// More than one piece, of things that repeat and things that do not.
+    fn text() -> Vec<u8> {
+        let numbers = (0..3000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes());
+        numbers.take(700).chain(std::iter::repeat_n(b'a', 20_000)).chain(*b"the end").collect()
+    }
+
+    #[test]
+    fn however_it_is_cut_it_decodes_to_the_same() {
+        let text = text();
+        for coding in Coding::ALL {
+            let body = encoded(coding, &text);
+            for cut in 0..=body.len() {
+                let parts = [&body[..cut], &body[cut..]];
+                assert_eq!(decoded(plain(&[coding]), &parts).as_ref(), Ok(&text), "{coding:?} cut at {cut}");
+            }
+            let bytes: Vec<&[u8]> = body.chunks(1).collect();
+            assert_eq!(decoded(plain(&[coding]), &bytes).as_ref(), Ok(&text), "{coding:?} byte by byte");
+        }
+        for (first, second) in [(Coding::Gzip, Coding::Brotli), (Coding::Zstd, Coding::Zstd)] {
+            let body = encoded(second, &encoded(first, &text));
+            let bytes: Vec<&[u8]> = body.chunks(1).collect();
+            assert_eq!(decoded(plain(&[first, second]), &bytes).as_ref(), Ok(&text));
+        }
+    }
+
+    #[test]
+    fn what_ends_too_early_or_goes_on_is_broken() {
+        let text = text();
+        for coding in Coding::ALL {
+            let body = encoded(coding, &text);
+            for length in 1..body.len() {
+                let end = decoded(plain(&[coding]), &[&body[..length]]);
+                assert_eq!(end, Err(Fault::Broken), "{coding:?}: {length} of {} bytes", body.len());
+            }
+            for behind in [&b"x"[..], &[0], &[0; 100], b"\x1f\x8b\x08"] {
+                for parts in [&[&*body, behind][..], &[&[&*body, behind].concat()]] {
+                    assert_eq!(decoded(plain(&[coding]), parts), Err(Fault::Broken), "{coding:?}: {behind:?} behind");
+                }
+            }
+            assert_eq!(decoded(plain(&[coding]), &[]), Ok(Vec::new()), "{coding:?}: no body");
+        }
+        // Bare deflate is not what RFC 9110 calls deflate.
+        let mut bare = flate2::Compress::new(flate2::Compression::new(6), false);
+        let mut body = Vec::with_capacity(1000);
+        bare.compress_vec(b"hello", &mut body, flate2::FlushCompress::Finish).expect("encoded");
+        assert_eq!(decoded(plain(&[Coding::Deflate]), &[&body]), Err(Fault::Broken));
+    }
+
+    #[test]
+    fn members_and_frames_follow_one_another() {
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let two = [encoded(coding, b"one, "), encoded(coding, b"two")].concat();
+            for cut in 0..two.len() {
+                let parts = [&two[..cut], &two[cut..]];
+                assert_eq!(decoded(plain(&[coding]), &parts), Ok(b"one, two".to_vec()), "{coding:?} at {cut}");
+            }
+        }
+        // Each member costs a decoder, so there may not be any number of tiny ones.
+        let tiny = encoded(Coding::Gzip, b"");
+        let few = tiny.repeat(FREE_MEMBERS as usize);
+        assert_eq!(decoded(plain(&[Coding::Gzip]), &[&few]), Ok(Vec::new()));
+        assert_eq!(decoded(plain(&[Coding::Gzip]), &[&tiny.repeat(1000)]), Err(Fault::Broken));
+    }
+
+    /// Zeros without an end: what comes before them, and what is a mebibyte of them.
+    fn zeros(coding: Coding) -> (Vec<u8>, Vec<u8>) {
+        let mebibyte = vec![0; 1024 * 1024];
+        let mut lease = Lease::take(coding, 9, None, usize::MAX / 2).expect("an encoder");
+        let mut more = || {
+            let mut output = Vec::new();
+            lease.encode(&mebibyte, Until::Flushed, &mut output).expect("encoded");
+            output
+        };
+        let (begin, again) = (more(), more());
+        match coding {
+            // A flush of zlib keeps the window, so that what follows refers to the zeros before it.
+            Coding::Gzip | Coding::Deflate | Coding::Brotli => (begin, again),
+            // Blocks of 128 KiB that are one byte over and over (RFC 8878 section 3.1.1.2).
+            Coding::Zstd => {
+                let header = (131_072_u32 << 3 | 1 << 1).to_le_bytes();
+                (b"\x28\xb5\x2f\xfd\x00\x68".to_vec(), [&header[..3], &[0]].concat().repeat(8))
+            }
+        }
+    }
+
+    /// What a bomb unfolded to before it was refused, and what was read of it: counted, not timed.
+    fn refused(codings: &[Coding], body: Vec<u8>, limit: u64, ratio: u64) -> Vec<(u64, u64)> {
+        let mut pipeline = Pipeline::new(codings, limit, ratio);
+        pipeline.push(body.into());
+        let end = loop {
+            match pipeline.pull() {
+                Ok(Some(_)) => {}
+                Ok(None) => break Ok(()),
+                Err(fault) => break Err(fault),
+            }
+        };
+        assert_eq!(end, Err(Fault::TooLarge), "{codings:?}");
+        assert_eq!(pipeline.pull(), Err(Fault::TooLarge), "it stays refused");
+        pipeline.stages.iter().map(|stage| (stage.taken, stage.given)).collect()
+    }
+
+    #[test]
+    fn ten_gigabytes_of_zeros_are_refused_at_their_bounds() {
+        for coding in Coding::ALL {
+            let (begin, mebibyte) = zeros(coding);
+            let body = [begin, mebibyte.repeat(10_000)].concat();
+            let length = body.len() as u64;
+            for limit in [100_000, 5 << 20] {
+                let counts = refused(&[coding], body.clone(), limit, PLENTY);
+                assert!(counts[0].1 <= limit + PIECE_BYTES as u64, "{coding:?}: {counts:?}");
+            }
+            let (taken, given) = refused(&[coding], body, PLENTY, 100)[0];
+            assert!(given <= RATIO_FLOOR + taken * 100 + PIECE_BYTES as u64, "{coding:?}: {taken}, {given}");
+            assert!(taken < length / 10, "{coding:?}: {taken} of {length} bytes were read");
+        }
+    }
+
+    #[test]
+    fn what_unfolds_in_between_is_bounded_as_well() {
+        // Zeros are no gzip, so the inner bomb is made of members that are empty or skipped: much in between, nothing at the end.
+        let skipped = [&b"\x50\x2a\x4d\x18"[..], &(1_u32 << 30).to_le_bytes()].concat();
+        let mebibytes = vec![0; 40 << 20];
+        let body = encoded(Coding::Gzip, &[skipped, mebibytes].concat());
+        let counts = refused(&[Coding::Zstd, Coding::Gzip], body.clone(), 2 << 20, PLENTY);
+        assert!(counts[0].1 <= (2 << 20) + PIECE_BYTES as u64 && counts[1].1 == 0, "{counts:?}");
+        let counts = refused(&[Coding::Zstd, Coding::Gzip], body, PLENTY, 100);
+        assert!(counts[0].1 <= RATIO_FLOOR + counts[0].0 * 100 + PIECE_BYTES as u64, "{counts:?}");
+        // A bomb in a bomb.
+        let (begin, mebibyte) = zeros(Coding::Brotli);
+        let inner = [begin, mebibyte.repeat(100_000)].concat();
+        let counts = refused(&[Coding::Brotli, Coding::Gzip], encoded(Coding::Gzip, &inner), PLENTY, 100);
+        let (taken, given) = counts[1];
+        assert!(given <= RATIO_FLOOR + taken * 100 + PIECE_BYTES as u64, "{counts:?}");
+    }
+
+    #[test]
+    fn windows_beyond_the_rfcs_are_refused() {
+        // Of zstd: 16 MiB; then the largest that is taken, 8 MiB, with one empty block.
+        assert_eq!(decoded(plain(&[Coding::Zstd]), &[b"\x28\xb5\x2f\xfd\x00\x70\x01\0\0"]), Err(Fault::Broken));
+        assert_eq!(decoded(plain(&[Coding::Zstd]), &[b"\x28\xb5\x2f\xfd\x00\x68\x01\0\0"]), Ok(Vec::new()));
+        // Of Brotli: 30 bits, by the extension for large windows; then an empty stream with 16 bits.
+        assert_eq!(decoded(plain(&[Coding::Brotli]), &[b"\x11\xde"]), Err(Fault::Broken));
+        assert_eq!(decoded(plain(&[Coding::Brotli]), &[b"\x06"]), Ok(Vec::new()));
+    }
+}
