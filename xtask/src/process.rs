@@ -38,6 +38,8 @@ pub(crate) enum Probe {
 pub(crate) const GCC: Tool = Tool { name: "gcc", probe: Probe::Program, package: "gcc" };
 pub(crate) const WRK: Tool = Tool { name: "wrk", probe: Probe::Program, package: "wrk" };
 pub(crate) const AB: Tool = Tool { name: "ab", probe: Probe::Program, package: "apache2-utils" };
+pub(crate) const BROTLI: Tool = Tool { name: "brotli", probe: Probe::Program, package: "brotli" };
+pub(crate) const ZSTD: Tool = Tool { name: "zstd", probe: Probe::Program, package: "zstd" };
 pub(crate) const CURL: Tool = Tool { name: "curl", probe: Probe::Program, package: "curl" };
 pub(crate) const WGET: Tool = Tool { name: "wget", probe: Probe::Program, package: "wget" };
 pub(crate) const NGINX: Tool = Tool { name: "nginx", probe: Probe::Program, package: "nginx-light" };
