@@ -80,7 +80,7 @@ impl MultipartError {
     /// The status that answers it.
     pub fn status(&self) -> StatusCode {
         match &self.fault {
-            Fault::Malformed(_) | Fault::Body(BodyError::CutShort) => StatusCode::BAD_REQUEST,
+            Fault::Malformed(_) | Fault::Body(BodyError::CutShort | BodyError::Undecodable) => StatusCode::BAD_REQUEST,
             Fault::TooLarge(_) | Fault::Body(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
             Fault::NotText => StatusCode::UNPROCESSABLE_ENTITY,
             Fault::Body(BodyError::TooSlow) => StatusCode::REQUEST_TIMEOUT,
