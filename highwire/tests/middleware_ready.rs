@@ -231,6 +231,8 @@ fn each_request_is_one_line_of_the_common_log() {
     let mut client = client(logged().with(AccessLog::common(sink.clone())));
     client.get("/?a=b").send();
     client.get("/").field("authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
+    client.get("/").field("authorization", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
+    client.get("/").field("authorization", "Basic bm9ib2R5").send();
     client.get("/stream").send();
     client.get("/empty").send();
     client.request(Method::HEAD, "/").send();
@@ -240,6 +242,8 @@ fn each_request_is_one_line_of_the_common_log() {
     let expected = [
         ("- - -", "\"GET /?a=b HTTP/1.1\" 200 4"),
         ("- - Aladdin", "\"GET / HTTP/1.1\" 200 4"),
+        ("- - -", "\"GET / HTTP/1.1\" 200 4"),
+        ("- - -", "\"GET / HTTP/1.1\" 200 4"),
         ("- - -", "\"GET /stream HTTP/1.1\" 200 12"),
         ("- - -", "\"GET /empty HTTP/1.1\" 204 -"),
         ("- - -", "\"HEAD / HTTP/1.1\" 200 -"),
