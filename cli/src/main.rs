@@ -101,19 +101,19 @@ struct Running {
 
     /// The certificate and those that it was signed with, in PEM. Repeatable, each with its --key: the name that a
     /// client asks for chooses.
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires_all = ["key", "tls_listen"])]
     cert: Vec<PathBuf>,
 
     /// The certificate's key, in PEM.
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires_all = ["cert", "tls_listen"])]
     key: Vec<PathBuf>,
 
     /// Make a certificate for localhost that nobody trusts: for development.
-    #[arg(long, conflicts_with = "cert")]
+    #[arg(long, conflicts_with = "cert", requires = "tls_listen")]
     tls_self_signed: bool,
 
     /// Ask clients for a certificate that the ones in FILE (PEM) have signed, and turn away those without one.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "tls_listen")]
     client_ca: Option<PathBuf>,
 
     /// Speak HTTP/2 only.
@@ -163,7 +163,7 @@ enum EngineName {
     Auto,
     /// io_uring; falls back to readiness with a warning
     Uring,
-    /// epoll or kqueue
+    /// epoll
     Readiness,
     /// a thread for each connection, for comparison
     Threads,

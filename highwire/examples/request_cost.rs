@@ -50,8 +50,8 @@ impl Driver for Echoless {
     fn now(&self) -> Instant {
         Instant { nanoseconds: 1_000_000_000 }
     }
-    fn unix_seconds(&self) -> u64 {
-        1_800_000_000
+    fn unix_nanoseconds(&self) -> u64 {
+        1_800_000_000_000_000_000
     }
     fn notifier(&self) -> Notifier {
         self.notifier.clone()

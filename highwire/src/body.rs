@@ -428,6 +428,24 @@ pub struct Receiver {
 }
 
 /// A response body that a task on the same worker writes: `Sender::send` waits while [`CHANNEL_BYTES`] are ahead.
+///
+/// ```
+/// use highwire::{App, Response, body};
+///
+/// let app = App::new().get("/count", || {
+///     let (mut sender, receiver) = body::channel();
+///     highwire::spawn(async move {
+///         for number in 0..1000 {
+///             if sender.send(format!("{number}\n")).await.is_err() {
+///                 return;
+///             }
+///         }
+///         sender.finish();
+///     });
+///     Response::stream(receiver)
+/// });
+/// # let _ = app;
+/// ```
 pub fn channel() -> (Sender, Receiver) {
     let channel = Rc::new(RefCell::new(Channel::default()));
     (Sender { channel: channel.clone() }, Receiver { channel })

@@ -9,7 +9,21 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A value that [`App::state`](crate::App::state) gave the server, shared by all workers.
+/// A value that [`App::state`](crate::App::state) gave the server, shared by all workers. It derefs to the value; its own
+/// field is the `Arc`.
+///
+/// ```
+/// use highwire::{App, State};
+/// use std::sync::Mutex;
+///
+/// struct Notes {
+///     all: Mutex<Vec<String>>,
+/// }
+///
+/// let notes = Notes { all: Mutex::default() };
+/// let app = App::new().get("/", |notes: State<Notes>| notes.all.lock().unwrap().join("\n")).state(notes);
+/// # let _ = app;
+/// ```
 #[derive(Debug)]
 pub struct State<T>(pub Arc<T>);
 

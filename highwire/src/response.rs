@@ -156,8 +156,8 @@ impl Response {
         response
     }
 
-    /// Fields to send behind a streamed body, asked for when it has ended. They reach HTTP/1.1 clients only, and only where
-    /// the length is not announced.
+    /// Fields to send behind a streamed body, asked for when it has ended. They reach clients of HTTP/1.1 and HTTP/2, in
+    /// HTTP/1.1 only where the length is not announced.
     pub fn with_trailers(mut self, trailers: impl FnOnce() -> Vec<(HeaderName, HeaderValue)> + 'static) -> Response {
         if let Content::Stream(streamed) = &mut self.content {
             streamed.trailers = Some(Box::new(trailers));

@@ -12,6 +12,9 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
+//! Requests come in the clear: an app that sends those to https ([`App::https`](crate::App::https)) is best told to do so where
+//! it is served, and not where it is put together.
+//!
 //! The whole server runs, from the parser to the deadlines, on a simulated network. Each request has a connection of its
 //! own. Timers of handlers ([`time::sleep`](crate::time::sleep)) take no time: when nothing else is left to do, the clock goes
 //! on to the next of them. What other threads do, such as [`blocking`](crate::blocking) handlers, takes its real time.

@@ -269,3 +269,35 @@ fn mistakes_in_building_are_told_when_it_is_finished() {
         assert!(error.contains(text), "{error}");
     }
 }
+
+#[test]
+fn the_date_is_that_of_the_answer() {
+    let network = Network::new(1, Faults::default());
+    // It starts late in a second: nothing of that may be lost.
+    network.advance(Duration::from_millis(900));
+    let driver = Simulated::new(network.clone()).expect("a driver");
+    let app = App::new().get("/", || "x");
+    let mut worker = app.server().expect("an app").into_worker(driver).expect("a worker");
+    let client = network.connect();
+    let mut lates = Vec::new();
+    for _ in 0..40 {
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nx") {
+            worker.turn(Some(network.now())).expect("a turn");
+            while let Some(Arrived::Bytes(bytes)) = client.receive(usize::MAX) {
+                answer.extend(bytes);
+            }
+        }
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let date = text.split("Date: ").nth(1).and_then(|rest| rest.split("\r\n").next()).expect("a date").to_string();
+        let seconds = httpdate::parse_http_date(&date).expect("a date").duration_since(std::time::UNIX_EPOCH);
+        let seconds = seconds.expect("after 1970").as_secs();
+        lates.push(network.now().nanoseconds as i64 / 1_000_000 - seconds as i64 * 1000);
+        network.advance(Duration::from_millis(900));
+    }
+    // It has whole seconds, and is looked at ten times in each. The simulated clock began at this second.
+    for late in lates {
+        assert!((0..1100).contains(&(late + 1_800_000_000_000)), "{late} ms");
+    }
+}

@@ -50,7 +50,12 @@ impl RealClock {
     }
 }
 
-/// Seconds since 1970 by the system's clock; 0 where it stands before that.
+/// Nanoseconds since 1970 by the system's clock; 0 where it stands before that.
+pub fn unix_nanoseconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Seconds since 1970.
 pub fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_nanoseconds() / 1_000_000_000
 }

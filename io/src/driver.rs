@@ -91,8 +91,8 @@ pub trait Driver {
     /// When the sink's round began.
     fn now(&self) -> Instant;
 
-    /// Seconds since 1970, for the Date field.
-    fn unix_seconds(&self) -> u64;
+    /// Nanoseconds since 1970, for the Date field.
+    fn unix_nanoseconds(&self) -> u64;
 
     /// Wakes a turn from any thread.
     fn notifier(&self) -> Notifier;

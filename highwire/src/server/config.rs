@@ -11,7 +11,7 @@ pub enum Engine {
     Auto,
     /// io_uring; where it is not to be had, readiness, and a warning.
     Uring,
-    /// epoll or kqueue.
+    /// epoll.
     Readiness,
     /// A thread for each connection, out of a bounded pool: for comparison, and for code that must block.
     Threads,

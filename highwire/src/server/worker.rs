@@ -38,7 +38,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 
 /// What to add to a driver's clock to have the time since 1970.
 fn unix_offset<D: Driver>(driver: &D) -> u64 {
-    (driver.unix_seconds() * NANOSECONDS).saturating_sub(driver.now().nanoseconds)
+    driver.unix_nanoseconds().saturating_sub(driver.now().nanoseconds)
 }
 
 /// What a connection that was not taken is told, before the common lines.
@@ -127,7 +127,7 @@ impl<D: Driver> Worker<D> {
             Kit::new(shared, context.clone())
         };
         kit.begin(driver.now());
-        kit.lines.refresh(driver.unix_seconds());
+        kit.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
         let listeners =
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let handed = Mutex::new(Vec::new());

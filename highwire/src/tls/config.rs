@@ -136,7 +136,7 @@ impl TlsConfig {
     }
 
     /// The protocols above TLS (RFC 7301), the preferred one first. A client that offers none of them is refused; one
-    /// that offers nothing gets HTTP/1.1. An empty list turns the extension off.
+    /// that offers nothing begins with what it likes. An empty list turns the extension off.
     pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> TlsConfig {
         self.alpn = protocols.into_iter().map(Into::into).collect();
         self

@@ -87,8 +87,8 @@ impl Driver for Memory {
     fn now(&self) -> Instant {
         self.now
     }
-    fn unix_seconds(&self) -> u64 {
-        1_800_000_000 + self.now.nanoseconds / 1_000_000_000
+    fn unix_nanoseconds(&self) -> u64 {
+        1_800_000_000_000_000_000 + self.now.nanoseconds
     }
     fn notifier(&self) -> Notifier {
         self.notifier.clone()

@@ -447,8 +447,8 @@ impl Driver for Readiness {
         self.now
     }
 
-    fn unix_seconds(&self) -> u64 {
-        clock::unix_seconds()
+    fn unix_nanoseconds(&self) -> u64 {
+        clock::unix_nanoseconds()
     }
 
     fn notifier(&self) -> Notifier {

@@ -351,8 +351,8 @@ impl Driver for Simulated {
         self.now
     }
 
-    fn unix_seconds(&self) -> u64 {
-        START + self.network.now().nanoseconds / 1_000_000_000
+    fn unix_nanoseconds(&self) -> u64 {
+        START * 1_000_000_000 + self.network.now().nanoseconds
     }
 
     fn notifier(&self) -> Notifier {

@@ -531,8 +531,8 @@ impl Driver for Uring {
         self.now
     }
 
-    fn unix_seconds(&self) -> u64 {
-        clock::unix_seconds()
+    fn unix_nanoseconds(&self) -> u64 {
+        clock::unix_nanoseconds()
     }
 
     fn notifier(&self) -> Notifier {
