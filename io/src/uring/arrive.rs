@@ -7,15 +7,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 impl Uring {
-    /// Looks for the end of a unix socket's stream: the kernel does not tell it where it came behind more data than a multishot
-    /// receive takes in one go (seen on Linux 6.18).
+    /// Looks for the end of a stream that the kernel keeps to itself (seen on Linux 6.18): of a unix socket's where it came behind
+    /// more data than a multishot receive takes in one go; of any where it is a reset that came with the last data, after
+    /// receiving was paused and begun anew.
     pub(super) fn look_for_end<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.peer != Peer::Local || connection.closed || connection.ended || connection.paused {
+        if connection.closed || connection.ended || connection.paused {
             return;
         }
-        let domain = socket2::SockRef::from(&connection.descriptor).domain().ok();
-        if domain != Some(socket2::Domain::UNIX) {
+        let is_unix = || socket2::SockRef::from(&connection.descriptor).domain().ok() == Some(socket2::Domain::UNIX);
+        let is_unix = connection.peer == Peer::Local && is_unix();
+        if !connection.resumed && !is_unix {
             return;
         }
         let mut byte = 0u8;
@@ -24,9 +26,16 @@ impl Uring {
             let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
             libc::recv(connection.descriptor.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, flags)
         };
-        if count == 0 {
+        // Of others the receive may have the reset already, on its way to us: then this looks like an end.
+        if count == 0 && is_unix {
             connection.ended = true;
-            sink.complete(Completion::Ended { socket }, queue);
+            return sink.complete(Completion::Ended { socket }, queue);
+        }
+        let error = io::Error::last_os_error();
+        let waits = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+        if count < 0 && !waits {
+            (connection.ended, connection.failed) = (true, true);
+            sink.complete(Completion::Failed { socket, error }, queue);
         }
     }
 

@@ -79,6 +79,8 @@ struct Connection {
     /// A receive is in flight.
     armed: bool,
     paused: bool,
+    /// It was paused before: see `look_for_end`.
+    resumed: bool,
     connecting: bool,
     ended: bool,
     /// An asynchronous send is in flight: its bytes are at the front of `outgoing`.
@@ -202,6 +204,7 @@ impl Uring {
             round: 0,
             armed: false,
             paused: false,
+            resumed: false,
             connecting,
             ended: false,
             sending: false,
@@ -235,7 +238,7 @@ impl Uring {
                 }
                 Op::ResumeRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket).filter(|connection| !connection.closed) {
-                        connection.paused = false;
+                        (connection.paused, connection.resumed) = (false, true);
                         self.arm(socket);
                     }
                 }
