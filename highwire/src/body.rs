@@ -1,5 +1,6 @@
 //! Bodies in parts: of requests as they arrive, of responses as they are made.
 
+use crate::file_part::FilePart;
 use crate::{IntoResponse, Response, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
@@ -329,6 +330,8 @@ pub(crate) enum BodyStream {
     Made(Pin<Box<dyn Source>>),
     /// There already, and sent in parts; `own`: nobody else holds it.
     There { bytes: Bytes, own: bool },
+    /// A part of a file: some connections can send it without reading it.
+    File(FilePart),
 }
 
 impl BodyStream {
@@ -349,17 +352,13 @@ impl BodyStream {
         BodyStream::There { own: bytes.is_unique(), bytes }
     }
 
-    /// Bytes that it holds and nobody else does.
+    /// Bytes that it holds and nobody else does, or that are read for it.
     pub(crate) fn held(&self) -> usize {
         match self {
             BodyStream::Made(source) => source.held(),
-            BodyStream::There { bytes, own } => {
-                if *own {
-                    bytes.len()
-                } else {
-                    0
-                }
-            }
+            BodyStream::There { bytes, own: true } => bytes.len(),
+            BodyStream::There { .. } => 0,
+            BodyStream::File(part) => part.held(),
         }
     }
 
@@ -370,6 +369,7 @@ impl BodyStream {
                 let length = bytes.len().min(THERE_PART_BYTES);
                 Poll::Ready((length > 0).then(|| Ok(bytes.split_to(length))))
             }
+            BodyStream::File(part) => part.poll(cx).map_err(BoxError::from),
         }
     }
 }

@@ -46,6 +46,7 @@ mod error;
 mod extract;
 #[cfg(feature = "json")]
 mod fields;
+mod file_part;
 mod files;
 mod handler;
 mod https;

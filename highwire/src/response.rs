@@ -1,14 +1,18 @@
 //! Responses, and what turns into one.
 
 use crate::body::{BodyStream, Trailers};
+use crate::file_part::FilePart;
 use crate::upgrade::Switch;
 use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use io::file::File;
 use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A response: status, fields and a body.
 ///
@@ -147,6 +151,18 @@ impl Response {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         Response::streamed(Some(length), BodyStream::new(stream))
+    }
+
+    /// A response whose body is a part of an open file, without a content type. What is not in memory is fetched by the
+    /// blocking pool, not by the worker. A file that turns out shorter ends the connection, as with
+    /// [`stream_of`](Self::stream_of).
+    ///
+    /// Status, `Content-Range` and all else that says which part it is are the caller's.
+    pub fn file_part(file: Arc<impl File + 'static>, range: Range<u64>) -> Response {
+        let part = FilePart::new(file, range);
+        let mut response = Response::streamed(Some(part.left()), BodyStream::File(part));
+        response.content_type = None;
+        response
     }
 
     fn streamed(length: Option<u64>, body: BodyStream) -> Response {

@@ -6,8 +6,9 @@
 //! a disk, and is done elsewhere ([`Files::open`], [`File::read`]). The simulator's twin is [`sim::files`](crate::sim::files).
 
 use std::ffi::{CStr, CString};
+use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -54,8 +55,8 @@ pub struct Listing {
     pub more: bool,
 }
 
-/// An open file.
-pub trait File {
+/// An open file. What has it open may be several at once, on several threads.
+pub trait File: fmt::Debug + Send + Sync {
     /// What was said of it when it was opened.
     fn metadata(&self) -> Metadata;
 
@@ -70,6 +71,11 @@ pub trait File {
     /// # Errors
     /// As [`read_now`](Self::read_now).
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// The system's handle of it, where the system has it: its bytes can be sent without being read first.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A folder of the system.
@@ -277,6 +283,10 @@ impl File for Open {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_with(buffer, offset, 0)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.descriptor.as_fd())
     }
 }
 

@@ -210,6 +210,12 @@ impl Connection {
                 _ if !sends_body => return,
                 Poll::Pending => {
                     exchange.body = Some(streamed);
+                    if !self.recharge(kit) {
+                        tracing::warn!(
+                            "what an answer waits for does not fit the memory budget; the connection is cut"
+                        );
+                        self.abort(kit, out);
+                    }
                     return;
                 }
                 Poll::Ready(Some(Ok(bytes))) => {

@@ -1,5 +1,6 @@
 //! What a task finds on its worker's thread: the clock, timers, and a place to spawn.
 
+use super::pool::Asked;
 use super::shared::Shared;
 use io::wake::{TaskInbox, TaskNumber};
 use io::{Instant, SocketId};
@@ -231,6 +232,11 @@ pub(crate) fn now_if_any() -> Option<Instant> {
 
 pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {
     with(|context| context.add_timer(at, waker.clone()))
+}
+
+/// Runs a function on the blocking pool of the present worker's server, for whoever waits for its result.
+pub(crate) fn ask<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
+    with(|context| context.shared.ask(function))
 }
 
 /// Forgets a timer, where its worker is still there.

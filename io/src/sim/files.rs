@@ -2,10 +2,10 @@
 
 use crate::file::{File, Files, Metadata};
 use crate::random::Seeded;
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 /// How often a disk fails, one in so many chances, 0 for never.
@@ -19,27 +19,33 @@ pub struct DiskFaults {
     pub broken: u32,
 }
 
-/// A file's bytes, which all that have it open share.
-type Contents = Rc<RefCell<Vec<u8>>>;
+/// A file's bytes, which all that have it open share, on whichever thread.
+type Contents = Arc<Mutex<Vec<u8>>>;
 
 #[derive(Debug)]
 struct Disk {
-    files: RefCell<BTreeMap<Vec<u8>, Contents>>,
+    files: Mutex<BTreeMap<Vec<u8>, Contents>>,
     faults: DiskFaults,
-    random: RefCell<Seeded>,
-    full: Cell<bool>,
+    random: Mutex<Seeded>,
+    full: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A folder; clones are the same one.
 #[derive(Clone, Debug)]
 pub struct SimulatedFolder {
-    disk: Rc<Disk>,
+    disk: Arc<Disk>,
 }
 
-/// A file of it.
-#[derive(Clone, Debug)]
+/// A file of it. Each that is opened has chances of its own, so that what one meets does not depend on what is done with
+/// another meanwhile.
+#[derive(Debug)]
 pub struct SimulatedFile {
-    disk: Rc<Disk>,
+    faults: DiskFaults,
+    random: Mutex<Seeded>,
     bytes: Contents,
     metadata: Metadata,
 }
@@ -47,13 +53,13 @@ pub struct SimulatedFile {
 impl SimulatedFolder {
     /// An empty folder.
     pub fn new(seed: u64, faults: DiskFaults) -> SimulatedFolder {
-        let (files, random) = (RefCell::default(), RefCell::new(Seeded::new(seed)));
-        SimulatedFolder { disk: Rc::new(Disk { files, faults, random, full: Cell::new(false) }) }
+        let (files, random) = (Mutex::default(), Mutex::new(Seeded::new(seed)));
+        SimulatedFolder { disk: Arc::new(Disk { files, faults, random, full: AtomicBool::new(false) }) }
     }
 
     /// From now on the disk has no room, or has again.
     pub fn set_full(&self, full: bool) {
-        self.disk.full.set(full);
+        self.disk.full.store(full, Ordering::Release);
     }
 
     /// Writes a file, new or not: whoever has it open sees the change.
@@ -61,18 +67,27 @@ impl SimulatedFolder {
     /// # Errors
     /// [`io::ErrorKind::StorageFull`] where there is no room.
     pub fn write(&self, path: &[u8], bytes: &[u8]) -> io::Result<()> {
-        if self.disk.full.get() {
+        if self.disk.full.load(Ordering::Acquire) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let mut files = self.disk.files.borrow_mut();
-        *files.entry(path.to_vec()).or_default().borrow_mut() = bytes.to_vec();
+        let contents = locked(&self.disk.files).entry(path.to_vec()).or_default().clone();
+        *locked(&contents) = bytes.to_vec();
         Ok(())
     }
 }
 
 impl Disk {
+    fn file(&self, bytes: Contents, is_folder: bool) -> SimulatedFile {
+        let length = locked(&bytes).len() as u64;
+        let random = Mutex::new(Seeded::new(locked(&self.random).next()));
+        let metadata = Metadata { is_folder, length, modified: UNIX_EPOCH, changed: UNIX_EPOCH, number: 0 };
+        SimulatedFile { faults: self.faults.clone(), random, bytes, metadata }
+    }
+}
+
+impl SimulatedFile {
     fn chance(&self, one_in: u32) -> bool {
-        one_in != 0 && self.random.borrow_mut().next().is_multiple_of(u64::from(one_in))
+        locked(&self.random).one_in(one_in)
     }
 }
 
@@ -93,28 +108,20 @@ impl Files for SimulatedFolder {
             }
         }
         let path = parts.join(&b'/');
-        let files = self.disk.files.borrow();
-        let metadata = |is_folder, length: usize| Metadata {
-            is_folder,
-            length: length as u64,
-            modified: UNIX_EPOCH,
-            changed: UNIX_EPOCH,
-            number: 0,
-        };
+        let files = locked(&self.disk.files);
         if let Some(bytes) = files.get(&path) {
-            let metadata = metadata(false, bytes.borrow().len());
-            return Ok(SimulatedFile { disk: self.disk.clone(), bytes: bytes.clone(), metadata });
+            return Ok(self.disk.file(bytes.clone(), false));
         }
         let inside = [&path[..], b"/"].concat();
         if path.is_empty() || files.keys().any(|other| other.starts_with(&inside)) {
-            let metadata = metadata(true, 0);
-            return Ok(SimulatedFile { disk: self.disk.clone(), bytes: Rc::default(), metadata });
+            return Ok(self.disk.file(Contents::default(), true));
         }
         Err(io::ErrorKind::NotFound.into())
     }
 
     fn open_now(&self, path: &[u8]) -> io::Result<Option<SimulatedFile>> {
-        if self.disk.chance(self.disk.faults.cold) { Ok(None) } else { self.open(path).map(Some) }
+        let cold = locked(&self.disk.random).one_in(self.disk.faults.cold);
+        if cold { Ok(None) } else { self.open(path).map(Some) }
     }
 }
 
@@ -124,21 +131,21 @@ impl File for SimulatedFile {
     }
 
     fn read_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        if self.disk.chance(self.disk.faults.cold) {
+        if self.chance(self.faults.cold) {
             return Ok(None);
         }
         self.read(buffer, offset).map(Some)
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        if self.disk.chance(self.disk.faults.broken) {
+        if self.chance(self.faults.broken) {
             return Err(io::Error::other("the disk cannot read this (EIO)"));
         }
-        let bytes = self.bytes.borrow();
+        let bytes = locked(&self.bytes);
         let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
         let mut count = rest.len().min(buffer.len());
-        if count > 1 && self.disk.chance(self.disk.faults.short) {
-            count = 1 + (self.disk.random.borrow_mut().next() % (count as u64 - 1)) as usize;
+        if count > 1 && self.chance(self.faults.short) {
+            count = 1 + locked(&self.random).below(count - 1);
         }
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)

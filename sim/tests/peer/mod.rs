@@ -40,6 +40,11 @@ impl Weather {
     pub(crate) fn shared(&self) -> Weather {
         Weather { only: false, ..self.clone() }
     }
+
+    /// A network that has it.
+    pub(crate) fn network(&self) -> Network {
+        Network::new(self.seed, self.faults.clone())
+    }
 }
 
 /// Plays a scenario on a network without faults, and on several that split, shorten and hold up.
@@ -71,7 +76,7 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn new(app: App, weather: &Weather) -> Play {
-        let network = Network::new(weather.seed, weather.faults.clone());
+        let network = weather.network();
         let driver = Simulated::new(network.clone()).expect("a driver");
         let app = app.configure(|config| config.http1 &= !weather.only);
         let worker = app.server().expect("an app").into_worker(driver).expect("a worker");
