@@ -9,14 +9,19 @@
 //!
 //! **Buffers.** Received bytes belong to the driver and are valid during the sink's call. Bytes to send lie in
 //! [`Queue::output`], a range an operation, or are shared ([`Op::SendBytes`](crate::Op::SendBytes)): no memory that
-//! somebody else may change is ever in flight. The driver clears `output` when no operation refers to it any more; what
+//! somebody else may change is ever in flight. Bytes of a file ([`Op::SendFile`](crate::Op::SendFile)) are those that it has
+//! when they leave. The driver clears `output` when no operation refers to it any more; what
 //! a socket did not take at once the driver copies out first.
 //!
 //! **Sending.** Bytes of one socket leave in the order in which they were asked for. A short send is the driver's
 //! business: it keeps the rest, reports [`Blocked`](crate::Completion::Blocked) once,
 //! [`Progress`](crate::Completion::Progress) while the rest shrinks and [`Drained`](crate::Completion::Drained) when it is
-//! gone. `SendBytes` counts as blocked from the start, without saying so, and always ends in `Drained` or `Failed`. A loop that goes on
-//! asking while a socket is blocked makes memory grow: it must not.
+//! gone. `SendBytes` and `SendFile` count as blocked from the start, without saying so, and always end in `Drained` or
+//! `Failed`. A loop that goes on asking while a socket is blocked makes memory grow: it must not.
+//!
+//! A file is sent as far as the socket takes it, a bounded piece a turn. Where it ends before its part does, nothing can
+//! take the place of what is missing: all before it is sent, then the socket has failed, whatever was asked behind it; one
+//! that was closed is reset. Its bytes should be in memory: a driver's thread waits for a disk where they are not.
 //!
 //! **Receiving** starts by itself when a connection is accepted, adopted or connected, and goes on until paused.
 //! `Ended` and `Failed` come at most once a socket each, `Failed` also after `Ended`; nothing is received after them.

@@ -10,7 +10,6 @@
 pub mod affinity;
 pub mod clock;
 pub mod driver;
-#[cfg(target_os = "linux")]
 pub mod file;
 pub mod limit;
 pub mod listen;

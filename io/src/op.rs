@@ -1,8 +1,10 @@
 //! The vocabulary between a loop and its driver: operations in, completions out.
 
+use crate::file::File;
 use bytes::Bytes;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A socket of a driver. The generation tells a socket from an earlier one in the same slot, so that what is said of
 /// a socket that is gone is recognised and dropped.
@@ -49,6 +51,18 @@ pub enum Op {
         socket: SocketId,
         /// What to send.
         bytes: Bytes,
+    },
+    /// Send a part of an open file. [`Completion::Drained`] tells when all that was asked for is sent; a file that ends
+    /// before its part does, or cannot be read, is [`Completion::Failed`].
+    SendFile {
+        /// The socket.
+        socket: SocketId,
+        /// The file. What of it is not in memory is waited for.
+        file: Arc<dyn File>,
+        /// Where the part begins.
+        offset: u64,
+        /// Its bytes.
+        length: u64,
     },
     /// After what was asked to be sent, end our direction (FIN); the peer's stays open.
     Shutdown {
@@ -135,7 +149,8 @@ pub enum Completion<'a> {
         /// Bytes of the arena that the driver copied for it, and holds: the loop accounts for them.
         held: usize,
     },
-    /// All bytes that were asked to be sent are with the kernel, after `Blocked` or [`Op::SendBytes`].
+    /// All bytes that were asked to be sent are with the kernel, after `Blocked`, [`Op::SendBytes`] or
+    /// [`Op::SendFile`].
     Drained {
         /// The socket.
         socket: SocketId,
@@ -145,7 +160,7 @@ pub enum Completion<'a> {
         /// The socket.
         socket: SocketId,
     },
-    /// The connection is broken. Only [`Op::Abort`] makes sense now.
+    /// The connection is broken, or what was to be sent on it cannot be had. Only [`Op::Abort`] makes sense now.
     Failed {
         /// The socket.
         socket: SocketId,

@@ -1,22 +1,59 @@
-//! Bytes that a socket could not take yet, in order.
+//! What a socket could not take yet, in order: bytes, and parts of files.
 
+use crate::file::File;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// What waits to be sent on one socket, and what comes after it.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    waiting: VecDeque<Bytes>,
+    waiting: VecDeque<Piece>,
     /// How many of the bytes that came here were copied for it: the loop learns it with `Blocked`.
     pub(crate) copied: usize,
     /// After the last byte: end our direction.
     pub(crate) shutdown: bool,
 }
 
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    File(FileRange),
+}
+
+/// A part of an open file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileRange {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+impl FileRange {
+    /// How much of it to send next, at most `most` bytes.
+    pub(crate) fn next(&self, most: usize) -> usize {
+        usize::try_from(self.length).map_or(most, |length| length.min(most))
+    }
+}
+
+/// What to send next.
+#[derive(Debug)]
+pub(crate) enum Next<'a> {
+    /// Not empty, unless nothing waits.
+    Bytes(&'a [u8]),
+    File(&'a FileRange),
+}
+
 impl Outgoing {
     pub(crate) fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.waiting.push_back(bytes);
+            self.waiting.push_back(Piece::Bytes(bytes));
+        }
+    }
+
+    pub(crate) fn push_file(&mut self, range: FileRange) {
+        if range.length > 0 {
+            self.waiting.push_back(Piece::File(range));
         }
     }
 
@@ -30,31 +67,58 @@ impl Outgoing {
     pub(crate) fn push_copy_front(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.copied += bytes.len();
-            self.waiting.push_front(Bytes::copy_from_slice(bytes));
+            self.waiting.push_front(Piece::Bytes(Bytes::copy_from_slice(bytes)));
         }
     }
 
-    /// Bytes that wait.
+    /// Bytes that are held in memory.
     pub(crate) fn held(&self) -> usize {
-        self.waiting.iter().map(Bytes::len).sum()
+        let held = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::File(_) => 0,
+        };
+        self.waiting.iter().map(held).sum()
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn left(&self) -> u64 {
+        let left = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::File(range) => range.length,
+        };
+        self.waiting.iter().map(left).sum()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The bytes to send next, at most `most` of them, and not empty unless nothing waits.
-    pub(crate) fn next(&self, most: usize) -> &[u8] {
-        self.waiting.front().map_or(&[], |bytes| &bytes[..bytes.len().min(most)])
+    /// What to send next; of bytes at most `most`.
+    pub(crate) fn next(&self, most: usize) -> Next<'_> {
+        match self.waiting.front() {
+            None => Next::Bytes(&[]),
+            Some(Piece::Bytes(bytes)) => Next::Bytes(&bytes[..bytes.len().min(most)]),
+            Some(Piece::File(range)) => Next::File(range),
+        }
     }
 
     /// Drops what was sent from the front.
     pub(crate) fn sent(&mut self, count: usize) {
-        let Some(front) = self.waiting.front_mut() else { return };
-        if count >= front.len() {
+        let is_over = match self.waiting.front_mut() {
+            None => false,
+            Some(Piece::Bytes(bytes)) if count < bytes.len() => {
+                let _ = bytes.split_to(count);
+                false
+            }
+            Some(Piece::File(range)) if (count as u64) < range.length => {
+                range.offset += count as u64;
+                range.length -= count as u64;
+                false
+            }
+            Some(_) => true,
+        };
+        if is_over {
             self.waiting.pop_front();
-        } else {
-            let _ = front.split_to(count);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Connected sockets and the few system calls on them that both real drivers make.
 
+use crate::file::File;
 use crate::{Address, Peer};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 /// A connected stream socket that can move between drivers and threads.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ impl Socket {
         Ok(Socket { descriptor: self.descriptor.try_clone()?, peer: self.peer })
     }
 
-    /// The socket as the standard library's TCP stream, which fits unix sockets too where only bytes are moved.
+    /// The socket, which does not block, as the standard library's TCP stream, which fits unix sockets too where only bytes are moved.
     pub fn into_std(self) -> std::net::TcpStream {
         self.descriptor.into()
     }
@@ -56,11 +58,7 @@ pub mod blocking {
             return Ok(None);
         }
         match super::accept(listener.raw()) {
-            Ok((descriptor, peer)) => {
-                let socket = socket2::Socket::from(descriptor);
-                socket.set_nonblocking(false)?;
-                Ok(Some(Socket::new(socket.into(), peer)))
-            }
+            Ok((descriptor, peer)) => Ok(Some(Socket::new(descriptor, peer))),
             Err(error) if is_transient(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -122,7 +120,26 @@ pub mod blocking {
     /// What the system says.
     pub fn send(socket: &Socket, bytes: &[u8], patience: Duration) -> io::Result<usize> {
         let descriptor = socket.descriptor.as_raw_fd();
-        match super::send(descriptor, bytes, false) {
+        send_within(descriptor, patience, || super::send(descriptor, bytes, false))
+    }
+
+    /// As [`send`], from an open file: at most `most` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::UnexpectedEof`] where the file ends there.
+    pub fn send_file(
+        socket: &Socket,
+        file: &dyn File,
+        offset: u64,
+        most: usize,
+        patience: Duration,
+    ) -> io::Result<usize> {
+        let descriptor = socket.descriptor.as_raw_fd();
+        send_within(descriptor, patience, || super::send_file(descriptor, file, offset, most))
+    }
+
+    fn send_within(descriptor: RawFd, patience: Duration, send: impl Fn() -> io::Result<usize>) -> io::Result<usize> {
+        match send() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             sent => return sent,
         }
@@ -132,7 +149,7 @@ pub mod blocking {
         if unsafe { libc::poll(&mut poll, 1, milliseconds) } <= 0 {
             return Ok(0);
         }
-        match super::send(descriptor, bytes, false) {
+        match send() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             sent => sent,
         }
@@ -206,6 +223,55 @@ pub(crate) fn send(descriptor: RawFd, bytes: &[u8], more: bool) -> io::Result<us
     // SAFETY: the pointer and length describe the bytes.
     let count = unsafe { send_raw(descriptor, bytes.as_ptr(), bytes.len(), flags) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Bytes that are read of a file that the kernel cannot send by itself.
+const COPY_BYTES: usize = 16 * 1024;
+
+/// Sends what the kernel takes of an open file, at most `most` bytes from `offset` on. The socket does not block: `sendfile` has
+/// no flag to say so.
+pub(crate) fn send_file(descriptor: RawFd, file: &dyn File, offset: u64, most: usize) -> io::Result<usize> {
+    let sent = match file.descriptor() {
+        Some(from) if pipe_signal_is_ignored() => send_descriptor(descriptor, from, offset, most),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    };
+    let sent = match sent {
+        Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => {
+            let mut buffer = [0; COPY_BYTES];
+            let buffer = &mut buffer[..most.min(COPY_BYTES)];
+            // Whatever its error is, it is none of the socket's.
+            match file.read(buffer, offset).map_err(io::Error::other)? {
+                0 => Ok(0),
+                count => send(descriptor, &buffer[..count], false),
+            }
+        }
+        sent => sent,
+    };
+    match sent {
+        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before its part does")),
+        sent => sent,
+    }
+}
+
+fn send_descriptor(descriptor: RawFd, from: BorrowedFd<'_>, offset: u64, most: usize) -> io::Result<usize> {
+    let mut offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+    // SAFETY: the pointer is to the offset, which outlives the call; both descriptors are open.
+    let count = unsafe { libc::sendfile(descriptor, from.as_raw_fd(), &raw mut offset, most) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether SIGPIPE is ignored, as it is in programs of Rust. `sendfile` has no flag to leave it out: in a host that would die
+/// of it, files are read and sent.
+fn pipe_signal_is_ignored() -> bool {
+    static IGNORED: OnceLock<bool> = OnceLock::new();
+    *IGNORED.get_or_init(|| {
+        // SAFETY: an all-zero sigaction is valid, and the pointer describes it; nothing is changed.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction == libc::SIG_IGN
+        }
+    })
 }
 
 /// The system call itself where there is one: the C library's wrapper is a point where threads are cancelled, and pays for it

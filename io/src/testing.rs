@@ -11,8 +11,10 @@ mod player;
 mod program;
 mod simulated;
 
+use crate::file::File;
 use crate::sim::Arrived;
 use crate::{Driver, Instant, SocketId};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use simulated::driver;
@@ -54,6 +56,9 @@ pub trait Peers {
 
     /// Whether a fault has broken the connection.
     fn is_broken(&self, client: usize) -> bool;
+
+    /// A file with this content, for the driver to send of.
+    fn file(&self, content: &[u8]) -> Arc<dyn File>;
 
     /// Begins a turn: until when it may wait. Virtual time moves on here.
     fn until(&mut self) -> Instant;

@@ -5,6 +5,7 @@
 //! a symptom that a driver had, then seeded ones.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so best by failing where it stands")]
 
+use io::file::{File, Files, Folder, Open};
 use io::random::Seeded;
 use io::sim::Arrived;
 use io::testing::{Peers, Traits, run};
@@ -14,6 +15,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Seeded programs, each over both transports.
@@ -188,6 +190,20 @@ impl<D: Driver> Peers for Real<D> {
         self.clients[client].is_none()
     }
 
+    fn file(&self, content: &[u8]) -> Arc<dyn File> {
+        // All programs have the same.
+        static FILE: OnceLock<Arc<Open>> = OnceLock::new();
+        let make = || {
+            let path = unix_path("file");
+            std::fs::write(&path, content).unwrap();
+            let name = path.file_name().unwrap().as_encoded_bytes();
+            let file = Folder::open(path.parent().unwrap()).unwrap().open(name).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            Arc::new(file)
+        };
+        FILE.get_or_init(make).clone()
+    }
+
     fn until(&mut self) -> Instant {
         self.driver.now() + TURN
     }
@@ -234,9 +250,34 @@ const CASES: &[(&str, &[u8])] = &[
     ("an abort looks like an end", &[32, 0, 0, 63, 0, 0, 19, 0, 64, 59, 0, 0]),
     // SendBytes of much, a turn later Abort.
     ("an abort looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 51, 0, 255, 59, 0, 0]),
+    // SendShortFile of more than the socket takes, and Send.
+    ("what waits behind a file that is too short leaves", &[32, 0, 0, 63, 0, 0, 23, 0, 255, 46, 0, 9]),
+    // After 25,601 bytes: SendShortFile, of which nothing is there, and Send, Close or Shutdown in one turn.
+    ("what stands behind a file that is too short leaves", &behind_a_short_file([46, 0, 9])),
+    ("a file that is too short ends like one that is not", &behind_a_short_file([58, 0, 0])),
+    ("our direction ends behind a file that is too short", &behind_a_short_file([57, 0, 0])),
     // The driver connects to a client that sends 180,001 bytes and closes.
     ("an end behind much data is not told", &[3, 0, 0, 4, 0, 222, 13, 0, 0]),
 ];
+
+/// A client is sent 25,601 bytes, and reads them; then a part of a file that lacks all of it, and in the same turn a last step.
+const fn behind_a_short_file(last: [u8; 3]) -> [u8; 60] {
+    let mut steps = [0; 60];
+    let mut at = 0;
+    while at < 60 {
+        let step = match at {
+            0 => [32, 0, 0],
+            3 => [63, 0, 0],
+            6 => [51, 0, 153],
+            54 => [23, 0, 255],
+            57 => last,
+            _ => [40, 0, 255],
+        };
+        (steps[at], steps[at + 1], steps[at + 2]) = (step[0], step[1], step[2]);
+        at += 3;
+    }
+    steps
+}
 
 /// Says which program failed.
 struct Named<'a>(&'a str, Transport, &'a str);

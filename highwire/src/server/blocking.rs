@@ -16,6 +16,7 @@ use crate::Result;
 use bytes::Bytes;
 use io::blocking::{self as calls, Got};
 use io::clock::{self, RealClock};
+use io::file::File;
 use io::wake::{Notifier, TaskInbox};
 use io::{Instant, Listener, Op, Queue, Socket, SocketId};
 use proto::Head;
@@ -252,6 +253,7 @@ impl Thread {
                 let failed = match op {
                     Op::Send { start, end, .. } => self.send(&output[start as usize..end as usize]).is_err(),
                     Op::SendBytes { bytes, .. } => self.send_shared(&bytes).is_err(),
+                    Op::SendFile { file, offset, length, .. } => self.send_file(&*file, offset, length).is_err(),
                     Op::Shutdown { .. } => {
                         calls::shutdown(&self.socket);
                         false
@@ -286,20 +288,34 @@ impl Thread {
         Ok(())
     }
 
-    /// Sends all, as long as the peer takes some within the write deadline.
-    fn send(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+    fn send_file(&mut self, file: &dyn File, offset: u64, length: u64) -> std::io::Result<()> {
+        self.send_all(length, |sent| {
+            let most = usize::try_from(length - sent).unwrap_or(usize::MAX).min(io::limit::SEND_FILE_BYTES);
+            calls::send_file(&self.socket, file, offset + sent, most, PATIENCE)
+        })?;
+        self.connection.drained(&mut self.kit, &mut self.head, &mut self.queue);
+        Ok(())
+    }
+
+    fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.send_all(bytes.len() as u64, |sent| calls::send(&self.socket, &bytes[sent as usize..], PATIENCE))
+    }
+
+    /// Sends all, as long as the peer takes some within the write deadline. `send` is told how much it has sent before.
+    fn send_all(&self, length: u64, send: impl Fn(u64) -> std::io::Result<usize>) -> std::io::Result<()> {
         let patience = self.kit.shared.config().deadlines.write;
         let patience = if patience.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { patience };
         let mut since: Instant = self.clock.now();
-        while !bytes.is_empty() {
+        let mut done = 0;
+        while done < length {
             if self.kit.shared.aborting.load(Ordering::Acquire) {
                 return Err(std::io::ErrorKind::ConnectionAborted.into());
             }
-            match calls::send(&self.socket, bytes, PATIENCE)? {
+            match send(done)? {
                 0 if self.clock.now().since(since) >= patience => return Err(std::io::ErrorKind::TimedOut.into()),
                 0 => {}
                 sent => {
-                    bytes = &bytes[sent..];
+                    done += sent as u64;
                     since = self.clock.now();
                 }
             }

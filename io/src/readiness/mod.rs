@@ -10,7 +10,7 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::embed::Nest;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Socket};
 use crate::wake::Notifier;
@@ -46,7 +46,7 @@ struct Connection {
     connecting: bool,
     /// No more is received: the peer ended its direction, or the connection broke.
     ended: bool,
-    /// The loop knows that it broke.
+    /// It broke, or lacks what was to be sent; the loop knows, or is about to be told. Nothing more is sent.
     failed: bool,
     /// It is in `ready`.
     queued: bool,
@@ -150,9 +150,14 @@ impl Readiness {
         for op in ops.drain(..) {
             match op {
                 Op::Send { socket, start, end, more } => self.send(socket, &output[start as usize..end as usize], more),
-                Op::SendBytes { socket, bytes } => self.send_bytes(socket, bytes),
+                Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
+                Op::SendFile { socket, file, offset, length } => {
+                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange { file, offset, length }));
+                }
                 Op::Shutdown { socket } => {
-                    let Some(connection) = self.connections.get(socket) else { continue };
+                    let Some(connection) = self.connections.get(socket).filter(|connection| !connection.failed) else {
+                        continue;
+                    };
                     match &mut connection.outgoing {
                         Some(outgoing) => outgoing.shutdown = true,
                         None => socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR),
@@ -160,6 +165,10 @@ impl Readiness {
                 }
                 Op::Close { socket } => {
                     let Some(connection) = self.connections.remove(socket) else { continue };
+                    if connection.failed {
+                        // What was sent is not whole.
+                        socket::reset_on_close(connection.descriptor.as_raw_fd());
+                    }
                     if let Some(outgoing) = connection.outgoing {
                         let (since, descriptor) = (self.now, connection.descriptor);
                         self.lingering.push(Lingering { since, descriptor, outgoing });

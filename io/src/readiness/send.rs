@@ -1,9 +1,8 @@
 //! Sending: what a socket takes at once, what waits for it, and what is left of connections that are closed.
 
 use super::{BOTH, Readiness, token};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Next, Outgoing};
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
-use bytes::Bytes;
 use mio::unix::SourceFd;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 impl Readiness {
     #[inline]
     pub(super) fn send(&mut self, id: SocketId, bytes: &[u8], more: bool) {
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
         if let Some(outgoing) = &mut connection.outgoing {
             return outgoing.push_copy(bytes);
         }
@@ -38,10 +37,11 @@ impl Readiness {
         }
     }
 
-    pub(super) fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
-        let Some(connection) = self.connections.get(id) else { return };
+    /// Sends what is no part of the arena.
+    pub(super) fn send_shared(&mut self, id: SocketId, push: impl FnOnce(&mut Outgoing)) {
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
         let fresh = connection.outgoing.is_none();
-        connection.outgoing.get_or_insert_default().push(bytes);
+        push(connection.outgoing.get_or_insert_default());
         if fresh {
             match flush(&connection.descriptor, connection.outgoing.as_mut().expect("just filled")) {
                 Ok(_) if connection.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_empty()) => {
@@ -126,7 +126,12 @@ fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<Flushed> {
         if outgoing.is_empty() {
             return Ok(Flushed { any, full: true });
         }
-        match socket::send(descriptor.as_raw_fd(), outgoing.next(limit::SEND_BYTES), false) {
+        let raw = descriptor.as_raw_fd();
+        let sent = match outgoing.next(limit::SEND_BYTES) {
+            Next::Bytes(bytes) => socket::send(raw, bytes, false),
+            Next::File(range) => socket::send_file(raw, &*range.file, range.offset, range.next(limit::SEND_FILE_BYTES)),
+        };
+        match sent {
             Ok(sent) => {
                 outgoing.sent(sent);
                 any = true;

@@ -9,14 +9,13 @@
 //! that [`Simulated::until`] names or that a client waits for.
 
 mod faults;
-#[cfg(target_os = "linux")]
 pub mod files;
 mod network;
 
 pub use faults::Faults;
 pub use network::{Arrived, Client, Network};
 
-use crate::outgoing::Outgoing;
+use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::slots::Slots;
 use crate::wake::Notifier;
 use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Queue, Sink, Socket, SocketId};
@@ -30,6 +29,8 @@ struct Connection {
     paused: bool,
     ended: bool,
     failed: bool,
+    /// Something that was to be sent cannot be had: nothing of what comes behind it may leave.
+    lost: bool,
     outgoing: Option<Outgoing>,
     closed: bool,
     closed_at: Instant,
@@ -106,8 +107,11 @@ impl Simulated {
                     self.send(socket, Bytes::copy_from_slice(&output[start as usize..end as usize]), Report::Blocked);
                 }
                 Op::SendBytes { socket, bytes } => self.send(socket, bytes, Report::Drained),
+                Op::SendFile { socket, file, offset, length } => {
+                    self.send_file(socket, FileRange { file, offset, length });
+                }
                 Op::Shutdown { socket } => {
-                    if let Some(connection) = open(&mut self.connections, socket) {
+                    if let Some(connection) = sending(&mut self.connections, socket) {
                         match &mut connection.outgoing {
                             Some(outgoing) => outgoing.shutdown = true,
                             None => self.network.server_shutdown(connection.link),
@@ -118,7 +122,10 @@ impl Simulated {
                     if let Some(connection) = open(&mut self.connections, socket) {
                         connection.closed = true;
                         connection.closed_at = now;
-                        if connection.outgoing.is_none() {
+                        if connection.lost {
+                            self.network.server_reset(connection.link);
+                            self.connections.remove(socket);
+                        } else if connection.outgoing.is_none() {
                             self.network.server_close(connection.link);
                             self.connections.remove(socket);
                         }
@@ -153,7 +160,7 @@ impl Simulated {
 
     /// Sends what the link takes; `report` says which kind of operation it was.
     fn send(&mut self, socket: SocketId, bytes: Bytes, report: Report) {
-        let Some(connection) = open(&mut self.connections, socket) else { return };
+        let Some(connection) = sending(&mut self.connections, socket) else { return };
         if let Some(outgoing) = &mut connection.outgoing {
             return outgoing.push(bytes);
         }
@@ -173,6 +180,12 @@ impl Simulated {
         } else if report == Report::Drained {
             self.reports.push((socket, Report::Drained));
         }
+    }
+
+    /// Sends from a file, a piece at a time like everything that waits.
+    fn send_file(&mut self, socket: SocketId, range: FileRange) {
+        let Some(connection) = sending(&mut self.connections, socket) else { return };
+        connection.outgoing.get_or_insert_default().push_file(range);
     }
 
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {
@@ -217,6 +230,7 @@ impl Simulated {
                         ended: false,
                         outgoing: None,
                         failed: false,
+                        lost: false,
                         closed: false,
                         closed_at: self.now,
                     };
@@ -240,10 +254,11 @@ impl Simulated {
             return true;
         }
         if let Some(outgoing) = &mut connection.outgoing {
-            match self.network.server_send(link, outgoing.next(usize::MAX)) {
+            match send_next(&self.network, link, outgoing) {
                 None => {
-                    connection.outgoing = None;
+                    (connection.outgoing, connection.lost) = (None, true);
                     if connection.closed {
+                        self.network.server_reset(link);
                         self.connections.remove(socket);
                         return true;
                     }
@@ -366,6 +381,28 @@ impl Driver for Simulated {
     fn name(&self) -> &'static str {
         "sim"
     }
+}
+
+/// Bytes of a file that a link is offered at once.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// Sends what comes next: how much the link took, or `None` where it is broken, or a file does not have what was promised.
+fn send_next(network: &Network, link: usize, outgoing: &Outgoing) -> Option<usize> {
+    match outgoing.next(usize::MAX) {
+        Next::Bytes(bytes) => network.server_send(link, bytes),
+        Next::File(range) => {
+            let mut buffer = vec![0; range.next(PIECE_BYTES)];
+            match range.file.read(&mut buffer, range.offset) {
+                Ok(count @ 1..) => network.server_send(link, &buffer[..count]),
+                _ => None,
+            }
+        }
+    }
+}
+
+/// A connection that may send.
+fn sending(connections: &mut Slots<Connection>, socket: SocketId) -> Option<&mut Connection> {
+    open(connections, socket).filter(|connection| !connection.lost)
 }
 
 /// A connection that the loop has not closed.

@@ -2,11 +2,12 @@
 
 use super::Traits;
 use super::program::{Action, Step};
+use crate::file::File;
 use crate::random::Seeded;
 use crate::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A client.
 #[derive(Debug, Default)]
@@ -73,6 +74,8 @@ pub(super) struct Connection {
     shared: [u32; 2],
     /// Drained or Failed has to come.
     pub(super) owed: bool,
+    /// A file that was to be sent ends before its part does: what was asked up to there leaves, then Failed has to come.
+    pub(super) short: bool,
     pub(super) shut: bool,
     pub(super) ended: bool,
     pub(super) failed: bool,
@@ -83,6 +86,9 @@ pub(super) struct Connection {
 #[derive(Debug)]
 pub(super) struct Model {
     traits: Traits,
+    /// Bytes of all streams, several times over.
+    file: Arc<dyn File>,
+    copies: u64,
     pub(super) clients: Vec<Client>,
     pub(super) connections: Vec<Connection>,
     open: HashMap<SocketId, usize>,
@@ -108,6 +114,9 @@ pub(super) enum Way {
 /// size is a multiple of it: what is lost, doubled or mixed up shows.
 const PATTERN_BYTES: usize = 65_521;
 
+/// Bytes that the last copy in the file lacks: parts that begin there have nothing of what they promise.
+const MISSING_BYTES: usize = 1_000;
+
 fn pattern() -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
     PATTERN.get_or_init(|| {
@@ -116,9 +125,14 @@ fn pattern() -> &'static [u8] {
     })
 }
 
+/// Where in the pattern a client's stream is.
+fn place(client: usize, way: Way, from: u64) -> usize {
+    (from as usize + client * 7919 + way as usize * 104_729) % PATTERN_BYTES
+}
+
 /// The bytes of a client's stream from a place on, in runs.
 fn runs(client: usize, way: Way, from: u64, count: usize) -> impl Iterator<Item = &'static [u8]> {
-    let mut place = (from as usize + client * 7919 + way as usize * 104_729) % PATTERN_BYTES;
+    let mut place = place(client, way, from);
     let mut left = count;
     std::iter::from_fn(move || {
         let run = &pattern()[place..(place + left).min(PATTERN_BYTES)];
@@ -144,9 +158,13 @@ pub(super) fn check_stream(client: usize, way: Way, from: u64, bytes: &[u8]) {
 }
 
 impl Model {
-    pub(super) fn new(traits: Traits) -> Model {
+    pub(super) fn new(traits: Traits, file: impl FnOnce(&[u8]) -> Arc<dyn File>) -> Model {
+        // One more than the longest part covers, wherever it begins, and one to be short in.
+        let copies = traits.most as usize / 4 / PATTERN_BYTES + 2;
         Model {
             traits,
+            file: file(&pattern().repeat(copies)[..copies * PATTERN_BYTES - MISSING_BYTES]),
+            copies: copies as u64,
             clients: Vec::new(),
             connections: Vec::new(),
             open: HashMap::new(),
@@ -194,6 +212,7 @@ impl Model {
             blocked: false,
             shared: [0, 0],
             owed: false,
+            short: false,
             shut: false,
             ended: false,
             failed: false,
@@ -266,11 +285,14 @@ impl Model {
         match step.action {
             Action::Send if may_send => self.send(number, count, false, queue),
             Action::SendBytes if may_send => self.send_bytes(number, count, queue),
+            Action::SendFile if may_send => self.send_file(number, count, 0, queue),
+            Action::SendShortFile if may_send => self.send_file(number, count, self.copies - 1, queue),
             Action::SendTogether if may_send => {
                 self.send(number, count, true, queue);
-                match count % 3 {
+                match count % 4 {
                     0 => self.send(number, count / 2 + 1, false, queue),
                     1 => self.send_bytes(number, count / 2 + 1, queue),
+                    2 => self.send_file(number, count / 2 + 1, 0, queue),
                     _ => self.shutdown(number, queue),
                 }
             }
@@ -301,11 +323,28 @@ impl Model {
     pub(super) fn send_bytes(&mut self, number: usize, count: usize, queue: &mut Queue) {
         let Some((socket, bytes)) = self.ask(number, count, "send shared") else { return };
         let connection = &mut self.connections[number];
-        if connection.fate == Fate::Open {
+        if connection.sends() {
             connection.shared[1] += 1;
             connection.owed = true;
         }
         queue.push(Op::SendBytes { socket, bytes: Bytes::from(bytes) });
+    }
+
+    /// Has the next bytes sent from one of the copies in the file: the last may be too short.
+    fn send_file(&mut self, number: usize, count: usize, copy: u64, queue: &mut Queue) {
+        let connection = &mut self.connections[number];
+        let place = place(connection.client, Way::ToClient, connection.asked) as u64;
+        let offset = copy * PATTERN_BYTES as u64 + place;
+        let end = self.copies * PATTERN_BYTES as u64 - MISSING_BYTES as u64;
+        let there = count.min(end.saturating_sub(offset) as usize);
+        let Some((socket, _)) = self.ask(number, there, "send file") else { return };
+        let connection = &mut self.connections[number];
+        if connection.sends() {
+            connection.shared[1] += 1;
+            connection.owed = true;
+            connection.short = there < count;
+        }
+        queue.push(Op::SendFile { socket, file: self.file.clone(), offset, length: count as u64 });
     }
 
     /// The next bytes of the stream to a client, unless that has become too long.
@@ -315,7 +354,7 @@ impl Model {
             return None;
         }
         let bytes = stream(connection.client, Way::ToClient, connection.asked, count);
-        if connection.fate == Fate::Open {
+        if connection.sends() {
             connection.asked += count as u64;
         }
         let socket = connection.socket;
@@ -325,7 +364,7 @@ impl Model {
 
     pub(super) fn shutdown(&mut self, number: usize, queue: &mut Queue) {
         let connection = &mut self.connections[number];
-        connection.shut |= connection.fate == Fate::Open;
+        connection.shut |= connection.sends();
         queue.push(Op::Shutdown { socket: connection.socket });
         self.note("shut down", number, 0);
     }
@@ -414,6 +453,11 @@ impl Model {
 }
 
 impl Connection {
+    /// Whether what is asked for now is to arrive.
+    fn sends(&self) -> bool {
+        self.fate == Fate::Open && !self.short
+    }
+
     /// Whether bytes wait, as far as the loop was told or knows.
     fn waits(&self) -> bool {
         self.blocked || self.shared != [0, 0]

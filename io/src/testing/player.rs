@@ -35,7 +35,8 @@ impl<P: Peers> Drop for Player<P> {
 impl<P: Peers> Player<P> {
     pub(super) fn new(peers: P) -> Player<P> {
         let traits = peers.traits();
-        Player { peers, traits, queue: Queue::new(), model: Model::new(traits), notified: false }
+        let model = Model::new(traits, |content| peers.file(content));
+        Player { peers, traits, queue: Queue::new(), model, notified: false }
     }
 
     pub(super) fn play(mut self, steps: &[Step]) {
@@ -147,7 +148,7 @@ impl<P: Peers> Player<P> {
         self.model.note("turn", 0, 0);
         for connection in &self.model.connections {
             let client = connection.client;
-            let explained = !self.model.clients[client].is_here() || self.peers.is_broken(client);
+            let explained = !self.model.clients[client].is_here() || self.peers.is_broken(client) || connection.short;
             assert!(!connection.failed || explained, "client {client} did nothing, but its connection failed");
         }
     }
@@ -174,7 +175,12 @@ impl<P: Peers> Player<P> {
                     connection.shut || connection.fate != Fate::Open,
                     "client {number} sees an end that nobody made"
                 );
-                let may_be_cut = connection.fate == Fate::Aborted && !self.traits.resets_show;
+                let is_cut = connection.fate == Fate::Aborted || connection.short;
+                assert!(
+                    !connection.short || !self.traits.resets_show,
+                    "client {number} sees a plain end of what is short"
+                );
+                let may_be_cut = is_cut && !self.traits.resets_show;
                 let (read, asked) = (client.read, connection.asked);
                 assert!(may_be_cut || read == asked, "client {number} sees an end after {read} of {asked} bytes");
             }
@@ -320,7 +326,7 @@ impl<P: Peers> Player<P> {
 fn may_be_reset(client: &Client, connection: &Connection) -> bool {
     match connection.fate {
         Fate::Aborted | Fate::Expired => true,
-        Fate::Closed => client.late || client.sent > connection.received,
+        Fate::Closed => client.late || client.sent > connection.received || connection.short,
         Fate::Open => false,
     }
 }
@@ -329,6 +335,9 @@ fn may_be_reset(client: &Client, connection: &Connection) -> bool {
 fn has_arrived(connection: &Connection, client: &Client, broken: bool) -> bool {
     let told = !client.shut && client.is_here() || connection.ended || connection.failed;
     let here = client.is_here() && !broken;
-    let arrived = connection.received == client.sent && client.read == connection.asked;
+    // Whose file is short receives no more, and that is told.
+    let received = connection.received == client.sent || connection.short;
+    let failed = connection.failed || !connection.short || !here;
+    let arrived = received && failed && client.read == connection.asked;
     !connection.owed && told && (!here || arrived) && (!broken || connection.failed || connection.ended)
 }

@@ -1,8 +1,11 @@
 //! Programs over the simulator, with faults.
 
 use super::{Peers, Traits, run};
+use crate::file::{File, Files};
+use crate::sim::files::{DiskFaults, SimulatedFolder};
 use crate::sim::{Arrived, Client, Faults, Network, Simulated};
 use crate::{Instant, SocketId};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What one direction of a simulated link holds.
@@ -97,6 +100,12 @@ impl Peers for Simulation {
 
     fn is_broken(&self, client: usize) -> bool {
         self.clients[client].as_ref().is_none_or(Client::has_fault)
+    }
+
+    fn file(&self, content: &[u8]) -> Arc<dyn File> {
+        let folder = SimulatedFolder::new(self.network.random(), DiskFaults { cold: 0, short: 3, broken: 0 });
+        folder.write(b"file", content).expect("there is room");
+        Arc::new(folder.open(b"file").expect("it was just written"))
     }
 
     fn until(&mut self) -> Instant {

@@ -20,7 +20,7 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::embed::Nest;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Socket};
 use crate::wake::Notifier;
@@ -44,6 +44,7 @@ mod kind {
     pub(super) const CONNECT: u64 = 5;
     pub(super) const NOTIFIER: u64 = 6;
     pub(super) const IGNORED: u64 = 7;
+    pub(super) const WRITABLE: u64 = 8;
 }
 
 fn data(kind: u64, socket: SocketId) -> u64 {
@@ -83,7 +84,8 @@ struct Connection {
     resumed: bool,
     connecting: bool,
     ended: bool,
-    /// An asynchronous send is in flight: its bytes are at the front of `outgoing`.
+    /// An asynchronous send is in flight: its bytes are at the front of `outgoing`. Or, where a file is there: the socket
+    /// is waited for.
     sending: bool,
     /// The loop has closed it; it goes when its bytes are out.
     closed: bool,
@@ -91,6 +93,8 @@ struct Connection {
     aborted: bool,
     /// The loop knows that it broke.
     failed: bool,
+    /// Something that was to be sent cannot be had: nothing of what comes behind it may leave.
+    lost: bool,
     /// The loop is owed a `Drained`.
     owed: bool,
     /// The loop knows that bytes wait.
@@ -188,7 +192,9 @@ impl Uring {
             return;
         }
         accepting.armed = true;
-        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.raw())).flags(libc::SOCK_CLOEXEC).build();
+        // Not blocking, for the one call that has no flag to say so; the ring's own operations wait all the same.
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.raw())).flags(flags).build();
         self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
     }
 
@@ -211,6 +217,7 @@ impl Uring {
             closed: false,
             aborted: false,
             failed: false,
+            lost: false,
             owed: false,
             told: false,
             outgoing: None,
@@ -224,7 +231,10 @@ impl Uring {
         for op in queue.ops.drain(..) {
             match op {
                 Op::Send { socket, start, end, more } => self.send(socket, &queue.output, (start, end), more),
-                Op::SendBytes { socket, bytes } => self.send_bytes(socket, bytes),
+                Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
+                Op::SendFile { socket, file, offset, length } => {
+                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange { file, offset, length }));
+                }
                 Op::Shutdown { socket } => self.shutdown(socket),
                 Op::Close { socket } => self.close(socket),
                 Op::Abort { socket } => self.abort(socket),
@@ -293,6 +303,7 @@ impl Uring {
             kind::RECEIVE => self.received(socket_of(entry.data), entry, queue, sink),
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
+            kind::WRITABLE => self.writable(socket_of(entry.data), queue, sink),
             kind::CONNECT => self.connected(socket_of(entry.data), queue, sink),
             kind::NOTIFIER => {
                 self.notifier.acknowledge();
@@ -428,8 +439,10 @@ impl Uring {
                 connection.owed = true;
                 return;
             }
-            connection.told = false;
-            sink.complete(Completion::Drained { socket }, queue);
+            // Sent at once, and something else after it: that is one story for the loop.
+            if std::mem::take(&mut connection.told) {
+                sink.complete(Completion::Drained { socket }, queue);
+            }
         }
     }
 }
@@ -560,7 +573,7 @@ impl Drop for Uring {
         let _ = self.ring.submit();
         // Sends in flight point into bytes that this driver owns: they end before their bytes are freed.
         let mut sending: Vec<SocketId> = self.connections.ids().collect();
-        sending.retain(|&id| self.connections.get(id).is_some_and(|connection| connection.sending));
+        sending.retain(|&id| self.connections.get(id).is_some_and(Connection::lends_bytes));
         for &id in &sending {
             if let Some(connection) = self.connections.get(id) {
                 socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_RDWR);

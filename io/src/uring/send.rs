@@ -1,8 +1,8 @@
 //! Sending and closing: what leaves at once, what has to wait, and what becomes of a connection then.
 
 use super::{Connection, Uring, data, kind, number_of, numbered};
-use crate::{Queue, SocketId, limit, socket};
-use bytes::Bytes;
+use crate::outgoing::{Next, Outgoing};
+use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use io_uring::{opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -11,7 +11,7 @@ impl Uring {
     #[inline]
     pub(super) fn send(&mut self, id: SocketId, output: &[u8], (start, end): (u32, u32), more: bool) {
         let (round, number) = (self.round, self.batch.len());
-        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
         let bytes = &output[start as usize..end as usize];
         if connection.outgoing.is_some() || connection.round == round {
             connection.outgoing.get_or_insert_default().push_copy(bytes);
@@ -28,12 +28,13 @@ impl Uring {
         self.submit(entry.user_data(numbered(kind::ARENA_SEND, number)).flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    pub(super) fn send_bytes(&mut self, id: SocketId, bytes: Bytes) {
+    /// Sends what is no part of the arena.
+    pub(super) fn send_shared(&mut self, id: SocketId, push: impl FnOnce(&mut Outgoing)) {
         let round = self.round;
-        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
         connection.owed = true;
         connection.told = true;
-        connection.outgoing.get_or_insert_default().push(bytes);
+        push(connection.outgoing.get_or_insert_default());
         if connection.round == round {
             self.deferred.push(id);
         } else {
@@ -74,16 +75,69 @@ impl Uring {
             self.blocked.push(id);
         }
         connection.sending = true;
-        let bytes = outgoing.next(limit::SEND_BYTES);
+        let bytes = match outgoing.next(limit::SEND_BYTES) {
+            Next::Bytes(bytes) => bytes,
+            Next::File(_) => return self.send_file(id),
+        };
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
         // Not MSG_WAITALL: a part that was taken shows that the peer is slow, not dead.
         let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(libc::MSG_NOSIGNAL).build();
         self.submit(entry.user_data(data(kind::SEND, id)));
     }
 
+    /// Sends of the file in front what the socket takes, and goes on when that is writable again, in the next turn at the
+    /// earliest. (As an operation of the ring, a splice, it would be done by another thread.)
+    fn send_file(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let Some(outgoing) = &mut connection.outgoing else { return };
+        let Next::File(range) = outgoing.next(0) else { return };
+        let descriptor = connection.descriptor.as_raw_fd();
+        let (before, most) = (range.length, range.next(limit::SEND_FILE_BYTES));
+        let sent = match socket::send_file(descriptor, &*range.file, range.offset, most) {
+            Ok(sent) => sent,
+            Err(error) if is_passing(&error) => 0,
+            Err(error) => {
+                // What broke it may look like the peer's end to a receive.
+                (connection.sending, connection.lost, connection.ended) = (false, true, true);
+                connection.outgoing = None;
+                if connection.closed {
+                    return self.cut(id);
+                }
+                return self.broken.push((id, error));
+            }
+        };
+        outgoing.sent(sent);
+        if sent as u64 == before {
+            connection.sending = false;
+            return self.send_waiting(id);
+        }
+        let entry = opcode::PollAdd::new(types::Fd(descriptor), libc::POLLOUT as u32).build();
+        self.submit(entry.user_data(data(kind::WRITABLE, id)));
+    }
+
+    /// A socket that a file waits for is writable, or broken: the next send says which.
+    pub(super) fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        connection.sending = false;
+        if connection.aborted {
+            connection.outgoing = None;
+            return self.finish(socket);
+        }
+        let left = |connection: &Connection| connection.outgoing.as_ref().map_or(0, |outgoing| outgoing.left());
+        let before = left(connection);
+        self.send_waiting(socket);
+        if let Some(connection) = self.connections.get(socket)
+            && !connection.closed
+            && !connection.failed
+            && (1..before).contains(&left(connection))
+        {
+            sink.complete(Completion::Progress { socket }, queue);
+        }
+    }
+
     pub(super) fn shutdown(&mut self, id: SocketId) {
         let round = self.round;
-        let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
+        let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
         if connection.outgoing.is_none() && connection.round != round {
             socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
             return;
@@ -97,6 +151,9 @@ impl Uring {
     pub(super) fn close(&mut self, id: SocketId) {
         let (round, now) = (self.round, self.now);
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.closed) else { return };
+        if connection.lost {
+            return self.cut(id);
+        }
         connection.closed = true;
         if connection.round == round {
             self.deferred.push(id);
@@ -120,10 +177,11 @@ impl Uring {
         let descriptor = connection.descriptor.as_raw_fd();
         socket::reset_on_close(descriptor);
         if connection.sending {
+            let kind = if connection.lends_bytes() { kind::SEND } else { kind::WRITABLE };
             // The bytes in flight must outlive the send: it fails now, and its completion finishes the connection.
             connection.outgoing.as_mut().into_iter().for_each(|outgoing| outgoing.shutdown = false);
             socket::disconnect(descriptor);
-            self.cancel(data(kind::SEND, id));
+            self.cancel(data(kind, id));
         } else {
             connection.outgoing = None;
             if connection.round == self.round { self.deferred.push(id) } else { self.finish(id) }
@@ -214,6 +272,24 @@ impl Uring {
             self.cut(id);
         }
     }
+}
+
+impl Connection {
+    /// Whether more may be sent.
+    pub(super) fn may_send(&self) -> bool {
+        !self.closed && !self.lost
+    }
+
+    /// Whether a send in flight points into its bytes.
+    pub(super) fn lends_bytes(&mut self) -> bool {
+        let waits_for = |outgoing: &Outgoing| matches!(outgoing.next(1), Next::Bytes(_));
+        self.sending && self.outgoing.as_deref().is_some_and(waits_for)
+    }
+}
+
+/// Whether a send may be tried again later.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// Bytes that a connection has still to send.
