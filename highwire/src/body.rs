@@ -1,6 +1,6 @@
 //! Bodies in parts: of requests as they arrive, of responses as they are made.
 
-use crate::file_part::FilePart;
+use crate::file_part::{FilePart, Step};
 use crate::{IntoResponse, Response, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
@@ -334,6 +334,12 @@ pub(crate) enum BodyStream {
     File(FilePart),
 }
 
+/// What comes next of a body.
+pub(crate) enum Part {
+    Bytes(Bytes),
+    File(Step),
+}
+
 impl BodyStream {
     pub(crate) fn new<S, E>(stream: S) -> BodyStream
     where
@@ -370,6 +376,16 @@ impl BodyStream {
                 Poll::Ready((length > 0).then(|| Ok(bytes.split_to(length))))
             }
             BodyStream::File(part) => part.poll(cx).map_err(BoxError::from),
+        }
+    }
+
+    /// As [`poll`](Self::poll), for a connection that can send files as they are.
+    pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
+        match self {
+            BodyStream::File(part) if part.is_large() => {
+                part.poll_step(cx).map(|step| Some(step.map(Part::File).map_err(BoxError::from)))
+            }
+            _ => self.poll(cx).map_ok(Part::Bytes),
         }
     }
 }

@@ -18,6 +18,15 @@ use std::time::Duration;
 /// Bytes that are read at once: enough that calls cost little beside copying, little enough that many peers may have some.
 const READ_BYTES: usize = 32 * 1024;
 
+/// Bytes from which on a part is sent without being read, where that is possible.
+const SEND_FROM_BYTES: u64 = 32 * 1024;
+
+/// Bytes that are sent so before the driver has to say that they are out: what may be cold by then is looked at again.
+const STEP_BYTES: u64 = 512 * 1024;
+
+/// Bytes that the pool reads at once of what is only to be in memory.
+const TOUCH_BYTES: usize = 64 * 1024;
+
 /// How long to wait for a blocking pool that has no room. A disk takes about as long.
 const POOL_PAUSE: Duration = Duration::from_millis(10);
 
@@ -26,6 +35,13 @@ pub(crate) struct FilePart {
     file: Arc<dyn File>,
     rest: Range<u64>,
     waits: Waits,
+}
+
+/// A range of a file that is in memory.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) range: Range<u64>,
 }
 
 /// What a part waits for before it can go on.
@@ -45,6 +61,52 @@ impl FilePart {
     /// Bytes that are left of it.
     pub(crate) fn left(&self) -> u64 {
         self.rest.end - self.rest.start
+    }
+
+    /// Whether what is left is worth sending without being read.
+    pub(crate) fn is_large(&self) -> bool {
+        self.left() >= SEND_FROM_BYTES
+    }
+
+    /// The next bytes that can be sent without a wait for the disk, of a part that is [large](Self::is_large): counted as
+    /// given.
+    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step>> {
+        let left = self.left();
+        // What would be left of it alone is not worth another step.
+        let length = if left < STEP_BYTES + SEND_FROM_BYTES { left } else { STEP_BYTES };
+        let range = self.rest.start..self.rest.start + length;
+        loop {
+            let warm = match self.fetched(cx) {
+                Poll::Pending => return Poll::Pending,
+                // It may have left the cache again; then it is fetched again where it is sent, by whoever waits.
+                Poll::Ready(Some(fetched)) => fetched.map(|_| true),
+                Poll::Ready(None) => self.is_warm(&range),
+            };
+            match warm {
+                Ok(true) => {
+                    self.rest.start = range.end;
+                    return Poll::Ready(Ok(Step { file: self.file.clone(), range }));
+                }
+                Ok(false) => {
+                    let (file, range) = (self.file.clone(), range.clone());
+                    self.waits = Waits::Fetch(context::ask(move || touch(&*file, range)));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Whether a range is in memory, as far as its first and its last byte say: what is read ahead of, and what is pushed out
+    /// of the cache, is hardly ever a hole between them.
+    fn is_warm(&self, range: &Range<u64>) -> Result<bool> {
+        for at in [range.start, range.end - 1] {
+            match self.file.read_now(&mut [0], at)? {
+                None => return Ok(false),
+                Some(0) => return Err(ended_early()),
+                Some(_) => {}
+            }
+        }
+        Ok(true)
     }
 
     /// Bytes that it holds, or that are read for it.
@@ -81,7 +143,7 @@ impl FilePart {
 
     fn took(&mut self, bytes: Vec<u8>) -> Result<Bytes> {
         if bytes.is_empty() {
-            return Err(Error::new(ErrorKind::UnexpectedEof, "the file is shorter than what was promised of it"));
+            return Err(ended_early());
         }
         self.rest.start += bytes.len() as u64;
         Ok(bytes.into())
@@ -103,6 +165,23 @@ impl FilePart {
         }
         Poll::Ready(None)
     }
+}
+
+fn ended_early() -> Error {
+    Error::new(ErrorKind::UnexpectedEof, "the file is shorter than what was promised of it")
+}
+
+/// Reads a range, so that it is in memory.
+fn touch(file: &dyn File, mut range: Range<u64>) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; TOUCH_BYTES];
+    while range.start < range.end {
+        let most = usize::try_from(range.end - range.start).map_or(TOUCH_BYTES, |rest| rest.min(TOUCH_BYTES));
+        match file.read(&mut buffer[..most], range.start)? {
+            0 => return Err(ended_early()),
+            count => range.start += count as u64,
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// Reads into a buffer what a file has there.

@@ -5,12 +5,14 @@ use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::{LogLine, Switched};
 use super::out::Out;
-use crate::body::BodyStream;
+use crate::body::{BodyStream, Part};
+use crate::file_part::Step;
 use crate::request::Caller;
 use crate::response::{Content, Rendered, Response, Streamed};
 use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use io::Op;
 use proto::h1::{self, FieldWriter};
 use proto::{Length, Method};
 use std::cell::RefCell;
@@ -198,8 +200,15 @@ impl Connection {
             let Some(mut streamed) = exchange.body.take() else { return };
             let sends_body = self.http.server() == h1::state::State::SendsBody;
             let waker = kit.context.inbox.waker(task.number());
-            let part = match catch_unwind(AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker))))
-            {
+            let poll = AssertUnwindSafe(|| {
+                let cx = &mut TaskContext::from_waker(&waker);
+                // Under TLS every byte is looked at.
+                match out.tls {
+                    None => streamed.body.poll_part(cx),
+                    Some(_) => streamed.body.poll(cx).map_ok(Part::Bytes),
+                }
+            });
+            let part = match catch_unwind(poll) {
                 Ok(part) => part,
                 Err(_) => {
                     tracing::error!("a response's body panicked");
@@ -218,11 +227,14 @@ impl Connection {
                     }
                     return;
                 }
-                Poll::Ready(Some(Ok(bytes))) => {
+                Poll::Ready(Some(Ok(part))) => {
                     exchange.body = Some(streamed);
                     // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
                     self.phase = Phase::Fresh;
-                    self.send_part(bytes, kit, out)
+                    match part {
+                        Part::Bytes(bytes) => self.send_part(bytes, kit, out),
+                        Part::File(step) => self.send_step(step, kit, out),
+                    }
                 }
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "a response's body failed; the connection is cut");
@@ -245,6 +257,19 @@ impl Connection {
         self.http.send_data(&bytes, &mut out.queue.output)?;
         if out.waiting() >= AHEAD_BYTES {
             self.send_and_hear(kit, out);
+        }
+        Ok(())
+    }
+
+    /// Has the driver send a part of a file.
+    fn send_step(&mut self, step: Step, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
+        let (waiting, length) = (out.waiting(), step.range.end - step.range.start);
+        let mut after = Vec::new();
+        if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
+            out.flush_before(self.id, true);
+            out.queue.push(Op::SendFile { socket: self.id, file: step.file, offset: step.range.start, length });
+            out.queue.output.extend_from_slice(&after);
+            self.sent_away(waiting, kit, out);
         }
         Ok(())
     }
