@@ -49,7 +49,11 @@ pub const SEND_BYTES: usize = 256 * 1024;
 
 /// Bytes of a file that are sent in one call, for the same reason; and so that other sockets have their turn. On a fast line
 /// a tenth of a millisecond's work.
-pub const SEND_FILE_BYTES: usize = 512 * 1024;
+pub const SEND_FILE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes of a part of a file from which on the kernel may hold what it has room for, beyond what it may hold unsent of all
+/// else. A loop asks for so much at once where the peer is fast: a slow one would show no progress for long.
+pub const UNBOUNDED_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Bytes in the output arena from which on what it holds is sent before another completion is looked at; and the capacity
 /// that it keeps after a turn that needed more.

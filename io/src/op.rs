@@ -61,7 +61,8 @@ pub enum Op {
         file: Arc<dyn File>,
         /// Where the part begins.
         offset: u64,
-        /// Its bytes.
+        /// Its bytes. From [`limit::UNBOUNDED_FILE_BYTES`](crate::limit::UNBOUNDED_FILE_BYTES) on the kernel may hold many
+        /// of them at once: for peers that are fast.
         length: u64,
     },
     /// After what was asked to be sent, end our direction (FIN); the peer's stays open.

@@ -2,6 +2,7 @@
 
 use crate::file::File;
 use bytes::Bytes;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -22,14 +23,20 @@ enum Piece {
 }
 
 /// A part of an open file.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct FileRange {
     pub(crate) file: Arc<dyn File>,
     pub(crate) offset: u64,
     pub(crate) length: u64,
+    /// The bound of unsent bytes that the socket has when this is sent.
+    pub(crate) unsent: Cell<Option<libc::c_int>>,
 }
 
 impl FileRange {
+    pub(crate) fn new(file: Arc<dyn File>, offset: u64, length: u64) -> FileRange {
+        FileRange { file, offset, length, unsent: Cell::new(None) }
+    }
+
     /// How much of it to send next, at most `most` bytes.
     pub(crate) fn next(&self, most: usize) -> usize {
         usize::try_from(self.length).map_or(most, |length| length.min(most))

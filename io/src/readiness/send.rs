@@ -129,7 +129,7 @@ fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<Flushed> {
         let raw = descriptor.as_raw_fd();
         let sent = match outgoing.next(limit::SEND_BYTES) {
             Next::Bytes(bytes) => socket::send(raw, bytes, false),
-            Next::File(range) => socket::send_file(raw, &*range.file, range.offset, range.next(limit::SEND_FILE_BYTES)),
+            Next::File(range) => socket::send_range(raw, range),
         };
         match sent {
             Ok(sent) => {

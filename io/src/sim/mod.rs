@@ -108,7 +108,7 @@ impl Simulated {
                 }
                 Op::SendBytes { socket, bytes } => self.send(socket, bytes, Report::Drained),
                 Op::SendFile { socket, file, offset, length } => {
-                    self.send_file(socket, FileRange { file, offset, length });
+                    self.send_file(socket, FileRange::new(file, offset, length));
                 }
                 Op::Shutdown { socket } => {
                     if let Some(connection) = sending(&mut self.connections, socket) {

@@ -32,7 +32,6 @@ use provided::BufferRing;
 use ring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 /// What a completion is about: the top 8 bits of its user data. Below: generation (24) and index (32) of a socket, or
 /// a number.
@@ -228,12 +227,17 @@ impl Uring {
 
     /// Starts every queued operation; arena sends refer to `queue.output` until they are submitted.
     fn start(&mut self, queue: &mut Queue) {
-        for op in queue.ops.drain(..) {
+        let mut ops = queue.ops.drain(..).peekable();
+        while let Some(op) = ops.next() {
             match op {
+                Op::Send { socket, start, end, more: true } if matches!(ops.peek(), Some(Op::SendFile { socket: next, .. }) if *next == socket) =>
+                {
+                    self.send_before_file(socket, &queue.output, (start, end));
+                }
                 Op::Send { socket, start, end, more } => self.send(socket, &queue.output, (start, end), more),
                 Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
                 Op::SendFile { socket, file, offset, length } => {
-                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange { file, offset, length }));
+                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange::new(file, offset, length)));
                 }
                 Op::Shutdown { socket } => self.shutdown(socket),
                 Op::Close { socket } => self.close(socket),
@@ -561,37 +565,5 @@ impl Driver for Uring {
 
     fn name(&self) -> &'static str {
         "uring"
-    }
-}
-
-/// How often a driver that is dropped waits for the sends that it has cut short, 10 ms each.
-const LAST_WAITS: usize = 20;
-
-impl Drop for Uring {
-    fn drop(&mut self) {
-        // Closes that wait for their submission keep descriptors open.
-        let _ = self.ring.submit();
-        // Sends in flight point into bytes that this driver owns: they end before their bytes are freed.
-        let mut sending: Vec<SocketId> = self.connections.ids().collect();
-        sending.retain(|&id| self.connections.get(id).is_some_and(Connection::lends_bytes));
-        for &id in &sending {
-            if let Some(connection) = self.connections.get(id) {
-                socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_RDWR);
-            }
-        }
-        for _ in 0..LAST_WAITS {
-            if sending.is_empty() || self.ring.enter(Some(Duration::from_millis(10))).is_err() {
-                break;
-            }
-            self.ring.completions(|data, _, _| {
-                if data >> 56 == kind::SEND {
-                    sending.retain(|&id| id != socket_of(data));
-                }
-            });
-        }
-        for id in sending {
-            // The kernel may still read them: better lost than freed.
-            std::mem::forget(self.connections.get(id).and_then(|connection| connection.outgoing.take()));
-        }
     }
 }

@@ -1,11 +1,12 @@
 //! Sending and closing: what leaves at once, what has to wait, and what becomes of a connection then.
 
-use super::{Connection, Uring, data, kind, number_of, numbered};
+use super::{Connection, Uring, data, kind, number_of, numbered, socket_of};
 use crate::outgoing::{Next, Outgoing};
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use io_uring::{opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
+use std::time::Duration;
 
 impl Uring {
     #[inline]
@@ -26,6 +27,36 @@ impl Uring {
         let entry = opcode::Send::new(descriptor, bytes.as_ptr(), bytes.len() as u32).flags(flags).build();
         self.batch.push((id, start, end));
         self.submit(entry.user_data(numbered(kind::ARENA_SEND, number)).flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// Sends what stands before a part of a file, which follows at once. By a call of its own: behind one of the ring's, the file
+    /// would wait until that is submitted (measured: 3 of 17 µs for 100 KB).
+    pub(super) fn send_before_file(&mut self, id: SocketId, output: &[u8], range: (u32, u32)) {
+        let round = self.round;
+        let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
+        if connection.outgoing.is_some() || connection.round == round {
+            return self.send(id, output, range, true);
+        }
+        let bytes = &output[range.0 as usize..range.1 as usize];
+        match socket::send(connection.descriptor.as_raw_fd(), bytes, true) {
+            Ok(sent) if sent == bytes.len() => {}
+            Ok(sent) => connection.outgoing.get_or_insert_default().push_copy(&bytes[sent..]),
+            Err(error) if is_passing(&error) => connection.outgoing.get_or_insert_default().push_copy(bytes),
+            Err(error) => self.lose(id, error),
+        }
+    }
+
+    /// Something that was to be sent cannot be: nothing behind it may leave.
+    fn lose(&mut self, id: SocketId, error: io::Error) {
+        let Some(connection) = self.connections.get(id) else { return };
+        // What broke it may look like the peer's end to a receive.
+        (connection.sending, connection.lost, connection.ended) = (false, true, true);
+        connection.outgoing = None;
+        if connection.closed {
+            self.cut(id);
+        } else {
+            self.broken.push((id, error));
+        }
     }
 
     /// Sends what is no part of the arena.
@@ -92,19 +123,11 @@ impl Uring {
         let Some(outgoing) = &mut connection.outgoing else { return };
         let Next::File(range) = outgoing.next(0) else { return };
         let descriptor = connection.descriptor.as_raw_fd();
-        let (before, most) = (range.length, range.next(limit::SEND_FILE_BYTES));
-        let sent = match socket::send_file(descriptor, &*range.file, range.offset, most) {
+        let before = range.length;
+        let sent = match socket::send_range(descriptor, range) {
             Ok(sent) => sent,
             Err(error) if is_passing(&error) => 0,
-            Err(error) => {
-                // What broke it may look like the peer's end to a receive.
-                (connection.sending, connection.lost, connection.ended) = (false, true, true);
-                connection.outgoing = None;
-                if connection.closed {
-                    return self.cut(id);
-                }
-                return self.broken.push((id, error));
-            }
+            Err(error) => return self.lose(id, error),
         };
         outgoing.sent(sent);
         if sent as u64 == before {
@@ -284,6 +307,38 @@ impl Connection {
     pub(super) fn lends_bytes(&mut self) -> bool {
         let waits_for = |outgoing: &Outgoing| matches!(outgoing.next(1), Next::Bytes(_));
         self.sending && self.outgoing.as_deref().is_some_and(waits_for)
+    }
+}
+
+/// How often a driver that is dropped waits for the sends that it has cut short, 10 ms each.
+const LAST_WAITS: usize = 20;
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Closes that wait for their submission keep descriptors open.
+        let _ = self.ring.submit();
+        // Sends in flight point into bytes that this driver owns: they end before their bytes are freed.
+        let mut sending: Vec<SocketId> = self.connections.ids().collect();
+        sending.retain(|&id| self.connections.get(id).is_some_and(Connection::lends_bytes));
+        for &id in &sending {
+            if let Some(connection) = self.connections.get(id) {
+                socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_RDWR);
+            }
+        }
+        for _ in 0..LAST_WAITS {
+            if sending.is_empty() || self.ring.enter(Some(Duration::from_millis(10))).is_err() {
+                break;
+            }
+            self.ring.completions(|data, _, _| {
+                if data >> 56 == kind::SEND {
+                    sending.retain(|&id| id != socket_of(data));
+                }
+            });
+        }
+        for id in sending {
+            // The kernel may still read them: better lost than freed.
+            std::mem::forget(self.connections.get(id).and_then(|connection| connection.outgoing.take()));
+        }
     }
 }
 
