@@ -322,6 +322,11 @@ pub(crate) trait Source: Stream<Item = Result<Bytes, BoxError>> {
     fn held(&self) -> usize {
         0
     }
+
+    /// See [`BodyStream::poll_part`].
+    fn poll_part(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
+        self.poll_next(cx).map_ok(Part::Bytes)
+    }
 }
 
 /// A response's body in parts.
@@ -338,6 +343,16 @@ pub(crate) enum BodyStream {
 pub(crate) enum Part {
     Bytes(Bytes),
     File(Step),
+}
+
+impl Part {
+    /// Bytes that it sends.
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::File(step) => step.range.end - step.range.start,
+        }
+    }
 }
 
 impl BodyStream {
@@ -382,10 +397,11 @@ impl BodyStream {
     /// As [`poll`](Self::poll), for a connection that can send files as they are.
     pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
         match self {
+            BodyStream::Made(source) => source.as_mut().poll_part(cx),
             BodyStream::File(part) if part.is_large() => {
                 part.poll_step(cx).map(|step| Some(step.map(Part::File).map_err(BoxError::from)))
             }
-            _ => self.poll(cx).map_ok(Part::Bytes),
+            BodyStream::File(_) | BodyStream::There { .. } => self.poll(cx).map_ok(Part::Bytes),
         }
     }
 }

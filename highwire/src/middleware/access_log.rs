@@ -1,7 +1,7 @@
 //! One line for each request, in the formats that log readers know.
 
 use super::Middleware;
-use crate::body::{BodyStream, Source};
+use crate::body::{BodyStream, BoxError, Part, Source};
 use crate::request::FromRequest;
 use crate::response::Content;
 use crate::server::context;
@@ -201,7 +201,7 @@ struct Counted {
 }
 
 impl Stream for Counted {
-    type Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+    type Item = Result<Bytes, BoxError>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let part = self.body.poll(cx);
         if let Poll::Ready(Some(Ok(bytes))) = &part {
@@ -214,6 +214,14 @@ impl Stream for Counted {
 impl Source for Counted {
     fn held(&self) -> usize {
         self.body.held()
+    }
+
+    fn poll_part(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
+        let part = self.body.poll_part(cx);
+        if let Poll::Ready(Some(Ok(part))) = &part {
+            self.entry.bytes += part.length();
+        }
+        part
     }
 }
 
