@@ -165,7 +165,7 @@ impl Response {
         response
     }
 
-    fn streamed(length: Option<u64>, body: BodyStream) -> Response {
+    pub(crate) fn streamed(length: Option<u64>, body: BodyStream) -> Response {
         let mut response = Response::new(StatusCode::OK);
         response.content_type = Some(BINARY);
         response.content = Content::Stream(Box::new(Streamed { length, body, trailers: None }));

@@ -3,7 +3,8 @@
 
 mod folder;
 
-use folder::Place;
+use folder::{Place, bytes};
+use highwire::middleware::AccessLog;
 use highwire::server::{Engine, Handle};
 use highwire::{App, Files};
 use std::fs;
@@ -11,6 +12,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
@@ -33,8 +35,14 @@ fn connect(handle: &Handle) -> TcpStream {
 
 /// GETs a target as it is: the status, all fields, and the body.
 fn get(handle: &Handle, target: &[u8]) -> (u16, String, Vec<u8>) {
+    get_with(handle, target, b"")
+}
+
+/// The same with more fields, as lines.
+fn get_with(handle: &Handle, target: &[u8], fields: &[u8]) -> (u16, String, Vec<u8>) {
     let mut stream = connect(handle);
-    let request = [b"GET ", target, b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"].concat();
+    let front = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let request = [b"GET ", target, front, fields, b"\r\n"].concat();
     stream.write_all(&request).expect("the server reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("the server answers and closes");
@@ -208,5 +216,54 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection_alone() {
         assert_eq!(get(&handle, b"/large.bin").2.len(), 1000, "{engine:?}: and so is what is left of it");
         handle.abort();
         handle.wait().expect("it ends");
+    }
+}
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panics").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
+    let place = Place::new("large");
+    let whole = bytes(3_000_000);
+    place.write("large.bin", &whole);
+    for engine in ENGINES {
+        let log = Log::default();
+        let app = App::new().files("/", place.files()).with(AccessLog::common(log.clone())).configure(|config| {
+            config.engine = engine;
+            config.workers = 1;
+        });
+        let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+        let all = get(&handle, b"/large.bin");
+        assert!(all.0 == 200 && all.2 == whole, "{engine:?}: {} of {} bytes", all.2.len(), whole.len());
+        // Between parts that are sent as they are, one that is too short for that.
+        let ranges = [(1, 700_000), (800_000, 800_009), (900_000, 2_999_999)];
+        let parts = get_with(&handle, b"/large.bin", b"Range: bytes=1-700000,800000-800009,900000-2999999\r\n");
+        let boundary = parts.1.split("boundary=").nth(1).and_then(|rest| rest.lines().next()).expect("a boundary");
+        let mut expected = Vec::new();
+        for (first, last) in ranges {
+            let line_end = if first == 1 { "" } else { "\r\n" };
+            let head = format!("{line_end}--{boundary}\r\nContent-Type: application/octet-stream\r\n");
+            expected.extend_from_slice(format!("{head}Content-Range: bytes {first}-{last}/3000000\r\n\r\n").as_bytes());
+            expected.extend_from_slice(&whole[first..=last]);
+        }
+        expected.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+        assert!(parts.0 == 206 && parts.2 == expected, "{engine:?}: {} of {}", parts.2.len(), expected.len());
+        handle.stop();
+        handle.wait().expect("it ends");
+        let log = String::from_utf8(log.0.lock().expect("nobody panics").clone()).expect("a log in UTF-8");
+        let sent: Vec<_> = log.lines().map(|line| line.rsplit_once("\" ").expect("a status").1).collect();
+        assert_eq!(sent, ["200 3000000".to_string(), format!("206 {}", expected.len())], "{engine:?}");
     }
 }

@@ -13,9 +13,7 @@ use crate::{Response, StatusCode};
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The fields of a request that its answer depends on.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +70,7 @@ fn add<'r>(place: &mut Option<Cow<'r, [u8]>>, value: &'r [u8]) {
 }
 
 /// The answer with a file, as far as the request's terms want it.
-pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Arc<Shared>) -> Response {
+pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> Response {
     match terms.conditions.judge(&variant.validators) {
         Verdict::Send => {}
         Verdict::NotModified => {
@@ -88,7 +86,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Arc<Shared>)
     };
     match ranges {
         Ranges::Whole => {
-            let mut response = body(variant, 0..variant.length(), shared);
+            let mut response = body(variant, 0..variant.length());
             response.rendered = Some(variant.fields.clone());
             response
         }
@@ -98,19 +96,19 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Arc<Shared>)
         }
         Ranges::Parts(parts) => match &parts[..] {
             [part] => {
-                let mut response = body(variant, part.clone(), shared);
+                let mut response = body(variant, part.clone());
                 response.fields.clone_from(&variant.fields.fields);
                 let place = place(part, variant.length());
                 response.with_field(header::CONTENT_RANGE, place).with_status(StatusCode::PARTIAL_CONTENT)
             }
-            parts => in_parts(variant, parts, shared),
+            parts => in_parts(variant, parts),
         },
     }
 }
 
 /// A file as the answer of another status: a page for an error.
-pub(super) fn page(variant: &Variant, status: StatusCode, shared: &Arc<Shared>) -> Response {
-    let response = body(variant, 0..variant.length(), shared).with_status(status);
+pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
+    let response = body(variant, 0..variant.length()).with_status(status);
     response.with_field(header::CONTENT_TYPE, variant.media_type.clone())
 }
 
@@ -123,9 +121,9 @@ pub(super) fn worded(status: StatusCode, text: &'static str, shared: &Shared) ->
 }
 
 /// A part of a file, without any fields.
-fn body(variant: &Variant, part: Range<u64>, shared: &Arc<Shared>) -> Response {
+fn body(variant: &Variant, part: Range<u64>) -> Response {
     match &variant.content {
-        Content::File(file) => body::response(file.clone(), VecDeque::from([Piece::File(part)]), shared.clone()),
+        Content::File(file) => Response::file_part(file.clone(), part),
         Content::Bytes(bytes) => {
             let mut response = Response::new(StatusCode::OK);
             let all = part.start == 0 && part.end == bytes.len() as u64;
@@ -145,11 +143,11 @@ fn text(text: String) -> HeaderValue {
 }
 
 /// Several parts, each with a head of its own (RFC 9110 section 14.6).
-fn in_parts(variant: &Variant, parts: &[Range<u64>], shared: &Arc<Shared>) -> Response {
+fn in_parts(variant: &Variant, parts: &[Range<u64>]) -> Response {
     // Nobody can put it into a file beforehand.
     let boundary = format!("{:016x}{:016x}", io::random::system(), io::random::system());
     let media_type = variant.media_type.to_str().unwrap_or_default();
-    let mut pieces = VecDeque::with_capacity(2 * parts.len() + 1);
+    let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
     let mut line_end = "";
     for part in parts {
         let (last, length) = (part.end - 1, variant.length());
@@ -160,9 +158,9 @@ fn in_parts(variant: &Variant, parts: &[Range<u64>], shared: &Arc<Shared>) -> Re
         line_end = "\r\n";
         pieces.extend([Piece::Bytes(head.into()), Piece::File(part.clone())]);
     }
-    pieces.push_back(Piece::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    pieces.push(Piece::Bytes(format!("\r\n--{boundary}--\r\n").into()));
     let mut response = match &variant.content {
-        Content::File(file) => body::response(file.clone(), pieces, shared.clone()),
+        Content::File(file) => body::response(file, pieces),
         Content::Bytes(bytes) => {
             let mut response = Response::new(StatusCode::OK);
             let pieces = pieces.into_iter().map(|piece| match piece {

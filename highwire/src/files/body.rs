@@ -1,19 +1,16 @@
-//! Bodies out of files, in parts: what the kernel has in its cache is read on the worker, the rest on the blocking pool.
+//! Several parts of a file as one body, with other bytes between them.
 
 use crate::Response;
-use crate::server::{Asked, Shared};
+use crate::body::{BodyStream, BoxError, Part, Source};
+use crate::file_part::FilePart;
 use bytes::Bytes;
 use futures_core::Stream;
-use io::file::{File, Open};
+use io::file::Open;
 use std::collections::VecDeque;
-use std::io::{Error, ErrorKind};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-/// Bytes that are read at once: as many as are handed to the driver before it has to say that they are out.
-const READ_BYTES: u64 = 64 * 1024;
 
 /// A piece of a body.
 pub(super) enum Piece {
@@ -21,76 +18,51 @@ pub(super) enum Piece {
     File(Range<u64>),
 }
 
-/// A response whose body is a file's parts, with other bytes between them.
-pub(super) fn response(file: Arc<Open>, pieces: VecDeque<Piece>, shared: Arc<Shared>) -> Response {
+/// A response whose body is a file's parts, with other bytes between them; without a content type.
+pub(super) fn response(file: &Arc<Open>, pieces: Vec<Piece>) -> Response {
     let length = pieces.iter().map(|piece| match piece {
         Piece::Bytes(bytes) => bytes.len() as u64,
         Piece::File(range) => range.end - range.start,
     });
-    let mut response = Response::stream_of(length.sum(), Pieces { file, pieces, asked: None, shared });
+    let length = length.sum();
+    let pieces = pieces.into_iter().map(|piece| match piece {
+        Piece::Bytes(bytes) => BodyStream::of(bytes),
+        Piece::File(range) => BodyStream::File(FilePart::new(file.clone(), range)),
+    });
+    let mut response = Response::streamed(Some(length), BodyStream::from_source(Pieces(pieces.collect())));
     response.content_type = None;
     response
 }
 
-struct Pieces {
-    file: Arc<Open>,
-    pieces: VecDeque<Piece>,
-    asked: Option<Asked<Result<Bytes, Error>>>,
-    shared: Arc<Shared>,
-}
+/// Bodies one after another.
+struct Pieces(VecDeque<BodyStream>);
 
 impl Pieces {
-    /// Bytes of the file's part that comes next were read. None of them: the file has become shorter, and what was announced
-    /// cannot be sent.
-    fn take(&mut self, bytes: Bytes) -> Result<Bytes, Error> {
-        if let Some(Piece::File(range)) = self.pieces.front_mut() {
-            range.start += bytes.len() as u64;
+    /// What the first gives that is not over yet.
+    fn poll_first<T>(&mut self, mut poll: impl FnMut(&mut BodyStream) -> Poll<Option<T>>) -> Poll<Option<T>> {
+        while let Some(first) = self.0.front_mut() {
+            match poll(first) {
+                Poll::Ready(None) => drop(self.0.pop_front()),
+                part => return part,
+            }
         }
-        if bytes.is_empty() { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) }
+        Poll::Ready(None)
     }
 }
 
 impl Stream for Pieces {
-    type Item = Result<Bytes, Error>;
-
+    type Item = Result<Bytes, BoxError>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some(asked) = &mut self.asked {
-                let Poll::Ready(read) = asked.poll(cx) else { return Poll::Pending };
-                self.asked = None;
-                let read = read.unwrap_or_else(|| Err(Error::other("the blocking pool has no room")));
-                return Poll::Ready(Some(read.and_then(|bytes| self.take(bytes))));
-            }
-            let range = match self.pieces.front_mut() {
-                None => return Poll::Ready(None),
-                Some(Piece::Bytes(bytes)) => {
-                    let bytes = std::mem::take(bytes);
-                    self.pieces.pop_front();
-                    return Poll::Ready(Some(Ok(bytes)));
-                }
-                Some(Piece::File(range)) if range.is_empty() => {
-                    self.pieces.pop_front();
-                    continue;
-                }
-                Some(Piece::File(range)) => range.start..range.end.min(range.start + READ_BYTES),
-            };
-            let mut buffer = vec![0; (range.end - range.start) as usize];
-            match self.file.read_now(&mut buffer, range.start) {
-                Ok(Some(count)) => {
-                    buffer.truncate(count);
-                    let taken = self.take(buffer.into());
-                    return Poll::Ready(Some(taken));
-                }
-                Ok(None) => {
-                    let file = self.file.clone();
-                    self.asked = Some(self.shared.ask(move || {
-                        let count = file.read(&mut buffer, range.start)?;
-                        buffer.truncate(count);
-                        Ok(buffer.into())
-                    }));
-                }
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            }
-        }
+        self.poll_first(|piece| piece.poll(cx))
+    }
+}
+
+impl Source for Pieces {
+    fn held(&self) -> usize {
+        self.0.iter().map(BodyStream::held).sum()
+    }
+
+    fn poll_part(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
+        self.poll_first(|piece| piece.poll_part(cx))
     }
 }

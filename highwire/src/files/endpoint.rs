@@ -91,9 +91,7 @@ impl FilesEndpoint {
             Found::SinglePage(source) => answer(Entry::new(source, &self.site).variant(terms.wanted), terms, shared),
             Found::Folder => redirect(location()),
             Found::Listing(page) => Response::html(page),
-            Found::Failed(status, Some(source)) => {
-                page(Entry::new(source, &self.site).variant(terms.wanted), status, shared)
-            }
+            Found::Failed(status, Some(source)) => page(Entry::new(source, &self.site).variant(terms.wanted), status),
             Found::Failed(StatusCode::NOT_FOUND, None) => worded(StatusCode::NOT_FOUND, "not found", shared),
             Found::Failed(status, None) => worded(status, "the file cannot be read now", shared),
         }
