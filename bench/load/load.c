@@ -1,6 +1,6 @@
 // A light HTTP/1.1 load generator through io_uring, so that on two cores the server is what saturates.
 //
-//     load PORT PATH CONNECTIONS PIPELINE SECONDS [HEADERS] [--rate R]
+//     load PORT PATH CONNECTIONS PIPELINE SECONDS [HEADERS] [--rate R] [--post FILE]
 //
 // Closed loop (default): every connection keeps PIPELINE requests in flight and sends the next batch when the
 // last answer of the one before has come. Measures what the server can do; says nothing about latency, because
@@ -11,7 +11,8 @@
 // behind it. Latency runs from when a batch was due to when its last answer came, so a stall is charged to
 // every request that it delayed. What is unanswered a second after the end counts with the time it has waited.
 //
-// HEADERS is a file of header lines to add to each request, LF or CRLF.
+// HEADERS is a file of header lines to add to each request, LF or CRLF. With --post each request is a POST of that
+// file as application/json.
 //
 // Answers are told apart by their fixed length, learnt from a first request on a connection of its own, so the
 // answer must be a 200 with a Content-Length and always as long. No time is taken before every connection is
@@ -42,8 +43,9 @@
 #include <unistd.h>
 
 enum {
-    BUFFERS = 1024,    // 8 MiB of receive buffers: more than a turn fills, so that ENOBUFS is rare.
-    BUFFER = 8192,
+    ROOM = 8 << 20,    // Of receive buffers: more than a turn fills with small answers, so that ENOBUFS is rare.
+    SMALL = 8192,      // A buffer's size; small ones stay in the cache.
+    LARGE = 128 << 10, // The same, for answers that are as large: fewer completions, so that the server stays the busy side.
     SQ = 2048,
     CQ = 8192,         // At least; twice the connections if that is more, so that completions never overflow.
     DIAL_SECS = 10,    // A connect that takes longer than a few SYN retransmissions has failed.
@@ -66,6 +68,8 @@ struct conn {
 static struct io_uring ring;
 static struct io_uring_buf_ring *buf_ring;
 static char *bufs;
+static int buffer = SMALL;           // What one receive takes at most.
+static int buffers = ROOM / SMALL;
 static struct conn *conns;
 
 static int port, n, depth;
@@ -175,9 +179,27 @@ static void dial_all(void) {
     fflush(stdout);
 }
 
-static void build_request(const char *path, const char *headers) {
+// The whole of a file, as malloc gives it.
+static char *read_file(const char *path, size_t *len) {
+    FILE *in = fopen(path, "r");
+    char *text = NULL;
+    FILE *out = open_memstream(&text, len);
+    if (!in) fail("cannot read the file to post");
+    for (int c; (c = getc(in)) != EOF;) putc(c, out);
+    fclose(in);
+    fclose(out);
+    return text;
+}
+
+static void build_request(const char *path, const char *headers, const char *post) {
     FILE *out = open_memstream(&request, &request_len);
-    fprintf(out, "GET %s HTTP/1.1\r\nHost: localhost:%d\r\n", path, port);
+    fprintf(out, "%s %s HTTP/1.1\r\nHost: localhost:%d\r\n", post ? "POST" : "GET", path, port);
+    char *body = NULL;
+    size_t body_len = 0;
+    if (post) {
+        body = read_file(post, &body_len);
+        fprintf(out, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body_len);
+    }
     if (headers) {
         FILE *in = fopen(headers, "r");
         if (!in) fail("cannot read the file of headers");
@@ -191,7 +213,9 @@ static void build_request(const char *path, const char *headers) {
         fclose(in);
     }
     fputs("\r\n", out);
+    if (body) fwrite(body, 1, body_len, out);
     fclose(out);
+    free(body);
 
     batch_len = request_len * depth;
     batch = malloc(batch_len);
@@ -201,17 +225,17 @@ static void build_request(const char *path, const char *headers) {
 // One request on a connection of its own: how long is an answer?
 static void probe(void) {
     static char b[65536];
-    size_t have = 0;
+    size_t have = 0, room = sizeof b - 1;    // Of a longer answer, what is behind the first of it goes over the last.
     int fd = dial();
     if (fd < 0) fail("cannot connect");
     struct timeval limit = {.tv_sec = DIAL_SECS};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     if (send(fd, request, request_len, MSG_NOSIGNAL) != (ssize_t)request_len) fail("cannot send");
     do {
-        ssize_t r = recv(fd, b + have, sizeof b - 1 - have, 0);
+        ssize_t r = recv(fd, b + (have < room / 2 ? have : room / 2), room / 2, 0);
         if (r <= 0) fail("no answer");
         have += r;
-        b[have] = 0;
+        if (answer_len) continue;
         char *e = strstr(b, "\r\n\r\n");
         if (!e) continue;
         char *length = strcasestr(b, "\ncontent-length:");
@@ -223,6 +247,7 @@ static void probe(void) {
         exit(1);
     }
     close(fd);
+    if (answer_len >= LARGE / 2) buffer = LARGE, buffers = ROOM / LARGE;
 }
 
 static void open_ring(void) {
@@ -235,16 +260,16 @@ static void open_ring(void) {
         fprintf(stderr, "load: io_uring: %s\n", strerror(-err));
         exit(2);
     }
-    buf_ring = aligned_alloc(4096, BUFFERS * sizeof(struct io_uring_buf));
-    struct io_uring_buf_reg reg = {.ring_addr = (unsigned long)buf_ring, .ring_entries = BUFFERS, .bgid = 0};
+    buf_ring = aligned_alloc(4096, buffers * sizeof(struct io_uring_buf));
+    struct io_uring_buf_reg reg = {.ring_addr = (unsigned long)buf_ring, .ring_entries = buffers, .bgid = 0};
     if (io_uring_register_buf_ring(&ring, &reg, 0)) {
         fprintf(stderr, "load: io_uring: no buffer ring\n");
         exit(3);
     }
     io_uring_buf_ring_init(buf_ring);
-    bufs = malloc((size_t)BUFFERS * BUFFER);
-    for (int i = 0; i < BUFFERS; i++) io_uring_buf_ring_add(buf_ring, bufs + i * BUFFER, BUFFER, i, BUFFERS - 1, i);
-    io_uring_buf_ring_advance(buf_ring, BUFFERS);
+    bufs = malloc(ROOM);
+    for (int i = 0; i < buffers; i++) io_uring_buf_ring_add(buf_ring, bufs + i * buffer, buffer, i, buffers - 1, i);
+    io_uring_buf_ring_advance(buf_ring, buffers);
 }
 
 // ---- the loop
@@ -335,9 +360,9 @@ static double turn(double secs) {
         int i = (int)d;
         if (c->res > 0) {
             int id = c->flags >> IORING_CQE_BUFFER_SHIFT;
-            char *b = bufs + id * BUFFER;
+            char *b = bufs + (size_t)id * buffer;
             received(i, b, c->res, t);
-            io_uring_buf_ring_add(buf_ring, b, BUFFER, id, BUFFERS - 1, given++);
+            io_uring_buf_ring_add(buf_ring, b, buffer, id, buffers - 1, given++);
             if (!(c->flags & IORING_CQE_F_MORE)) arm_recv(i);
         } else if (c->res == -ENOBUFS) {
             arm_recv(i);
@@ -379,16 +404,19 @@ static void drain(void) {
 }
 
 static _Noreturn void usage(void) {
-    fprintf(stderr, "usage: load PORT PATH CONNECTIONS PIPELINE SECONDS [HEADERS] [--rate R]\n");
+    fprintf(stderr, "usage: load PORT PATH CONNECTIONS PIPELINE SECONDS [HEADERS] [--rate R] [--post FILE]\n");
     exit(2);
 }
 
 int main(int argc, char **argv) {
-    char *arg[6] = {0};
+    char *arg[6] = {0}, *post = NULL;
     int args = 0;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--rate")) {
             if (++i == argc || (rate = atof(argv[i])) <= 0) usage();
+        } else if (!strcmp(argv[i], "--post")) {
+            if (++i == argc) usage();
+            post = argv[i];
         } else if (args < 6) {
             arg[args++] = argv[i];
         } else {
@@ -404,7 +432,7 @@ int main(int argc, char **argv) {
     if (rate) gap = depth / rate;
 
     raise_files(n + 64);
-    build_request(arg[1], arg[5]);
+    build_request(arg[1], arg[5], post);
     probe();
     open_ring();
     conns = calloc(n, sizeof *conns);

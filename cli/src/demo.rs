@@ -27,6 +27,7 @@ pub fn app() -> App {
         .get("/users/{id}", |Path(id): Path<String>| format!("user {id}"))
         .post("/upload", upload)
         .post("/body", |body: Bytes| body)
+        .post("/json", |Json(value): Json<serde_json::Value>| Json(value))
         .post("/form", form)
         .get("/headers", headers)
         .get("/stream", |Query(Size { bytes }): Query<Size>| Response::stream(Letters { left: bytes }))

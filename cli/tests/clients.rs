@@ -65,6 +65,13 @@ fn curl_asks_every_route(engine: &str) {
         (&["--data", "some text", "--header", continues], "/body", 200, "", "some text"),
         (&["--data", "some text", "--header", continues, "--header", chunked], "/body", 200, "", "some text"),
         (&["--data", ""], "/body", 200, "content-length: 0\r\n", ""),
+        (
+            &["--json", "{ \"a\": [1, 2.5, null] }"],
+            "/json",
+            200,
+            "content-type: application/json\r\n",
+            r#"{"a":[1,2.5,null]}"#,
+        ),
         (&[], "/stream?bytes=200000", 200, "transfer-encoding: chunked\r\n", letters),
         (&[], "/stream?bytes=0", 200, "", ""),
         (&[], "/sleep?ms=20", 200, "", "slept 20 ms"),

@@ -1,5 +1,10 @@
 //! What does a request cost outside the kernel? Feeds a worker pipelined requests from memory and prints nanoseconds for
 //! each. Run it under `valgrind --tool=callgrind` to count instructions instead.
+//!
+//!     request_cost [PATH [ROUNDS [ROUTES]]]
+//!
+//! `ROUTES` adds so many routes with parameters, of which `/team7/a/task/b` is one where there are more than seven: what that costs
+//! beside `/team7/a/task/b` of one route (`ROUTES` of 1 has that one only) is what finding it among the others costs.
 
 use highwire::server::{Driver, Worker};
 use highwire::{App, Response};
@@ -71,6 +76,9 @@ fn worker() -> highwire::Result<Worker<Echoless>> {
         .get("/hello", || Response::bytes("text/plain", bytes::Bytes::from_static(b"Hello, World!")))
         .get("/async", async || Response::bytes("text/plain", bytes::Bytes::from_static(b"Hello, World!")))
         .get("/users/{id}", || "a user");
+    let routes: usize = std::env::args().nth(3).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let numbers = if routes == 1 { 7..8 } else { 0..routes };
+    let app = numbers.fold(app, |app, number| app.get(&format!("/team{number}/{{a}}/task/{{b}}"), || "a task"));
     let path = std::env::args().nth(1).unwrap_or_else(|| "/hello".to_string());
     let bytes = format!("GET {path} HTTP/1.1\r\nHost: localhost:18101\r\n\r\n").repeat(PIPELINED).into_bytes();
     app.server()?.into_worker(Echoless { bytes, accepted: false, sent: 0, notifier: Notifier::new()? })

@@ -326,14 +326,19 @@ fn stat(pid: u32) -> Option<(String, Vec<u64>)> {
 
 /// Resident memory of the process and its living descendants, in KiB.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
+    memory_kib(pid, "VmRSS:")
+}
+
+/// The most that a process and its children ever had resident, each for itself.
+pub(crate) fn peak_resident_kib(pid: u32) -> u64 {
+    memory_kib(pid, "VmHWM:")
+}
+
+fn memory_kib(pid: u32, label: &str) -> u64 {
     family(pid)
         .into_iter()
         .filter_map(|pid| {
-            read_field(Path::new(&format!("/proc/{pid}/status")), "VmRSS:")?
-                .split_whitespace()
-                .next()?
-                .parse::<u64>()
-                .ok()
+            read_field(Path::new(&format!("/proc/{pid}/status")), label)?.split_whitespace().next()?.parse::<u64>().ok()
         })
         .sum()
 }

@@ -39,7 +39,7 @@ pub(super) fn measure(server: u32, client: Client<'_>, connections: u32, warm_up
 }
 
 /// How many connections to a local port stand, as their clients see them.
-fn established(port: u16) -> Result<u32> {
+pub(super) fn established(port: u16) -> Result<u32> {
     const TABLE: &str = "/proc/net/tcp";
     let text = std::fs::read_to_string(TABLE).map_err(|error| Error::doing(TABLE, error))?;
     Ok(established_in(&text, port))
@@ -75,10 +75,7 @@ impl Client<'_> {
         };
         Ok(match protocol {
             Protocol::Http1 => {
-                let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
-                let mut line = vec![me.to_string_lossy().into_owned()];
-                line.extend(words(&format!("bench {HOLD} {port} {path} {connections}")));
-                (line, String::new(), HOLDING)
+                (own_line(&format!("bench {HOLD} {port} {path} {connections}"))?, String::new(), HOLDING)
             }
             Protocol::Http1Tls => h2load("--h1"),
             Protocol::Http2Tls => h2load(""),
@@ -90,11 +87,22 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
+/// This program, with these words behind it.
+pub(super) fn own_line(text: &str) -> Result<Vec<String>> {
+    let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
+    Ok(std::iter::once(me.to_string_lossy().into_owned()).chain(words(text)).collect())
+}
+
 /// Opens connections in another process, has each served once, and calls `look` while they wait.
 fn hold<T>(client: Client<'_>, connections: u32, look: impl FnOnce() -> Result<T>) -> Result<T> {
     let (line, script, sign) = client.call(connections)?;
+    beside(&line, &script, sign, look)
+}
+
+/// Runs a client, gives it what it reads, and calls `look` once it has said its sign; then it is stopped.
+pub(super) fn beside<T>(line: &[String], script: &str, sign: &str, look: impl FnOnce() -> Result<T>) -> Result<T> {
     let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
-    let mut command = pinned(&here, Some(&generator_cpu()), &line);
+    let mut command = pinned(&here, Some(&generator_cpu()), line);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut running = Running::new(child.map_err(|error| Error::doing(&line[0], error))?);
     if let Some(mut stdin) = running.child().stdin.take() {
@@ -103,7 +111,7 @@ fn hold<T>(client: Client<'_>, connections: u32, look: impl FnOnce() -> Result<T
     let Some(stdout) = running.child().stdout.take() else { unreachable!("it is piped") };
     let mut said = BufReader::new(stdout).lines();
     if !said.any(|line| line.is_ok_and(|line| line == sign)) {
-        return Err(Error::Failed(format!("holding {connections} connections did not succeed")));
+        return Err(Error::Failed(format!("`{}` did not get what it asked for", line.join(" "))));
     }
     look()
 }

@@ -3,6 +3,7 @@
 //! Figures from different days, machines or orders are not compared: every round runs each server once, and the order rotates.
 
 mod idle;
+mod memory;
 mod models;
 mod plot;
 mod run;
@@ -120,12 +121,15 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             let _cubic = Cubic::set();
             models::run(root, &plan())
         }
-        Some(idle::HOLD) => {
-            let mut next = || args.word().ok_or_else(|| Error::Usage("bench hold PORT PATH COUNT".into()));
+        Some(client @ (idle::HOLD | memory::SIP)) => {
+            let usage = || Error::Usage(format!("bench {client} PORT PATH COUNT"));
+            let mut next = || args.word().ok_or_else(usage);
             let (port, path, count) = (next()?, next()?, next()?);
-            match (port.parse(), count.parse()) {
-                (Ok(port), Ok(count)) => idle::hold_connections(port, &path, count),
-                _ => Err(Error::Usage("bench hold PORT PATH COUNT".into())),
+            let (port, count) = (port.parse().map_err(|_| usage())?, count.parse().map_err(|_| usage())?);
+            if client == idle::HOLD {
+                idle::hold_connections(port, &path, count)
+            } else {
+                memory::sip(port, &path, count)
             }
         }
         _ => Err(Error::Usage("bench what: `http` or `models`? See `cargo xtask bench --help`".into())),
@@ -224,7 +228,12 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
     for tool in scenarios.iter().flat_map(|scenario| tools(scenario.load)) {
         needs(*tool)?;
     }
-    if peers.iter().any(|peer| peer == "nginx") {
+    // Those that are asked for, and those that scenarios have without being asked.
+    let of_scenarios = scenarios.iter().flat_map(|scenario| scenario.entrants).filter_map(|entrant| entrant.peer());
+    let mut peers: Vec<&str> = peers.iter().map(String::as_str).chain(of_scenarios).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    if peers.contains(&"nginx") {
         needs(NGINX)?;
     }
     build_programs(root)?;
@@ -232,7 +241,7 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
     cargo_build(root, &["build", "--release", "--target-dir", "target"])?;
     let built: Vec<String> = peers
         .iter()
-        .filter(|peer| *peer != "nginx")
+        .filter(|peer| **peer != "nginx")
         .flat_map(|peer| ["-p".to_owned(), format!("peer-{peer}")])
         .collect();
     if !built.is_empty() {
@@ -258,7 +267,12 @@ fn tools(load: Load) -> &'static [Tool] {
         Load::Handshakes { .. } => &[NGINX, OPENSSL],
         Load::Download { .. } => &[CURL, NGINX, OPENSSL],
         Load::Idle { protocol: Protocol::Http1Tls | Protocol::Http2Tls, .. } => &[H2LOAD, NGINX, OPENSSL],
-        Load::Closed { .. } | Load::Rate { .. } | Load::Idle { protocol: Protocol::Http1, .. } => &[],
+        Load::Upload { .. } => &[CURL],
+        Load::Closed { .. }
+        | Load::Post { .. }
+        | Load::Rate { .. }
+        | Load::SlowReaders { .. }
+        | Load::Idle { protocol: Protocol::Http1, .. } => &[],
     }
 }
 

@@ -11,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::idle::{self, Client};
+use super::memory;
 use super::scenario::{Load, Protocol, Server};
 use super::tls;
 use crate::process::{self, Running};
@@ -32,16 +33,22 @@ const HEADERS: &str = "bench/scripts/headers.txt";
 const PERCENTILES: &[(&str, &str)] =
     &[("p50", "p50 µs"), ("p90", "p90 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"), ("max", "max µs")];
 
+/// Files of the static scenarios, and their bytes.
+const FILES: &[(&str, u64)] = &[("1k.txt", 1024), ("100k.bin", 100_000), ("10m.bin", 10_000_000)];
+
 /// What is being measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Drive<'a> {
     Closed { connections: u32, depth: u32, headers: bool, seconds: f64 },
     Rate { connections: u32, rate: f64, seconds: f64 },
+    Post { connections: u32, file: &'a str, seconds: f64 },
     Ab(&'a str),
     H2load { options: &'a str, tls: bool },
     Handshakes { resumed: bool, seconds: f64 },
     Download { version: &'a str },
     Idle { connections: u32, warm_up: u32, protocol: Protocol },
+    Upload { bytes: u64 },
+    SlowReaders { connections: u32, seconds: f64 },
 }
 
 impl Drive<'static> {
@@ -49,11 +56,14 @@ impl Drive<'static> {
     pub(super) fn of(load: Load, seconds: f64) -> Option<Self> {
         match load {
             Load::Closed { connections, depth, headers } => Some(Self::Closed { connections, depth, headers, seconds }),
+            Load::Post { connections, file } => Some(Self::Post { connections, file, seconds }),
             Load::Ab(options) => Some(Self::Ab(options)),
             Load::H2load { options, tls } => Some(Self::H2load { options, tls }),
             Load::Handshakes { resumed } => Some(Self::Handshakes { resumed, seconds }),
             Load::Download { version } => Some(Self::Download { version }),
             Load::Idle { connections, warm_up, protocol } => Some(Self::Idle { connections, warm_up, protocol }),
+            Load::Upload { bytes } => Some(Self::Upload { bytes }),
+            Load::SlowReaders { connections } => Some(Self::SlowReaders { connections, seconds }),
             Load::Rate { .. } => None,
         }
     }
@@ -70,6 +80,9 @@ impl Drive<'_> {
             Self::Rate { connections, rate, seconds } => {
                 format!("bench/bin/load {port} {path} {connections} 1 {seconds} --rate {rate:.0}")
             }
+            Self::Post { connections, file, seconds } => {
+                format!("bench/bin/load {port} {path} {connections} 1 {seconds} --post {file}")
+            }
             Self::Ab(options) => format!("ab {options} http://127.0.0.1:{port}{path}"),
             Self::H2load { options, tls } => {
                 let scheme = if tls { "https" } else { "http" };
@@ -77,7 +90,8 @@ impl Drive<'_> {
             }
             Self::Handshakes { resumed, seconds } => tls::handshakes_line(port, path, resumed, seconds),
             Self::Download { version } => tls::download_line(port, path, version),
-            Self::Idle { .. } => return None,
+            Self::Upload { .. } => memory::upload_line(port, path),
+            Self::Idle { .. } | Self::SlowReaders { .. } => return None,
         };
         Some(line.split(' ').map(str::to_owned).collect())
     }
@@ -114,14 +128,23 @@ pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive
         Drive::Idle { connections, warm_up, protocol } => {
             idle::measure(running.id(), Client { protocol, port, path }, connections, warm_up)
         }
+        Drive::SlowReaders { connections, seconds } => {
+            memory::measure_readers(running.id(), port, path, connections, seconds)
+        }
         _ => {
             let line = drive.line(port, path).unwrap_or_default();
             // What is downloaded is a file with some servers: the first time brings it into memory.
             if let Drive::Download { .. } = drive {
                 generate(root, &line, running.id())?;
             }
+            if let Drive::Upload { bytes } = drive {
+                memory::make_upload(root, bytes)?;
+            }
             let (said, cpu_seconds) = generate(root, &line, running.id())?;
-            read_sample(&said, cpu_seconds, drive)
+            match drive {
+                Drive::Upload { bytes } => memory::read_upload(&said, cpu_seconds, bytes, running.id()),
+                _ => read_sample(&said, cpu_seconds, drive),
+            }
         }
     }
 }
@@ -204,12 +227,20 @@ impl Folder {
             return Ok(Self { path: None });
         }
         let path = std::env::temp_dir().join(format!("highwire-bench-{}-{port}", std::process::id()));
-        // The first server's second run has a name of its own, and the same configuration.
+        // The first server's second run has a name of its own, and the same configuration. Ours have none.
         let name = server.name.trim_end_matches(" again");
         let template = root.join(format!("bench/peers/{name}.conf"));
         let write = || {
             std::fs::create_dir_all(path.join("www"))?;
             std::fs::write(path.join("www/hello"), "Hello, World!")?;
+            for (file, bytes) in FILES {
+                // Neither all the same nor worth compressing.
+                let content: Vec<u8> = (0..*bytes).map(|at| b'!' + (at * at / 7 % 90) as u8).collect();
+                std::fs::write(path.join("www").join(file), content)?;
+            }
+            if server.command.iter().any(|word| word.contains("highwire")) {
+                return Ok(());
+            }
             // A file of holes: it takes no place on the disk.
             std::fs::File::create(path.join("www").join(tls::DOWNLOAD_FILE))?.set_len(tls::DOWNLOAD_BYTES)?;
             if name.ends_with("-tls") {
@@ -304,7 +335,7 @@ fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sampl
     let rate = number("Requests/sec:").or_else(|| number("Requests per second:")).or_else(|| h2load_rate(said));
     let rate = rate.ok_or_else(|| Error::Failed("the generator gave no requests/s".into()))?;
     let requests = match drive {
-        Drive::Closed { seconds, .. } | Drive::Rate { seconds, .. } => rate * seconds,
+        Drive::Closed { seconds, .. } | Drive::Post { seconds, .. } | Drive::Rate { seconds, .. } => rate * seconds,
         Drive::H2load { .. } => number("requests:").unwrap_or(0.0),
         _ => number("Complete requests:").unwrap_or(0.0),
     };

@@ -21,6 +21,8 @@ pub(super) struct Scenario {
 pub(super) enum Load {
     /// Every connection keeps `depth` requests in flight.
     Closed { connections: u32, depth: u32, headers: bool },
+    /// Every connection keeps one request in flight, with this file as its body.
+    Post { connections: u32, file: &'static str },
     /// ApacheBench, with these options before the address.
     Ab(&'static str),
     /// h2load, with these options before the address: HTTP/2, or with `--h1` HTTP/1.1, in the clear or under TLS.
@@ -33,6 +35,10 @@ pub(super) enum Load {
     Rate { connections: u32, percents: &'static [u32] },
     /// Connections that each were served once and then wait; what memory they hold over what others, the warm-up, hold.
     Idle { connections: u32, warm_up: u32, protocol: Protocol },
+    /// curl: one upload of this many bytes; what memory the server needed at most.
+    Upload { bytes: u64 },
+    /// So many clients that take little at a time of an answer without end; what memory the server needed at most.
+    SlowReaders { connections: u32 },
 }
 
 /// What clients speak.
@@ -52,10 +58,16 @@ pub(super) enum Entrant {
     FloorEpollOnce,
     Highwire(Engine),
     HighwireTls(Engine),
+    /// Serves the folder that nginx has, too.
+    HighwireFiles(Engine),
     /// From Debian; see bench/peers.
     H2o,
     H2oTls,
     NginxTls,
+    NginxFiles,
+    /// From bench/peers.
+    Ntex,
+    Axum,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,13 +77,18 @@ pub(super) enum Engine {
 }
 
 use Engine::{Readiness, Uring};
-use Entrant::{FloorEpoll, FloorEpollOnce, FloorUring, H2o, H2oTls, Highwire, HighwireTls, NginxTls};
+use Entrant::{
+    Axum, FloorEpoll, FloorEpollOnce, FloorUring, H2o, H2oTls, Highwire, HighwireFiles, HighwireTls, NginxFiles,
+    NginxTls, Ntex,
+};
 
 const URING: &[Entrant] = &[FloorUring, Highwire(Uring)];
 const READINESS: &[Entrant] = &[FloorEpoll, Highwire(Readiness)];
 const BOTH: &[Entrant] = &[FloorEpoll, Highwire(Readiness), Highwire(Uring)];
 /// For clients that the floors' one canned answer does not serve.
 const NO_FLOOR: &[Entrant] = &[Highwire(Readiness), Highwire(Uring)];
+
+const FILES: &[Entrant] = &[NginxFiles, HighwireFiles(Uring), HighwireFiles(Readiness)];
 
 const H2: &[Entrant] = &[H2o, Highwire(Uring), Highwire(Readiness)];
 const H2_TLS: &[Entrant] = &[H2oTls, HighwireTls(Uring), HighwireTls(Readiness)];
@@ -215,6 +232,63 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         BOTH,
     ),
     alone(
+        "hello512",
+        "512 connections, one small request in flight on each: what `echo512` is compared with",
+        Load::Closed { connections: 512, depth: 1, headers: false },
+        "/hello",
+        &[Ntex, Highwire(Uring), Highwire(Readiness)],
+    ),
+    alone(
+        "echo512",
+        "512 connections; the query parsed and answered as JSON",
+        Load::Closed { connections: 512, depth: 1, headers: false },
+        "/echo?hello=world",
+        &[Ntex, Highwire(Uring), Highwire(Readiness)],
+    ),
+    alone(
+        "json512",
+        "512 connections; a kilobyte of JSON posted, parsed to a value of any shape, and answered with that value as JSON",
+        Load::Post { connections: 512, file: "bench/scripts/order.json" },
+        "/json",
+        &[Axum, Highwire(Uring), Highwire(Readiness)],
+    ),
+    alone(
+        "static-1k",
+        "512 connections; a file of 1 KiB, by nginx with sendfile and open_file_cache",
+        Load::Closed { connections: 512, depth: 1, headers: false },
+        "/1k.txt",
+        FILES,
+    ),
+    alone(
+        "static-100k",
+        "64 connections; a file of 100 KB, by nginx with sendfile and open_file_cache",
+        Load::Closed { connections: 64, depth: 1, headers: false },
+        "/100k.bin",
+        FILES,
+    ),
+    alone(
+        "static-10m",
+        "16 connections; a file of 10 MB, by nginx with sendfile and open_file_cache",
+        Load::Closed { connections: 16, depth: 1, headers: false },
+        "/10m.bin",
+        FILES,
+    ),
+    alone(
+        "upload",
+        "one upload of 10 GiB, hashed as it comes; the most memory that the server ever had resident",
+        Load::Upload { bytes: 10 << 30 },
+        "/upload",
+        NO_FLOOR,
+    ),
+    alone(
+        "slow-readers",
+        "1,000 clients, each of which takes 4 KiB every 100 ms of an answer of 100 MB; the most memory that the server ever \
+         had resident",
+        Load::SlowReaders { connections: 1000 },
+        "/stream?bytes=100000000",
+        NO_FLOOR,
+    ),
+    alone(
         "h2-16x32",
         "HTTP/2 in the clear, 16 connections with 32 streams each. h2load works harder than any of these servers",
         Load::H2load { options: "-n 400000 -c 16 -m 32", tls: false },
@@ -314,6 +388,16 @@ impl Server {
 const SERVER_CPU: Option<&str> = Some("0");
 
 impl Entrant {
+    /// The peer that has to be there for it.
+    pub(super) fn peer(&self) -> Option<&'static str> {
+        match self {
+            Ntex => Some("ntex"),
+            Axum => Some("axum"),
+            NginxFiles => Some("nginx"),
+            _ => None,
+        }
+    }
+
     pub(super) fn server(self) -> Server {
         match self {
             FloorUring => Server::new("floor (io_uring)", "bench/bin/floor_uring PORT", SERVER_CPU),
@@ -322,6 +406,17 @@ impl Entrant {
             H2o => Server::new("h2o", "h2o -c DIR/h2o.conf", SERVER_CPU),
             H2oTls => Server::new("h2o-tls", "h2o -c DIR/h2o-tls.conf", SERVER_CPU),
             NginxTls => Server::new("nginx-tls", "nginx -e stderr -p DIR -c DIR/nginx-tls.conf", SERVER_CPU),
+            NginxFiles => Server::new("nginx-files", "nginx -e stderr -p DIR -c DIR/nginx-files.conf", SERVER_CPU),
+            Ntex => peer("ntex"),
+            Axum => peer("axum"),
+            HighwireFiles(engine) => Server::new(
+                &format!("highwire-files ({})", engine.name()),
+                &format!(
+                    "target/release/highwire serve DIR/www --listen 127.0.0.1:PORT --workers 1 --engine {}",
+                    engine.name()
+                ),
+                SERVER_CPU,
+            ),
             HighwireTls(engine) => Server::new(
                 &format!("highwire-tls ({})", engine.name()),
                 &format!(

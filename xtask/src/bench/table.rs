@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::memory::PEAK;
 use super::run::{CPU, MEMORY, Sample};
 use super::tls::{CPU_CONNECTION, CPU_GIGABYTE};
 
@@ -14,7 +15,7 @@ pub(super) struct Row {
 }
 
 /// The figures by which servers are compared with the first one, by the first of these names that there is.
-const JUDGED: &[&str] = &[CPU, CPU_CONNECTION, CPU_GIGABYTE, MEMORY];
+const JUDGED: &[&str] = &[CPU, CPU_CONNECTION, PEAK, CPU_GIGABYTE, MEMORY];
 
 /// One line a server; every figure as its median with the smallest and the largest round.
 pub(super) fn render(rows: &[Row]) -> String {

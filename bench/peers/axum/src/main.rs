@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, env, io, net::Ipv4Addr};
 use axum::extract::Query;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use serde::Serialize;
@@ -37,7 +37,8 @@ async fn serve(port: u16) -> io::Result<()> {
     });
     let app = Router::new()
         .route("/hello", get(hello))
-        .route("/echo", get(echo));
+        .route("/echo", get(echo))
+        .route("/json", post(json));
     axum::serve(listener, app).await
 }
 
@@ -47,4 +48,8 @@ async fn hello() -> impl IntoResponse {
 
 async fn echo(Query(query): Query<BTreeMap<String, String>>) -> Json<Echo> {
     Json(Echo { query })
+}
+
+async fn json(Json(value): Json<serde_json::Value>) -> Json<serde_json::Value> {
+    Json(value)
 }
