@@ -4,8 +4,9 @@
 //! which field it is about.
 
 use crate::problem::shortened;
-use serde::de::value::{SeqDeserializer, StringDeserializer};
+use serde::de::value::{CowStrDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -68,21 +69,34 @@ impl fmt::Display for Shown<'_> {
 
 /// A field's values: one, where nothing else is asked for.
 #[derive(Debug)]
-struct Values(Vec<String>);
+struct Values<'t> {
+    first: Cow<'t, str>,
+    more: Vec<String>,
+}
 
-impl Values {
-    fn one(mut self) -> Result<String, Misfit> {
-        let count = self.0.len();
-        match (self.0.pop(), count) {
-            (Some(value), 1) => Ok(value),
-            _ => Err(Misfit::new(format!("it is given {count} times"))),
+impl<'t> Values<'t> {
+    fn new(value: impl Into<Cow<'t, str>>) -> Values<'t> {
+        Values { first: value.into(), more: Vec::new() }
+    }
+
+    fn one(self) -> Result<Cow<'t, str>, Misfit> {
+        match self.more.len() {
+            0 => Ok(self.first),
+            more => Err(Misfit::new(format!("it is given {} times", more + 1))),
+        }
+    }
+
+    fn visit_text<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.one()? {
+            Cow::Borrowed(text) => visitor.visit_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
         }
     }
 }
 
-impl<'de> IntoDeserializer<'de, Misfit> for Values {
-    type Deserializer = Values;
-    fn into_deserializer(self) -> Values {
+impl<'de, 't> IntoDeserializer<'de, Misfit> for Values<'t> {
+    type Deserializer = Values<'t>;
+    fn into_deserializer(self) -> Values<'t> {
         self
     }
 }
@@ -99,14 +113,19 @@ macro_rules! parsed {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Values {
+macro_rules! as_text {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+            self.visit_text(visitor)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Values<'_> {
     type Error = Misfit;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        match self.0.len() {
-            1 => visitor.visit_string(self.one()?),
-            _ => self.deserialize_seq(visitor),
-        }
+        if self.more.is_empty() { self.visit_text(visitor) } else { self.deserialize_seq(visitor) }
     }
 
     parsed! {
@@ -124,12 +143,9 @@ impl<'de> Deserializer<'de> for Values {
         deserialize_f32 visit_f32 f32,
         deserialize_f64 visit_f64 f64,
         deserialize_char visit_char char,
-        deserialize_str visit_string String,
-        deserialize_string visit_string String,
-        deserialize_bytes visit_string String,
-        deserialize_byte_buf visit_string String,
-        deserialize_identifier visit_string String,
     }
+
+    as_text! { deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf deserialize_identifier }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         visitor.visit_some(self)
@@ -140,7 +156,8 @@ impl<'de> Deserializer<'de> for Values {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        visitor.visit_seq(SeqDeserializer::new(self.0.into_iter().map(|value| Values(vec![value]))))
+        let more = self.more.into_iter().map(Values::new);
+        visitor.visit_seq(SeqDeserializer::new(std::iter::once(Values::new(self.first)).chain(more)))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Misfit> {
@@ -153,7 +170,7 @@ impl<'de> Deserializer<'de> for Values {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Misfit> {
-        let variant: StringDeserializer<Misfit> = self.one()?.into_deserializer();
+        let variant: CowStrDeserializer<'_, Misfit> = self.one()?.into_deserializer();
         visitor.visit_enum(variant)
     }
 
@@ -192,36 +209,47 @@ impl Fields {
     }
 
     /// Reads the one field that there has to be.
-    fn read_one<T>(mut self, read: impl FnOnce(Values) -> Result<T, Misfit>) -> Result<T, Misfit> {
+    fn read_one<T>(mut self, read: impl FnOnce(Values<'_>) -> Result<T, Misfit>) -> Result<T, Misfit> {
         match (self.shape, self.pairs.pop(), self.pairs.is_empty()) {
-            (Shape::Values, Some((name, value)), true) => read(Values(vec![value])).map_err(|misfit| misfit.of(&name)),
+            (Shape::Values, Some((name, value)), true) => read(Values::new(value)).map_err(|misfit| misfit.of(&name)),
             (Shape::Values, ..) => Err(Misfit::new("the template has not exactly one parameter")),
             (Shape::Pairs, ..) => Err(Misfit::new("fields are read as a struct, a map or a sequence of pairs")),
         }
     }
 }
 
+/// Names up to which each is compared with all before it: that is quicker than a map, and needs none.
+const FEW_NAMES: usize = 8;
+
 /// Values under their names, in the order in which the names came first. The map's hashes are seeded: nobody can choose
 /// names that collide.
-fn grouped(pairs: Vec<(String, String)>) -> Vec<(String, Values)> {
+fn grouped(pairs: Vec<(String, String)>) -> Vec<(String, Values<'static>)> {
     let mut places = HashMap::<String, usize>::new();
-    let mut groups: Vec<(String, Values)> = Vec::new();
+    let mut groups: Vec<(String, Values<'static>)> = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
-        match places.get(&name) {
-            Some(&place) => groups[place].1.0.push(value),
-            None => {
-                places.insert(name.clone(), groups.len());
-                groups.push((name, Values(vec![value])));
-            }
+        if groups.len() == FEW_NAMES && places.is_empty() {
+            places.extend(groups.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)));
         }
+        let place = match places.is_empty() {
+            true => groups.iter().position(|(known, _)| *known == name),
+            false => places.get(&name).copied(),
+        };
+        if let Some(place) = place {
+            groups[place].1.more.push(value);
+            continue;
+        }
+        if !places.is_empty() {
+            places.insert(name.clone(), groups.len());
+        }
+        groups.push((name, Values::new(value)));
     }
     groups
 }
 
 /// Groups as a map of serde's, whose errors name the field.
 struct Groups {
-    rest: std::vec::IntoIter<(String, Values)>,
-    value: Option<(String, Values)>,
+    rest: std::vec::IntoIter<(String, Values<'static>)>,
+    value: Option<(String, Values<'static>)>,
 }
 
 impl<'de> de::MapAccess<'de> for Groups {
@@ -229,7 +257,7 @@ impl<'de> de::MapAccess<'de> for Groups {
 
     fn next_key_seed<K: de::DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
         let Some((name, values)) = self.rest.next() else { return Ok(None) };
-        let key = seed.deserialize(Values(vec![name.clone()])).map_err(|misfit| misfit.of(&name));
+        let key = seed.deserialize(Values::new(&*name)).map_err(|misfit| misfit.of(&name));
         self.value = Some((name, values));
         key.map(Some)
     }
@@ -288,9 +316,12 @@ impl<'de> Deserializer<'de> for Fields {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.shape {
-            Shape::Values => Values(self.pairs.into_iter().map(|(_, value)| value).collect()).deserialize_seq(visitor),
+            Shape::Values => {
+                visitor.visit_seq(SeqDeserializer::new(self.pairs.into_iter().map(|(_, value)| Values::new(value))))
+            }
             Shape::Pairs => {
-                let pairs = self.pairs.into_iter().map(|(name, value)| Values(vec![name, value]));
+                let pairs =
+                    self.pairs.into_iter().map(|(name, value)| Values { first: name.into(), more: vec![value] });
                 visitor.visit_seq(SeqDeserializer::new(pairs))
             }
         }
@@ -403,8 +434,22 @@ mod tests {
         assert_eq!(of_form::<Vec<(String, u8)>>(&[("a", "1"), ("a", "2")]), Ok(vec![("a".into(), 1), ("a".into(), 2)]));
         let map = HashMap::from([("a".to_string(), vec![1, 2]), ("b".to_string(), vec![3])]);
         assert_eq!(of_form::<HashMap<String, Vec<u8>>>(&[("a", "1"), ("b", "3"), ("a", "2")]), Ok(map));
+        let numbers = HashMap::from([(1, "a".to_string()), (2, "b".to_string())]);
+        assert_eq!(of_form::<HashMap<u8, String>>(&[("1", "a"), ("2", "b")]), Ok(numbers));
+        assert_eq!(of_form::<HashMap<u8, String>>(&[("x", "a")]), misfit("x", "\"x\": invalid digit found in string"));
         assert_eq!(of_form::<()>(&[("a", "1")]), Ok(()));
         assert_eq!(of_form::<Option<Both>>(&[]), Ok(None));
+    }
+
+    #[test]
+    fn few_names_and_many_are_grouped_alike() {
+        for count in [1, FEW_NAMES - 1, FEW_NAMES, FEW_NAMES + 1, 3 * FEW_NAMES] {
+            let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+            // Each name twice, the second time from behind.
+            let form: Vec<_> = names.iter().chain(names.iter().rev()).map(|name| (&**name, &**name)).collect();
+            let expected: HashMap<_, _> = names.iter().map(|name| (name.clone(), vec![name.clone(); 2])).collect();
+            assert_eq!(of_form::<HashMap<String, Vec<String>>>(&form), Ok(expected), "{count} names");
+        }
     }
 
     #[test]

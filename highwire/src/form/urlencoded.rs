@@ -57,8 +57,9 @@ pub(crate) fn pairs(form: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
 
 /// A name or a value without its encoding.
 fn decode(text: &[u8], offset: usize) -> Result<String, Malformed> {
+    let mut at = memchr::memchr2(b'+', b'%', text).unwrap_or(text.len());
     let mut plain = Vec::with_capacity(text.len());
-    let mut at = 0;
+    plain.extend_from_slice(&text[..at]);
     while let Some(&byte) = text.get(at) {
         let (decoded, length) = match byte {
             b'+' => (b' ', 1),
