@@ -50,6 +50,8 @@ pub(crate) struct FilePart {
     waits: Waits,
     /// When the last step was given.
     last_step: Option<Instant>,
+    /// The first step was seen in memory a moment ago.
+    begins_warm: bool,
 }
 
 /// A range of a file that is in memory.
@@ -70,7 +72,18 @@ enum Waits {
 
 impl FilePart {
     pub(crate) fn new(file: Arc<dyn File>, range: Range<u64>) -> FilePart {
-        FilePart { file, rest: range.start..range.end.max(range.start), waits: Waits::Nothing, last_step: None }
+        FilePart {
+            file,
+            rest: range.start..range.end.max(range.start),
+            waits: Waits::Nothing,
+            last_step: None,
+            begins_warm: false,
+        }
+    }
+
+    /// Its first step was [in memory](begins_warm) a moment ago, and is not looked at again.
+    pub(crate) fn assume_warm(&mut self) {
+        self.begins_warm = true;
     }
 
     /// Bytes that are left of it.
@@ -92,15 +105,14 @@ impl FilePart {
         } else {
             STEP_BYTES
         };
-        // What would be left of it alone is not worth another step.
-        let length = if left < most + SEND_FROM_BYTES { left } else { most };
-        let range = self.rest.start..self.rest.start + length;
+        let range = self.rest.start..self.rest.start + step_length(left, most);
         loop {
             let warm = match self.fetched(cx) {
                 Poll::Pending => return Poll::Pending,
                 // It may have left the cache again; then it is fetched again where it is sent, by whoever waits.
                 Poll::Ready(Some(fetched)) => fetched.map(|_| true),
-                Poll::Ready(None) => self.is_warm(&range),
+                Poll::Ready(None) if std::mem::take(&mut self.begins_warm) => Ok(true),
+                Poll::Ready(None) => is_warm(&*self.file, &range),
             };
             match warm {
                 Ok(true) => {
@@ -115,19 +127,6 @@ impl FilePart {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-    }
-
-    /// Whether a range is in memory, as far as its first and its last byte say: what is read ahead of, and what is pushed out
-    /// of the cache, is hardly ever a hole between them.
-    fn is_warm(&self, range: &Range<u64>) -> Result<bool> {
-        for at in [range.start, range.end - 1] {
-            match self.file.read_now(&mut [0], at)? {
-                None => return Ok(false),
-                Some(0) => return Err(ended_early()),
-                Some(_) => {}
-            }
-        }
-        Ok(true)
     }
 
     /// Bytes that it holds, or that are read for it.
@@ -186,6 +185,30 @@ impl FilePart {
         }
         Poll::Ready(None)
     }
+}
+
+/// Bytes of the next step, where so many are left.
+fn step_length(left: u64, most: u64) -> u64 {
+    // What would be left of it alone is not worth another step.
+    if left < most + SEND_FROM_BYTES { left } else { most }
+}
+
+/// Whether the first step of a whole file is in memory.
+pub(crate) fn begins_warm(file: &dyn File) -> bool {
+    is_warm(file, &(0..step_length(file.metadata().length, STEP_BYTES))).is_ok_and(|warm| warm)
+}
+
+/// Whether a range is in memory, as far as its first and its last byte say: what is read ahead of, and what is pushed out
+/// of the cache, is hardly ever a hole between them.
+fn is_warm(file: &dyn File, range: &Range<u64>) -> Result<bool> {
+    for at in [range.start, range.end - 1] {
+        match file.read_now(&mut [0], at)? {
+            None => return Ok(false),
+            Some(0) => return Err(ended_early()),
+            Some(_) => {}
+        }
+    }
+    Ok(true)
 }
 
 fn ended_early() -> Error {

@@ -159,7 +159,10 @@ impl Response {
     ///
     /// Status, `Content-Range` and all else that says which part it is are the caller's.
     pub fn file_part(file: Arc<impl File + 'static>, range: Range<u64>) -> Response {
-        let part = FilePart::new(file, range);
+        Response::of_part(FilePart::new(file, range))
+    }
+
+    pub(crate) fn of_part(part: FilePart) -> Response {
         let mut response = Response::streamed(Some(part.left()), BodyStream::File(part));
         response.content_type = None;
         response

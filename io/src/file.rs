@@ -249,6 +249,14 @@ impl Open {
         Ok(Open { descriptor, metadata })
     }
 
+    /// What is said of it now.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn metadata_now(&self) -> io::Result<Metadata> {
+        metadata(&self.descriptor)
+    }
+
     fn read_with(&self, buffer: &mut [u8], offset: u64, flags: libc::c_int) -> io::Result<usize> {
         let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;

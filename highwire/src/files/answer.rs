@@ -6,9 +6,10 @@ use super::entry::Variant;
 use super::load::Content;
 use super::range::Ranges;
 use super::validators::{Conditions, Verdict};
+use crate::file_part::FilePart;
 use crate::request::Request;
 use crate::response;
-use crate::server::Shared;
+use crate::server::{Shared, context};
 use crate::{Response, StatusCode};
 use bytes::Bytes;
 use http::{HeaderValue, header};
@@ -123,7 +124,13 @@ pub(super) fn worded(status: StatusCode, text: &'static str, shared: &Shared) ->
 /// A part of a file, without any fields.
 fn body(variant: &Variant, part: Range<u64>) -> Response {
     match &variant.content {
-        Content::File(file) => Response::file_part(file.clone(), part),
+        Content::File(file) => {
+            let mut body = FilePart::new(file.clone(), part.clone());
+            if part.start == 0 && body.is_large() && variant.begins_warm(file, context::now()) {
+                body.assume_warm();
+            }
+            Response::of_part(body)
+        }
         Content::Bytes(bytes) => {
             let mut response = Response::new(StatusCode::OK);
             let all = part.start == 0 && part.end == bytes.len() as u64;

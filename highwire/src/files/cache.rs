@@ -1,7 +1,8 @@
-//! What a worker keeps of the files that it has sent: entries by their paths, up to a bound of bytes.
+//! What a worker keeps of the files that it has sent: the bytes of small ones, and large ones open.
 //!
-//! Only paths that lead to files are kept, so nobody fills it with spellings. Whoever is not asked for goes first, in about that
-//! order: a hand goes round, takes a mark from those that were used since it came by, and throws out those without one.
+//! Each kind has a bound of its own. Only paths that lead to files are kept, so nobody fills it with spellings. Whoever is not
+//! asked for goes first, in about that order: a hand goes round, takes a mark from those that were used since it came by, and
+//! throws out those without one.
 
 use super::entry::Entry;
 use io::Instant;
@@ -12,19 +13,36 @@ use std::time::Duration;
 /// How long an entry counts as what is in the folder. A file that was changed is seen after that at the latest.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// How long a file stays open that nobody asks for, as long as others are asked for: if it was removed, its bytes take place on
+/// the disk until then.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Descriptors of large files that a worker keeps: few beside those of its connections, and most of what sites have of them.
+const OPEN_FILES: usize = 64;
+
 /// See the module.
 pub(super) struct Cache {
-    most_bytes: usize,
-    bytes: usize,
+    /// Weighed by bytes.
+    small: Kind,
+    /// Weighed by descriptors.
+    open: Kind,
+}
+
+/// Entries up to a bound of weight.
+struct Kind {
+    most: usize,
+    weight: usize,
     places: HashMap<Box<[u8]>, usize>,
     kept: Vec<Kept>,
     hand: usize,
+    /// Where [`Kind::close_idle`] looks next.
+    next: usize,
 }
 
 struct Kept {
     path: Box<[u8]>,
     entry: Rc<Entry>,
-    bytes: usize,
+    weight: usize,
     was_used: bool,
     looked_at: Instant,
 }
@@ -38,11 +56,47 @@ pub(super) enum Known {
 }
 
 impl Cache {
+    /// A cache for so many bytes of small files; without any, large ones are not kept open either.
     pub(super) fn new(most_bytes: usize) -> Cache {
-        Cache { most_bytes, bytes: 0, places: HashMap::new(), kept: Vec::new(), hand: 0 }
+        let open = if most_bytes == 0 { 0 } else { OPEN_FILES };
+        Cache { small: Kind::new(most_bytes), open: Kind::new(open) }
     }
 
     pub(super) fn get(&mut self, path: &[u8], now: Instant) -> Known {
+        self.open.close_idle(now);
+        match self.small.get(path, now) {
+            Known::Nothing => self.open.get(path, now),
+            known => known,
+        }
+    }
+
+    /// The entry was looked at and is what is in the folder.
+    pub(super) fn confirm(&mut self, path: &[u8], now: Instant) {
+        self.small.confirm(path, now);
+        self.open.confirm(path, now);
+    }
+
+    pub(super) fn remove(&mut self, path: &[u8]) {
+        self.small.remove(path);
+        self.open.remove(path);
+    }
+
+    /// Keeps an entry, where it is not larger than a part of all that may be kept.
+    pub(super) fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, now: Instant) {
+        self.remove(path);
+        match entry.descriptors() {
+            0 => self.small.insert(path, entry, entry.cost() + path.len(), now),
+            count => self.open.insert(path, entry, count, now),
+        }
+    }
+}
+
+impl Kind {
+    fn new(most: usize) -> Kind {
+        Kind { most, weight: 0, places: HashMap::new(), kept: Vec::new(), hand: 0, next: 0 }
+    }
+
+    fn get(&mut self, path: &[u8], now: Instant) -> Known {
         let Some(&place) = self.places.get(path) else { return Known::Nothing };
         let kept = &mut self.kept[place];
         kept.was_used = true;
@@ -52,16 +106,15 @@ impl Cache {
         }
     }
 
-    /// The entry was looked at and is what is in the folder.
-    pub(super) fn confirm(&mut self, path: &[u8], now: Instant) {
+    fn confirm(&mut self, path: &[u8], now: Instant) {
         if let Some(&place) = self.places.get(path) {
             self.kept[place].looked_at = now;
         }
     }
 
-    pub(super) fn remove(&mut self, path: &[u8]) {
+    fn remove(&mut self, path: &[u8]) {
         let Some(place) = self.places.remove(path) else { return };
-        self.bytes -= self.kept.swap_remove(place).bytes;
+        self.weight -= self.kept.swap_remove(place).weight;
         if let Some(moved) = self.kept.get(place)
             && let Some(its) = self.places.get_mut(&moved.path)
         {
@@ -69,19 +122,16 @@ impl Cache {
         }
     }
 
-    /// Keeps an entry, where it is not larger than a part of all that may be kept.
-    pub(super) fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, now: Instant) {
-        self.remove(path);
-        let bytes = entry.cost() + path.len();
-        if bytes > self.most_bytes / 4 {
+    fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, weight: usize, now: Instant) {
+        if weight > self.most / 4 {
             return;
         }
-        while self.bytes + bytes > self.most_bytes {
+        while self.weight + weight > self.most {
             self.throw_one_out();
         }
-        self.bytes += bytes;
+        self.weight += weight;
         self.places.insert(path.into(), self.kept.len());
-        self.kept.push(Kept { path: path.into(), entry: entry.clone(), bytes, was_used: false, looked_at: now });
+        self.kept.push(Kept { path: path.into(), entry: entry.clone(), weight, was_used: false, looked_at: now });
     }
 
     fn throw_one_out(&mut self) {
@@ -96,6 +146,18 @@ impl Cache {
             }
         }
     }
+
+    /// Looks at one of them, another each time, and throws it out where nobody has asked for it in a while.
+    fn close_idle(&mut self, now: Instant) {
+        self.next = if self.next < self.kept.len() { self.next } else { 0 };
+        let Some(kept) = self.kept.get(self.next) else { return };
+        if now.since(kept.looked_at) > IDLE {
+            let path = kept.path.clone();
+            self.remove(&path);
+        } else {
+            self.next += 1;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -103,11 +165,23 @@ mod tests {
     use super::*;
     use crate::files::Site;
     use crate::files::load::{Content, Part, Source};
+    use std::sync::Arc;
     use std::time::UNIX_EPOCH;
 
     const NOW: Instant = Instant { nanoseconds: 0 };
 
     fn entry(length: usize) -> Rc<Entry> {
+        entry_of(length, Content::Bytes(vec![0; length].into()))
+    }
+
+    fn open_entry() -> Rc<Entry> {
+        let folder = io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
+        let file =
+            io::file::Files::open(&folder, b"").expect("the folder itself, which takes a descriptor like any file");
+        entry_of(1 << 20, Content::File(Arc::new(file)))
+    }
+
+    fn entry_of(length: usize, content: Content) -> Rc<Entry> {
         let metadata = io::file::Metadata {
             is_folder: false,
             length: length as u64,
@@ -115,7 +189,7 @@ mod tests {
             changed: UNIX_EPOCH,
             number: 0,
         };
-        let itself = Part { metadata, content: Content::Bytes(vec![0; length].into()) };
+        let itself = Part { metadata, content };
         let source = Source { path: b"a".to_vec(), itself, coded: [const { None }; 3], is_whole: true };
         let site = Site::open(crate::files::Files::new(std::env::temp_dir())).expect("a folder");
         Rc::new(Entry::new(source, &site))
@@ -127,31 +201,60 @@ mod tests {
 
     #[test]
     fn an_entry_is_fresh_for_a_while_and_then_looked_at() {
-        let mut cache = Cache::new(1 << 20);
-        cache.insert(b"a", &entry(10), NOW);
-        assert!(matches!(cache.get(b"a", NOW + FRESH / 2), Known::Fresh(_)));
-        assert!(matches!(cache.get(b"a", NOW + FRESH), Known::Stale(_)));
-        cache.confirm(b"a", NOW + FRESH);
-        assert!(matches!(cache.get(b"a", NOW + FRESH), Known::Fresh(_)));
-        cache.remove(b"a");
-        assert!(!has(&mut cache, "a"));
-        assert_eq!(cache.bytes, 0);
+        for entry in [entry(10), open_entry()] {
+            let mut cache = Cache::new(1 << 20);
+            cache.insert(b"a", &entry, NOW);
+            assert!(matches!(cache.get(b"a", NOW + FRESH / 2), Known::Fresh(_)));
+            assert!(matches!(cache.get(b"a", NOW + FRESH), Known::Stale(_)));
+            cache.confirm(b"a", NOW + FRESH);
+            assert!(matches!(cache.get(b"a", NOW + FRESH), Known::Fresh(_)));
+            cache.remove(b"a");
+            assert!(!has(&mut cache, "a"));
+            assert_eq!((cache.small.weight, cache.open.weight), (0, 0));
+        }
+    }
+
+    fn check(kind: &Kind, most: usize) {
+        assert!(kind.weight <= most);
+        assert_eq!(kind.weight, kind.kept.iter().map(|kept| kept.weight).sum::<usize>());
+        assert!(kind.places.iter().all(|(path, &place)| kind.kept[place].path == *path));
+        assert_eq!(kind.places.len(), kind.kept.len());
     }
 
     #[test]
     fn the_bound_holds_and_what_is_asked_for_stays() {
         let mut cache = Cache::new(100_000);
-        let (small, large) = (entry(9_000), entry(30_000));
+        let (small, large, open) = (entry(9_000), entry(30_000), open_entry());
         cache.insert(b"large", &large, NOW);
         assert!(!has(&mut cache, "large"), "it is more than a fourth of all");
-        cache.insert(b"wanted", &small, NOW);
-        for number in 0..100 {
-            cache.insert(format!("{number}").as_bytes(), &small, NOW);
-            assert!(cache.bytes <= 100_000 && has(&mut cache, "wanted"), "after {number}");
-            assert_eq!(cache.bytes, cache.kept.iter().map(|kept| kept.bytes).sum::<usize>());
-            assert!(cache.places.iter().all(|(path, &place)| cache.kept[place].path == *path));
+        for (entry, name) in [(&small, "small"), (&open, "open")] {
+            cache.insert(b"wanted", entry, NOW);
+            for number in 0..100 {
+                cache.insert(format!("{name}{number}").as_bytes(), entry, NOW);
+                assert!(has(&mut cache, "wanted"), "after {number}");
+                check(&cache.small, 100_000);
+                check(&cache.open, OPEN_FILES);
+            }
+            let living = (0..100).filter(|number| has(&mut cache, &format!("{name}{number}"))).count();
+            assert!((1..OPEN_FILES).contains(&living), "{living}");
         }
-        let living = (0..100).filter(|number| has(&mut cache, &number.to_string())).count();
-        assert!((1..10).contains(&living), "{living}");
+        let mut none = Cache::new(0);
+        none.insert(b"a", &open, NOW);
+        assert!(!has(&mut none, "a"), "nothing is kept where nothing is to be kept");
+    }
+
+    #[test]
+    fn files_that_nobody_asks_for_are_closed_by_and_by() {
+        let mut cache = Cache::new(1 << 20);
+        let later = NOW + IDLE + FRESH;
+        for number in 0..10 {
+            cache.insert(format!("{number}").as_bytes(), &open_entry(), NOW);
+        }
+        cache.confirm(b"3", later);
+        for _ in 0..20 {
+            cache.get(b"3", later);
+            check(&cache.open, OPEN_FILES);
+        }
+        assert_eq!((cache.open.kept.len(), has(&mut cache, "3")), (1, true));
     }
 }

@@ -54,25 +54,25 @@ struct Case<'r> {
 impl FilesEndpoint {
     /// The entry in the cache, where it is what is in the folder.
     #[inline]
-    fn cached(&self, name: &Name<'_>, terms: &Terms<'_>) -> Option<Rc<Entry>> {
+    fn cached(&self, name: &Name<'_>) -> Option<Rc<Entry>> {
         let now = context::now();
         let known = self.cache.borrow_mut().get(&name.0, now);
         match known {
             Known::Nothing => None,
-            Known::Fresh(entry) => Some(entry),
-            Known::Stale(entry) if entry.is_current(self.look(terms)) => {
+            Known::Fresh(entry) if entry.is_unchanged(now) => Some(entry),
+            Known::Stale(entry) if entry.is_current(self.look()) => {
                 self.cache.borrow_mut().confirm(&name.0, now);
                 Some(entry)
             }
-            Known::Stale(_) => {
+            Known::Fresh(_) | Known::Stale(_) => {
                 self.cache.borrow_mut().remove(&name.0);
                 None
             }
         }
     }
 
-    fn look(&self, terms: &Terms<'_>) -> Look<'_> {
-        Look { site: &self.site, wanted: terms.wanted, patience: Patience::None }
+    fn look(&self) -> Look<'_> {
+        Look { site: &self.site, patience: Patience::None }
     }
 
     /// The answer with what was found.
@@ -104,19 +104,19 @@ impl Endpoint for FilesEndpoint {
         let name = Name::parse(text, self.site.hidden);
         let terms = Terms::of(request);
         if let Some(name) = &name
-            && let Some(entry) = self.cached(name, &terms)
+            && let Some(entry) = self.cached(name)
         {
             *response = Some(answer(entry.variant(terms.wanted), &terms, request.shared));
             return Outcome::Ready;
         }
-        if let Ok(found) = self.look(&terms).find(name.as_ref()) {
+        if let Ok(found) = self.look().find(name.as_ref()) {
             let case = Case { name, terms, shared: request.shared.clone() };
             *response = Some(self.finish(found, &case, || location(request)));
             return Outcome::Ready;
         }
         let (name, terms) = (name.map(Name::into_owned), terms.into_owned());
-        let (site, wanted, its) = (self.site.clone(), terms.wanted, name.clone());
-        let look = move || Look { site: &site, wanted, patience: Patience::Waits }.find(its.as_ref());
+        let (site, its) = (self.site.clone(), name.clone());
+        let look = move || Look { site: &site, patience: Patience::Waits }.find(its.as_ref());
         let asked = request.shared.ask(look);
         let location = location(request);
         let case = Case { name, terms, shared: request.shared.clone() };

@@ -4,11 +4,14 @@ use super::Site;
 use super::coding::{CODINGS, Coding, Wanted};
 use super::load::{Content, Look, Obstacle, Part, Source};
 use super::validators::{State, Validators};
+use crate::file_part::begins_warm;
 use crate::response::Rendered;
 use http::{HeaderName, HeaderValue, header};
-use io::file::Metadata;
+use io::Instant;
+use io::file::{Metadata, Open};
+use std::cell::Cell;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// What is kept of an entry beside contents and path, in bytes: fields, heads, tables.
 const ENTRY_BYTES: usize = 1024;
@@ -19,6 +22,8 @@ pub(super) struct Entry {
     itself: Variant,
     coded: [Option<Variant>; CODINGS.len()],
     pub(super) is_whole: bool,
+    /// When its files were last seen unchanged.
+    seen_at: Cell<Option<Instant>>,
 }
 
 /// One coding of a file, with its fields.
@@ -31,7 +36,12 @@ pub(super) struct Variant {
     /// What goes with 304.
     pub(super) fields_unmodified: Rc<Rendered>,
     metadata: Metadata,
+    /// Until when its begin counts as in memory.
+    warm_until: Cell<Option<Instant>>,
 }
+
+/// How long the begin of a file that was in memory is taken to be there still: what was just sent is the last to be pushed out.
+const WARM: Duration = Duration::from_secs(1);
 
 impl Entry {
     pub(super) fn new(source: Source, site: &Site) -> Entry {
@@ -44,7 +54,7 @@ impl Entry {
             let coding = codings.next();
             part.map(|part| variant(part, coding))
         });
-        Entry { itself, coded, is_whole, path }
+        Entry { itself, coded, is_whole, path, seen_at: Cell::new(None) }
     }
 
     /// The variant for a client.
@@ -54,12 +64,39 @@ impl Entry {
 
     /// What it costs to keep it.
     pub(super) fn cost(&self) -> usize {
-        let coded = self.coded.iter().flatten();
-        let contents = coded.chain([&self.itself]).map(|variant| match &variant.content {
+        let contents = self.variants().map(|variant| match &variant.content {
             Content::Bytes(bytes) => bytes.len(),
             Content::File(_) => 0,
         });
         ENTRY_BYTES + self.path.len() + contents.sum::<usize>()
+    }
+
+    /// How many files it keeps open.
+    pub(super) fn descriptors(&self) -> usize {
+        self.files().count()
+    }
+
+    fn variants(&self) -> impl Iterator<Item = &Variant> {
+        self.coded.iter().flatten().chain([&self.itself])
+    }
+
+    fn files(&self) -> impl Iterator<Item = (&Variant, &Open)> {
+        self.variants().filter_map(|variant| match &variant.content {
+            Content::File(file) => Some((variant, &**file)),
+            Content::Bytes(_) => None,
+        })
+    }
+
+    /// Whether the files that it keeps open are as they were when they were opened: asked once for all requests that a worker
+    /// has at the same time.
+    pub(super) fn is_unchanged(&self, now: Instant) -> bool {
+        let is_same = |(variant, file): (&Variant, &Open)| file.metadata_now().is_ok_and(|now| now == variant.metadata);
+        if self.seen_at.get() == Some(now) {
+            return true;
+        }
+        let is_same = self.files().all(is_same);
+        self.seen_at.set(is_same.then_some(now));
+        is_same
     }
 
     /// Whether the folder still has just this. A look that would have to wait says no as well.
@@ -80,6 +117,16 @@ impl Entry {
 impl Variant {
     pub(super) fn length(&self) -> u64 {
         self.metadata.length
+    }
+
+    /// Whether what is sent first of it is in memory: looked at once in a while.
+    pub(super) fn begins_warm(&self, file: &Open, now: Instant) -> bool {
+        if self.warm_until.get().is_some_and(|until| now < until) {
+            return true;
+        }
+        let is_warm = begins_warm(file);
+        self.warm_until.set(is_warm.then(|| now + WARM));
+        is_warm
     }
 
     fn new(part: Part, coding: Option<Coding>, path: &[u8], site: &Site, now: SystemTime) -> Variant {
@@ -106,7 +153,7 @@ impl Variant {
         fields.push((header::ACCEPT_RANGES, HeaderValue::from_static("bytes")));
         fields.push((header::CONTENT_TYPE, media_type.clone()));
         let fields = Rendered::new(fields);
-        Variant { content, validators, media_type, fields, fields_unmodified, metadata }
+        Variant { content, validators, media_type, fields, fields_unmodified, metadata, warm_until: Cell::new(None) }
     }
 }
 

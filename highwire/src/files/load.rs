@@ -3,7 +3,7 @@
 //! Each look has two forms. On a worker it takes only what the kernel has in its caches, and gives up where it would have to wait
 //! ([`Obstacle::Cold`]); then the same look is taken on the blocking pool, where it may wait.
 
-use super::coding::{CODINGS, Coding, Wanted};
+use super::coding::{CODINGS, Coding};
 use super::name::Name;
 use super::{Site, listing};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use io::file::{File, Files, Metadata, Open};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// A file up to this length is read whole and may be cached; a longer one is sent in parts. Sixteen times what most pages'
+/// A file up to this length is read whole and kept in memory; a longer one is kept open and sent in parts. Sixteen times what most pages'
 /// scripts and styles have.
 pub(super) const SMALL_BYTES: u64 = 64 * 1024;
 
@@ -36,7 +36,7 @@ pub(super) struct Source {
     pub(super) itself: Part,
     /// In the order of [`CODINGS`].
     pub(super) coded: [Option<Part>; CODINGS.len()],
-    /// All codings were looked for and all of them are small: it may be cached.
+    /// None of them is being written: it may be kept.
     pub(super) is_whole: bool,
 }
 
@@ -91,7 +91,6 @@ pub(super) enum Patience {
 #[derive(Clone, Copy)]
 pub(super) struct Look<'s> {
     pub(super) site: &'s Site,
-    pub(super) wanted: Wanted,
     pub(super) patience: Patience,
 }
 
@@ -182,30 +181,20 @@ impl Look<'_> {
         if file.metadata().is_folder { Err(Obstacle::Missing) } else { Ok(file.metadata()) }
     }
 
-    /// Reads a file. A small one is read in all its codings, so that it can be cached for everybody; of a large one the coding is
-    /// looked for that this client wants.
+    /// Reads a file in all its codings, so that it can be kept for everybody.
     fn source(self, path: &[u8], file: Open) -> Result<Source, Obstacle> {
-        let is_small = file.metadata().length <= SMALL_BYTES;
         let mut coded = [const { None }; CODINGS.len()];
-        let mut is_whole = is_small;
-        let codings: &mut dyn Iterator<Item = Coding> = match is_small {
-            true => &mut CODINGS.into_iter(),
-            false => &mut self.wanted.iter(),
-        };
-        for coding in codings.filter(|_| self.site.precompressed) {
-            let part = match self.open(&[path, coding.ending()].concat()) {
-                Ok(file) if !file.metadata().is_folder => self.read(file)?,
-                Ok(_) | Err(Obstacle::Missing) => continue,
+        for coding in CODINGS.into_iter().filter(|_| self.site.precompressed) {
+            match self.open(&[path, coding.ending()].concat()) {
+                Ok(file) if !file.metadata().is_folder => coded[coding as usize] = Some(self.read(file)?),
+                Ok(_) | Err(Obstacle::Missing) => {}
                 Err(obstacle) => return Err(obstacle),
-            };
-            is_whole &= matches!(part.content, Content::Bytes(_));
-            coded[coding as usize] = Some(part);
-            if !is_small {
-                break;
             }
         }
         let itself = self.read(file)?;
-        is_whole &= matches!(itself.content, Content::Bytes(_));
+        let is_being_written =
+            |part: &Part| matches!(part.content, Content::File(_)) && part.metadata.length <= SMALL_BYTES;
+        let is_whole = !coded.iter().flatten().chain([&itself]).any(is_being_written);
         Ok(Source { path: path.to_vec(), itself, coded, is_whole })
     }
 

@@ -136,7 +136,8 @@ impl Files {
         self
     }
 
-    /// Sets how many bytes of small files each worker keeps in memory, with what keeping them costs; 0 is none.
+    /// Sets how many bytes of small files each worker keeps in memory, with what keeping them costs; 0 is none. Unless it
+    /// is 0, up to 64 larger files are kept open as well.
     pub fn cache_bytes(mut self, bytes: usize) -> Files {
         self.cache_bytes = bytes;
         self
