@@ -1,11 +1,11 @@
 //! Servers as programs start and stop them. Needs a real kernel: sockets, threads and ports are what is tested.
 
 use highwire::server::{Balance, Engine, Handle};
-use highwire::{App, Error, Local, Peer, State, blocking};
+use highwire::{App, Error, IntoResponse, Local, Peer, Reply, Response, State, blocking};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -104,6 +104,45 @@ fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
         let answer = busy.join().expect("no panic");
         assert!(answer.contains("Connection: close") && answer.ends_with("finished"), "{engine:?}: {answer}");
         assert_eq!(handle.wait().expect("it ends").cut, 0, "{engine:?}");
+    }
+}
+
+/// An answer whose body fails at once.
+struct Fails;
+
+impl IntoResponse for Fails {
+    fn into_response(self) -> Response {
+        let (sender, receiver) = highwire::body::channel();
+        drop(sender);
+        Response::stream(receiver)
+    }
+}
+
+#[test]
+fn a_graceful_stop_does_not_wait_on_where_the_last_connection_is_cut_by_its_handler() {
+    for engine in [Engine::Uring, Engine::Readiness] {
+        let (give, take) = mpsc::channel();
+        let give = Mutex::new(give);
+        let app = App::new()
+            .get("/", move |reply: Reply| give.lock().expect("no panic").send(reply).expect("the test waits"))
+            .configure(|config| {
+                let never = Duration::ZERO;
+                (config.deadlines.head, config.deadlines.handler, config.deadlines.linger) = (never, never, never);
+                config.deadlines.shutdown = Duration::from_secs(3600);
+            });
+        let handle = start(app, engine);
+        let mut stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
+        let reply: Reply = take.recv_timeout(PATIENCE).expect("the handler runs");
+        let mut idle = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
+        handle.stop();
+        // The worker has seen that it is to stop.
+        assert_eq!(idle.read(&mut [0; 10]).expect("an orderly end"), 0);
+        reply.send(Fails);
+        let (tell, hear) = mpsc::channel();
+        std::thread::spawn(move || tell.send(handle.wait().map(drop)));
+        let ended = hear.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{engine:?} waits on for nobody"));
+        ended.expect("it ends");
     }
 }
 

@@ -247,7 +247,9 @@ impl<D: Driver> Worker<D> {
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
         let _entered = self.floor.kit.context.clone().enter();
         self.floor.shake_hands(&mut self.queue);
-        let more = self.floor.run_tasks(&mut self.queue) || !self.floor.kit.waiting.is_empty();
+        let mut more = self.floor.run_tasks(&mut self.queue) || !self.floor.kit.waiting.is_empty();
+        // The tasks may have ended the last that a shutdown waited for: nothing else would end the wait.
+        more |= self.floor.is_deserted();
         let until =
             if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
         self.driver.turn(until, &mut self.queue, &mut self.floor)?;
@@ -305,6 +307,14 @@ impl Floor {
             || !self.tasks.is_empty()
             || !self.kit.waiting.is_empty()
             || self.kit.context.inbox.has_local()
+    }
+
+    /// Whether the worker is to stop, and there is nobody left.
+    fn is_deserted(&self) -> bool {
+        self.kit.draining
+            && self.count == 0
+            && self.listeners.is_empty()
+            && self.kit.shared.acceptors.load(Ordering::Acquire) == 0
     }
 
     /// Goes on with handshakes that had to wait, as far as a turn has time for them.
