@@ -1,20 +1,6 @@
-//! Services of the `tower` family as handlers: an axum `Router`, or anything else that is a `Service` of `http` requests,
-//! runs on Highwire unchanged. Behind the feature `tower`.
-//!
-//! ```
-//! # use axum::{Router, routing::get};
-//! use highwire::{App, tower};
-//!
-//! let router = Router::new().route("/hello", get(async || "from axum"));
-//! let app = App::new().get("/own", || "from Highwire").fallback(tower::service(router));
-//! # let _ = app;
-//! ```
-//!
-//! The service is cloned for each request, as tower's rules want it, and its future stays on the worker that has the
-//! connection. Bodies cross by a bounded channel, since services want theirs to be `Send`: [`CROSSING_BYTES`] at most wait
-//! in it. Requests have [`Peer`](crate::Peer) and, under TLS, [`Tls`](crate::Tls) in their extensions. What needs hyper's
-//! own upgrades, such as axum's WebSocket, is told that there are none.
+//! Services as handlers: a request's body goes to the service by a channel, and what it answers becomes ours.
 
+use super::crossing::{Reader, crossing};
 use crate::body::{Body, BodyError, BodyStream, Trailers};
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
@@ -24,21 +10,20 @@ use bytes::{Buf, Bytes};
 use futures_core::Stream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
-
-/// Bytes of a request's body that wait for a service.
-pub const CROSSING_BYTES: usize = 64 * 1024;
+use std::task::{Context, Poll};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Makes a handler of a service: a route's, or an app's [`fallback`](crate::App::fallback). Where the service fails, the
 /// answer is 500, and the log says why.
+///
+/// The service is cloned for each request, as tower's rules want it, and its future stays on the worker that has the
+/// connection. Requests have [`Peer`](crate::Peer) and, under TLS, [`Tls`](crate::Tls) in their extensions. What needs hyper's
+/// own upgrades, such as axum's WebSocket, is told that there are none.
 pub fn service<S, B>(service: S) -> impl Handler<Async<(Parts, Body)>>
 where
     S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
@@ -95,115 +80,53 @@ impl FromRequest for Parts {
     }
 }
 
-/// What waits between a worker and a service.
-#[derive(Debug, Default)]
-struct Crossing {
-    parts: VecDeque<Bytes>,
-    held: usize,
-    /// How it ended, with its trailers.
-    end: Option<Result<HeaderMap, BodyError>>,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-    reader_gone: bool,
-}
-
 /// A request's body on its way to a service.
 #[derive(Debug)]
 pub struct Incoming {
-    crossing: Arc<Mutex<Crossing>>,
-}
-
-fn locked(crossing: &Mutex<Crossing>) -> std::sync::MutexGuard<'_, Crossing> {
-    crossing.lock().unwrap_or_else(PoisonError::into_inner)
+    reader: Reader<BodyError>,
 }
 
 /// Passes a body on, as far as the service takes it.
 fn cross(mut body: Body) -> Incoming {
-    let crossing = Arc::new(Mutex::new(Crossing::default()));
-    let incoming = Incoming { crossing: crossing.clone() };
+    let (writer, reader) = crossing();
+    let incoming = Incoming { reader };
     if body.is_empty() {
-        locked(&crossing).end = Some(Ok(HeaderMap::new()));
+        writer.end(Ok(HeaderMap::new()));
         return incoming;
     }
     crate::spawn(async move {
         let end = loop {
             match body.next().await {
                 Some(Ok(part)) => {
-                    if poll_fn(|cx| push(&crossing, &part, cx)).await.is_err() {
+                    if poll_fn(|cx| writer.poll_room(cx)).await.is_err() {
                         // The service wants no more of it; dropped, nobody does.
                         return;
                     }
+                    writer.push(part);
                 }
                 Some(Err(error)) => break Err(error),
                 None => break Ok(body.trailers().into_iter().collect()),
             }
         };
-        let mut crossing = locked(&crossing);
-        crossing.end = Some(end);
-        crossing.reader.take().into_iter().for_each(Waker::wake);
+        writer.end(end);
     });
     incoming
-}
-
-/// Puts a part where there is room for it; an error where nobody reads.
-fn push(crossing: &Mutex<Crossing>, part: &Bytes, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
-    let mut crossing = locked(crossing);
-    if crossing.reader_gone {
-        return Poll::Ready(Err(()));
-    }
-    if crossing.held >= CROSSING_BYTES {
-        crossing.writer = Some(cx.waker().clone());
-        return Poll::Pending;
-    }
-    crossing.held += part.len();
-    crossing.parts.push_back(part.clone());
-    crossing.reader.take().into_iter().for_each(Waker::wake);
-    Poll::Ready(Ok(()))
 }
 
 impl HttpBody for Incoming {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let mut crossing = locked(&self.crossing);
-        if let Some(part) = crossing.parts.pop_front() {
-            crossing.held -= part.len();
-            crossing.writer.take().into_iter().for_each(Waker::wake);
-            return Poll::Ready(Some(Ok(Frame::data(part))));
-        }
-        match crossing.end.take() {
-            None => {
-                crossing.reader = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            Some(end) => {
-                crossing.end = Some(Ok(HeaderMap::new()));
-                match end {
-                    Ok(trailers) if trailers.is_empty() => Poll::Ready(None),
-                    Ok(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
-                    Err(error) => Poll::Ready(Some(Err(error))),
-                }
-            }
-        }
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.reader).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        let crossing = locked(&self.crossing);
-        crossing.parts.is_empty() && matches!(&crossing.end, Some(Ok(trailers)) if trailers.is_empty())
+        self.reader.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.is_end_stream() { SizeHint::with_exact(0) } else { SizeHint::default() }
-    }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        let mut crossing = locked(&self.crossing);
-        crossing.reader_gone = true;
-        crossing.parts.clear();
-        crossing.writer.take().into_iter().for_each(Waker::wake);
+        self.reader.size_hint()
     }
 }
 

@@ -1,0 +1,151 @@
+//! How a body crosses threads: a channel that is bounded, so that whoever reads slowly slows whoever writes.
+
+use crate::HeaderMap;
+use crate::body::BodyError;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Bytes of a body that wait between a worker and a service; one part may go beyond them.
+pub const CROSSING_BYTES: usize = 64 * 1024;
+
+/// What waits between both ends.
+#[derive(Debug)]
+struct Crossing<E> {
+    parts: VecDeque<Bytes>,
+    held: usize,
+    /// How it ended, with its trailers.
+    end: Option<Result<HeaderMap, E>>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    reader_gone: bool,
+}
+
+impl<E> Crossing<E> {
+    fn wake_reader(&mut self) {
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Nobody reads any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReaderGone;
+
+/// The writing end. Dropped without an end, the body is cut short.
+#[derive(Debug)]
+pub(super) struct Writer<E: From<BodyError>> {
+    crossing: Arc<Mutex<Crossing<E>>>,
+}
+
+/// The reading end.
+#[derive(Debug)]
+pub(super) struct Reader<E> {
+    crossing: Arc<Mutex<Crossing<E>>>,
+}
+
+fn locked<E>(crossing: &Mutex<Crossing<E>>) -> MutexGuard<'_, Crossing<E>> {
+    crossing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Both ends of an empty one.
+pub(super) fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
+    let crossing = Arc::new(Mutex::new(Crossing {
+        parts: VecDeque::new(),
+        held: 0,
+        end: None,
+        reader: None,
+        writer: None,
+        reader_gone: false,
+    }));
+    (Writer { crossing: crossing.clone() }, Reader { crossing })
+}
+
+impl<E: From<BodyError>> Writer<E> {
+    /// Waits until there is room for a part; an error where nobody reads. The task is also woken when the reader goes.
+    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
+        let mut crossing = locked(&self.crossing);
+        if crossing.reader_gone {
+            return Poll::Ready(Err(ReaderGone));
+        }
+        if !crossing.writer.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            crossing.writer = Some(cx.waker().clone());
+        }
+        if crossing.held >= CROSSING_BYTES { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Puts a part behind the others.
+    pub(super) fn push(&self, part: Bytes) {
+        let mut crossing = locked(&self.crossing);
+        if !crossing.reader_gone && !part.is_empty() {
+            crossing.held += part.len();
+            crossing.parts.push_back(part);
+            crossing.wake_reader();
+        }
+    }
+
+    /// Says how the body ended.
+    pub(super) fn end(self, end: Result<HeaderMap, E>) {
+        locked(&self.crossing).end = Some(end);
+    }
+}
+
+impl<E: From<BodyError>> Drop for Writer<E> {
+    fn drop(&mut self) {
+        let mut crossing = locked(&self.crossing);
+        crossing.writer = None;
+        crossing.end.get_or_insert_with(|| Err(BodyError::CutShort.into()));
+        crossing.wake_reader();
+    }
+}
+
+impl<E> Body for Reader<E> {
+    type Data = Bytes;
+    type Error = E;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+        let mut crossing = locked(&self.crossing);
+        if let Some(part) = crossing.parts.pop_front() {
+            let was_full = crossing.held >= CROSSING_BYTES;
+            crossing.held -= part.len();
+            if was_full && crossing.held < CROSSING_BYTES {
+                crossing.writer.iter().for_each(Waker::wake_by_ref);
+            }
+            return Poll::Ready(Some(Ok(Frame::data(part))));
+        }
+        match crossing.end.take() {
+            None => {
+                crossing.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            Some(end) => {
+                crossing.end = Some(Ok(HeaderMap::new()));
+                match end {
+                    Ok(trailers) if trailers.is_empty() => Poll::Ready(None),
+                    Ok(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                    Err(error) => Poll::Ready(Some(Err(error))),
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let crossing = locked(&self.crossing);
+        crossing.parts.is_empty() && matches!(&crossing.end, Some(Ok(trailers)) if trailers.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_end_stream() { SizeHint::with_exact(0) } else { SizeHint::default() }
+    }
+}
+
+impl<E> Drop for Reader<E> {
+    fn drop(&mut self) {
+        let mut crossing = locked(&self.crossing);
+        crossing.reader_gone = true;
+        crossing.parts = VecDeque::new();
+        crossing.writer.take().into_iter().for_each(Waker::wake);
+    }
+}
