@@ -38,7 +38,7 @@ pub(crate) struct Kit {
     /// Requests, and streams, since they were last added to what all workers count.
     pub(crate) requests: u64,
     pub(crate) streams: u64,
-    /// See [`Outside::beat`](super::worker::Outside).
+    /// See [`Outside::beat`](super::outside::Outside).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
     endpoints: Vec<Box<dyn Endpoint>>,

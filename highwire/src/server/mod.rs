@@ -27,6 +27,7 @@ mod dispatch;
 mod exchange;
 mod listen;
 mod out;
+mod outside;
 mod pool;
 mod proxied;
 mod report;

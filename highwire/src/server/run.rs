@@ -3,9 +3,10 @@
 use super::blocking;
 use super::config::{Balance, Config, Engine};
 use super::listen::{Door, Listen};
+use super::outside::Outside;
 use super::report::Report;
 use super::shared::{RESERVED_DESCRIPTORS, Setup, Shared};
-use super::worker::{Outside, Worker};
+use super::worker::Worker;
 use crate::{Error, Result};
 use io::wake::Notifier;
 use io::{Address, Driver, Listener, Readiness, Uring};

@@ -12,16 +12,17 @@ use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::dispatch::Kit;
 use super::listen::Door;
+use super::outside::Outside;
 use super::report::Report;
 use super::shared::Shared;
 use crate::Result;
-use io::wake::{Notifier, TaskInbox};
-use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
+use io::wake::TaskInbox;
+use io::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use proto::Head;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a worker waits before it accepts again after it ran out of descriptors, memory or room. Long enough not to spin,
@@ -44,27 +45,6 @@ fn unix_offset<D: Driver>(driver: &D) -> u64 {
 /// What a connection that was not taken is told, before the common lines.
 pub(super) const TOO_MANY: &str =
     "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n";
-
-/// What other threads know of a worker.
-#[derive(Debug)]
-pub(crate) struct Outside {
-    pub(crate) notifier: Notifier,
-    /// Connections, for the acceptor that hands them to the least loaded.
-    pub(crate) connections: AtomicU32,
-    /// The number of the present handler call in the high half, its route and one in the low half; low half 0: none.
-    pub(crate) beat: Arc<AtomicU64>,
-    /// With the number of the listener that each came by.
-    handed: Mutex<Vec<(Socket, usize)>>,
-}
-
-impl Outside {
-    /// Gives the worker a connection.
-    pub(crate) fn hand(&self, socket: Socket, listener: usize) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner).push((socket, listener));
-        self.notifier.notify();
-    }
-}
 
 /// A worker over any driver. [`Server`](crate::Server) makes and runs them; a host with a loop of its own, and the
 /// simulator, call [`turn`](Self::turn).
@@ -130,9 +110,8 @@ impl<D: Driver> Worker<D> {
         kit.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
         let listeners =
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
-        let handed = Mutex::new(Vec::new());
         let doors = if doors.iter().all(Door::is_plain) { Vec::new() } else { doors };
-        let outside = Outside { notifier, connections: AtomicU32::new(0), beat: kit.beat.clone(), handed };
+        let outside = Outside::new(notifier, kit.beat.clone());
         let floor = Floor {
             kit,
             connections: Vec::new(),
@@ -267,8 +246,7 @@ impl<D: Driver> Worker<D> {
         if !std::mem::take(&mut self.floor.handed) {
             return;
         }
-        let handed = std::mem::take(&mut *self.floor.outside.handed.lock().unwrap_or_else(PoisonError::into_inner));
-        for (socket, listener) in handed {
+        for (socket, listener) in self.floor.outside.take_handed() {
             let peer = socket.peer;
             match self.driver.adopt(socket) {
                 Ok(socket) => self.floor.connection_came(socket, peer, listener, &mut self.queue),

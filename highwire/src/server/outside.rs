@@ -1,0 +1,36 @@
+//! What other threads know of a worker: how to wake it, and where they leave what is for it.
+
+use io::Socket;
+use io::wake::Notifier;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A worker as other threads see it.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pub(crate) notifier: Notifier,
+    /// Connections, for the acceptor that hands them to the least loaded.
+    pub(crate) connections: AtomicU32,
+    /// The number of the present handler call in the high half, its route and one in the low half; low half 0: none.
+    pub(crate) beat: Arc<AtomicU64>,
+    /// With the number of the listener that each came by.
+    handed: Mutex<Vec<(Socket, usize)>>,
+}
+
+impl Outside {
+    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>) -> Outside {
+        Outside { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default() }
+    }
+
+    /// Gives the worker a connection.
+    pub(crate) fn hand(&self, socket: Socket, listener: usize) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).push((socket, listener));
+        self.notifier.notify();
+    }
+
+    /// Takes the connections that were given.
+    pub(super) fn take_handed(&self) -> Vec<(Socket, usize)> {
+        std::mem::take(&mut *self.handed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
