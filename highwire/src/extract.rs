@@ -91,6 +91,15 @@ impl From<io::Peer> for Peer {
     }
 }
 
+impl From<Peer> for io::Peer {
+    fn from(peer: Peer) -> io::Peer {
+        match peer {
+            Peer::Local => io::Peer::Local,
+            Peer::Internet(ip, port) => io::Peer::Internet(ip, port),
+        }
+    }
+}
+
 impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -192,6 +192,8 @@ impl Thread {
                     self.connection.woken_stream(place as usize, &mut self.kit, &mut self.head, &mut self.queue);
                 }
                 TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
+                // Those have workers.
+                TaskKind::Call { .. } => {}
             }
         }
     }

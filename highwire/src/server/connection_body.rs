@@ -208,8 +208,18 @@ impl Connection {
     }
 }
 
-/// The trailer fields, without those that would change how the message is framed or routed (RFC 9110 section 6.5.1).
+/// The trailer fields, but those that are forbidden.
 pub(super) fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+    let fields = head.fields.iter().filter_map(|field| {
+        let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
+        let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;
+        (!is_forbidden_trailer(&name)).then_some((name, value))
+    });
+    fields.collect()
+}
+
+/// Whether a field would change behind a body how the message is framed or routed (RFC 9110 section 6.5.1).
+pub(super) fn is_forbidden_trailer(name: &HeaderName) -> bool {
     let forbidden = [
         "content-length",
         "transfer-encoding",
@@ -221,10 +231,5 @@ pub(super) fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, Hea
         "trailer",
         "authorization",
     ];
-    let fields = head.fields.iter().filter_map(|field| {
-        let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
-        let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;
-        (!forbidden.contains(&name.as_str())).then_some((name, value))
-    });
-    fields.collect()
+    forbidden.contains(&name.as_str())
 }

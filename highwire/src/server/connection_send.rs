@@ -429,7 +429,7 @@ pub(super) fn log_answer(line: &LogLine, caller: Caller<'_>, response: &Response
         Content::Stream(streamed) => streamed.length,
         Content::Switch(_) => None,
     };
-    let tls = caller.tls.map(|tls| tls.facts());
+    let tls = caller.tls.map(|tls| tls.facts()).or_else(|| caller.kept.cloned());
     let tls = tls.as_ref();
     tracing::info!(
         target: "highwire::access",

@@ -38,9 +38,24 @@ struct Tasks {
 /// takes half of the generation's bits: a wake that comes so late that they fit another connection is one in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
-    Connection { index: u32, generation: u32 },
-    Stream { index: u32, generation: u32, place: u32 },
-    Spawned { index: u32, generation: u32 },
+    Connection {
+        index: u32,
+        generation: u32,
+    },
+    Stream {
+        index: u32,
+        generation: u32,
+        place: u32,
+    },
+    Spawned {
+        index: u32,
+        generation: u32,
+    },
+    /// A request of this process.
+    Call {
+        index: u32,
+        generation: u32,
+    },
 }
 
 const INDEX_BITS: u32 = 26;
@@ -59,6 +74,7 @@ impl TaskKind {
             TaskKind::Stream { index, generation, place } => {
                 (2, index, (generation & PLACE_MASK) << PLACE_BITS | place & PLACE_MASK)
             }
+            TaskKind::Call { index, generation } => (3, index, generation),
         };
         kind << (INDEX_BITS + GENERATION_BITS)
             | (u64::from(generation) & GENERATION_MASK) << INDEX_BITS
@@ -85,9 +101,15 @@ impl TaskKind {
         match number >> (INDEX_BITS + GENERATION_BITS) {
             0 => TaskKind::Connection { index, generation },
             2 => TaskKind::Stream { index, generation: generation >> PLACE_BITS, place: generation & PLACE_MASK },
+            3 => TaskKind::Call { index, generation },
             _ => TaskKind::Spawned { index, generation },
         }
     }
+}
+
+/// The generation of whoever has the same index next.
+pub(super) fn next_generation(generation: u32) -> u32 {
+    (generation + 1) & GENERATION_MASK as u32
 }
 
 thread_local! {
@@ -182,7 +204,7 @@ impl Context {
         }
         let mut tasks = self.tasks.borrow_mut();
         let slot = &mut tasks.slots[index as usize];
-        slot.0 = (slot.0 + 1) & GENERATION_MASK as u32;
+        slot.0 = next_generation(slot.0);
         tasks.free.push(index);
         tasks.living -= 1;
     }
@@ -277,6 +299,7 @@ mod tests {
             TaskKind::Connection { index: 0, generation: 0 },
             TaskKind::Connection { index: 67_108_863, generation: 16_777_215 },
             TaskKind::Spawned { index: 5, generation: 9 },
+            TaskKind::Call { index: 67_108_863, generation: 16_777_215 },
             TaskKind::Stream { index: 67_108_863, generation: 4095, place: 4095 },
             TaskKind::Stream { index: 3, generation: 2, place: 1 },
         ] {

@@ -7,6 +7,14 @@
 mod accept;
 mod blocking;
 mod budget;
+#[cfg(feature = "tower")]
+mod call;
+#[cfg(feature = "tower")]
+mod call_answer;
+#[cfg(feature = "tower")]
+mod call_head;
+#[cfg_attr(not(feature = "tower"), path = "no_calls.rs")]
+mod calls;
 mod config;
 mod connection;
 mod connection_account;
@@ -39,6 +47,8 @@ pub(crate) mod states;
 mod streams;
 mod worker;
 
+#[cfg(feature = "tower")]
+pub(crate) use call::Job;
 pub use config::{Balance, Caps, Config, Deadlines, Engine};
 pub use context::spawn;
 pub(crate) use dispatch::has_dot_segment;

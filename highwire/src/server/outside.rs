@@ -1,5 +1,6 @@
 //! What other threads know of a worker: how to wake it, and where they leave what is for it.
 
+use super::calls::Inbox;
 use io::Socket;
 use io::wake::Notifier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,11 +16,14 @@ pub(crate) struct Outside {
     pub(crate) beat: Arc<AtomicU64>,
     /// With the number of the listener that each came by.
     handed: Mutex<Vec<(Socket, usize)>>,
+    /// Requests of this process.
+    #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "nobody leaves any"))]
+    pub(crate) inbox: Inbox,
 }
 
 impl Outside {
-    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>) -> Outside {
-        Outside { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default() }
+    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>, inbox: Inbox) -> Outside {
+        Outside { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default(), inbox }
     }
 
     /// Gives the worker a connection.

@@ -149,6 +149,21 @@ impl Server {
         }
         // Before there are threads: then it takes no time.
         io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
+        self.start_all()
+    }
+
+    /// Runs in threads of its own, without an address, for requests of this process.
+    #[cfg(feature = "tower")]
+    pub(crate) fn start_inside(self) -> Result<Handle> {
+        if self.shared.config().engine == Engine::Threads {
+            return Err(Error::Setting(
+                "the engine `threads` has connections only, and no requests of this process".to_string(),
+            ));
+        }
+        self.start_all()
+    }
+
+    fn start_all(self) -> Result<Handle> {
         let addresses = self.addresses();
         let (shared, count) = (self.shared.clone(), self.workers());
         let mut handle = Handle { shared, addresses, outsides: Vec::new(), threads: Vec::new() };
@@ -340,6 +355,20 @@ impl Handle {
     pub fn abort(&self) {
         self.shared.aborting.store(true, Ordering::Release);
         self.stop();
+    }
+
+    /// Gives a request of this process to the worker that has the fewest of them. Where there are too many in all, or the
+    /// workers have ended, it is dropped, which answers it.
+    #[cfg(feature = "tower")]
+    pub(crate) fn ask(&self, job: super::Job) {
+        let count = |outside: &Arc<Outside>| outside.inbox.count();
+        let in_all = self.outsides.iter().map(count).sum::<usize>();
+        if in_all < self.shared.most_connections
+            && let Some(outside) = self.outsides.iter().min_by_key(|outside| count(outside))
+        {
+            outside.inbox.leave(job);
+            outside.notifier.notify();
+        }
     }
 
     /// Whether every worker has ended.

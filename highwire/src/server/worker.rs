@@ -8,6 +8,7 @@
 //! 4. let deadlines and timers that have passed take effect; see whether the server is to stop.
 
 use super::accept::{Admission, CONNECTION_BYTES};
+use super::calls::Calls;
 use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::dispatch::Kit;
@@ -69,6 +70,7 @@ struct Floor {
     /// By socket index.
     connections: Vec<Option<Connection>>,
     count: usize,
+    calls: Calls,
     head: Head,
     listeners: Vec<ListenerId>,
     /// What connections of each begin with, in their order; empty where that is HTTP for all.
@@ -111,11 +113,13 @@ impl<D: Driver> Worker<D> {
         let listeners =
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let doors = if doors.iter().all(Door::is_plain) { Vec::new() } else { doors };
-        let outside = Outside::new(notifier, kit.beat.clone());
+        let calls = Calls::new();
+        let outside = Outside::new(notifier, kit.beat.clone(), calls.inbox());
         let floor = Floor {
             kit,
             connections: Vec::new(),
             count: 0,
+            calls,
             head: Head::default(),
             listeners,
             doors,
@@ -241,7 +245,7 @@ impl<D: Driver> Worker<D> {
         Ok(self.floor.stopped)
     }
 
-    /// Takes over connections that an acceptor has handed here.
+    /// Takes over connections that an acceptor has handed here, and requests of this process.
     fn adopt(&mut self) {
         if !std::mem::take(&mut self.floor.handed) {
             return;
@@ -253,6 +257,7 @@ impl<D: Driver> Worker<D> {
                 Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
             }
         }
+        self.floor.calls.begin(&mut self.floor.kit);
     }
 }
 
@@ -265,6 +270,7 @@ impl<D: Driver> Drop for Worker<D> {
             self.floor.kit.share.give(CONNECTION_BYTES);
         }
         self.floor.connections.clear();
+        self.floor.calls.close(&mut self.floor.kit);
         // Their places go with this worker.
         drop(super::exchange::orphans());
         self.floor.kit.context.clear();
@@ -274,7 +280,8 @@ impl<D: Driver> Drop for Worker<D> {
 impl Floor {
     /// When something is due by itself.
     fn next_moment(&self) -> Option<Instant> {
-        let due = [self.kit.deadlines.next(), self.kit.context.next_timer(), self.accept_again, self.drain_until];
+        let deadlines = [self.kit.deadlines.next(), self.calls.next(), self.accept_again, self.drain_until];
+        let due = deadlines.into_iter().chain([self.kit.context.next_timer()]);
         due.into_iter().flatten().min()
     }
 
@@ -287,10 +294,15 @@ impl Floor {
             || self.kit.context.inbox.has_local()
     }
 
+    /// Whether there is no connection, and no request of this process.
+    fn is_empty(&self) -> bool {
+        self.count == 0 && self.calls.is_empty()
+    }
+
     /// Whether the worker is to stop, and there is nobody left.
     fn is_deserted(&self) -> bool {
         self.kit.draining
-            && self.count == 0
+            && self.is_empty()
             && self.listeners.is_empty()
             && self.kit.shared.acceptors.load(Ordering::Acquire) == 0
     }
@@ -335,6 +347,7 @@ impl Floor {
                         });
                     }
                     TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
+                    TaskKind::Call { index, generation } => self.calls.woken(index, generation, &mut self.kit),
                 }
             }
             tasks.drain(..done);
@@ -487,6 +500,7 @@ impl Floor {
             self.with(id, queue, |connection, kit, head, queue| connection.expired(kit, head, queue));
         }
         self.expired = expired;
+        self.calls.expire(&mut self.kit);
         if self.accept_again.is_some_and(|at| at <= self.kit.now) {
             if self.kit.shared.has_room() {
                 self.accept_again = None;
@@ -534,11 +548,12 @@ impl Floor {
                     });
                 }
             }
+            self.calls.cut(&mut self.kit);
         }
         // One turn more, so that the driver gets the last operations.
         let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.handed;
-        self.stopped = self.count == 0 && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
-        if self.count == 0 {
+        self.stopped = self.is_empty() && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
+        if self.is_empty() {
             self.drain_until = Some(self.kit.now);
         }
     }

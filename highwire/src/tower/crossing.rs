@@ -32,17 +32,17 @@ impl<E> Crossing<E> {
 
 /// Nobody reads any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ReaderGone;
+pub(crate) struct ReaderGone;
 
 /// The writing end. Dropped without an end, the body is cut short.
 #[derive(Debug)]
-pub(super) struct Writer<E: From<BodyError>> {
+pub(crate) struct Writer<E: From<BodyError>> {
     crossing: Arc<Mutex<Crossing<E>>>,
 }
 
 /// The reading end.
 #[derive(Debug)]
-pub(super) struct Reader<E> {
+pub(crate) struct Reader<E> {
     crossing: Arc<Mutex<Crossing<E>>>,
 }
 
@@ -51,7 +51,7 @@ fn locked<E>(crossing: &Mutex<Crossing<E>>) -> MutexGuard<'_, Crossing<E>> {
 }
 
 /// Both ends of an empty one.
-pub(super) fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
+pub(crate) fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
     let crossing = Arc::new(Mutex::new(Crossing {
         parts: VecDeque::new(),
         held: 0,
@@ -65,7 +65,7 @@ pub(super) fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
 
 impl<E: From<BodyError>> Writer<E> {
     /// Waits until there is room for a part; an error where nobody reads. The task is also woken when the reader goes.
-    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
         let mut crossing = locked(&self.crossing);
         if crossing.reader_gone {
             return Poll::Ready(Err(ReaderGone));
@@ -77,7 +77,7 @@ impl<E: From<BodyError>> Writer<E> {
     }
 
     /// Puts a part behind the others.
-    pub(super) fn push(&self, part: Bytes) {
+    pub(crate) fn push(&self, part: Bytes) {
         let mut crossing = locked(&self.crossing);
         if !crossing.reader_gone && !part.is_empty() {
             crossing.held += part.len();
@@ -86,8 +86,18 @@ impl<E: From<BodyError>> Writer<E> {
         }
     }
 
+    /// Bytes that nobody has taken yet.
+    pub(crate) fn held(&self) -> usize {
+        locked(&self.crossing).held
+    }
+
+    /// Whether there is no room for another part.
+    pub(crate) fn is_full(&self) -> bool {
+        self.held() >= CROSSING_BYTES
+    }
+
     /// Says how the body ended.
-    pub(super) fn end(self, end: Result<HeaderMap, E>) {
+    pub(crate) fn end(self, end: Result<HeaderMap, E>) {
         locked(&self.crossing).end = Some(end);
     }
 }

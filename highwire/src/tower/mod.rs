@@ -1,4 +1,4 @@
-//! Services of the `tower` family as handlers. Behind the feature `tower`.
+//! Services of the `tower` family: as handlers of an app, and an app as one of them. Behind the feature `tower`.
 //!
 //! [`service`] makes a handler of an axum `Router`, or of anything else that is a `Service` of `http` requests; it runs on
 //! Highwire unchanged:
@@ -12,10 +12,29 @@
 //! # let _ = app;
 //! ```
 //!
+//! [`into_service`] makes a service of an app, which can then stand behind axum, hyper or tonic, and behind layers:
+//!
+//! ```
+//! use axum::Router;
+//! use highwire::{App, Path, tower};
+//!
+//! let app = App::new().get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"));
+//! let router: Router = Router::new().fallback_service(tower::into_service(app)?);
+//! # let _ = router;
+//! # Ok::<(), highwire::Error>(())
+//! ```
+//!
 //! Bodies cross threads by a bounded channel, since services want theirs to be `Send`: [`CROSSING_BYTES`] at most wait in it.
 
+mod answer;
+mod app;
 mod crossing;
 mod handler;
 
+pub(crate) use answer::Answerer;
+pub use answer::{ResponseBody, ResponseFuture};
+pub(crate) use app::RequestBody;
+pub use app::{AppService, into_service};
 pub use crossing::CROSSING_BYTES;
+pub(crate) use crossing::{Writer, crossing};
 pub use handler::{Incoming, Parts, service};

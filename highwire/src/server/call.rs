@@ -1,0 +1,455 @@
+//! A request of this process, on the worker that answers it: the same dispatch as for one that came by a connection, the
+//! same limits and deadlines, and no bytes of a protocol.
+//!
+//! Its body is asked for here, as far as the handler takes it. What the answer's body makes goes to whoever asked by a
+//! channel between threads, as far as it is taken there. Whatever may go on wakes the one task of the request, and
+//! [`drive`](Call::drive) looks at all of it. The answer's way is in `call_answer`.
+
+use super::call_head::CallHead;
+use super::connection_body::is_forbidden_trailer;
+use super::context::TaskKind;
+use super::dispatch::{Kit, Routed};
+use super::exchange::{Collect, Exchange, LogLine};
+use crate::body::{Body, BodyError, BoxError, Incoming};
+use crate::handler::Outcome;
+use crate::request::{BodyUse, Caller, Hooks, Ready};
+use crate::tower::{Answerer, RequestBody, Writer};
+use crate::{HeaderMap, HeaderValue, IntoResponse, Peer, StatusCode, Tls, header};
+use http::{Method, request};
+use proto::{Head, Length};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+/// What a request is charged beside its bytes: its place, its exchange, and what the types of `http` hold for it.
+const CALL_BYTES: usize = 2 * 1024;
+
+/// Bytes of a body that wait for a handler before no more is asked for.
+const INCOMING_BYTES: usize = 64 * 1024;
+
+/// Parts of a body that are moved in a row before others have their turn.
+pub(super) const PARTS_A_TURN: usize = 64;
+
+/// A request on its way to a worker.
+pub(crate) struct Job {
+    pub(crate) request: request::Parts,
+    /// None where there is none.
+    pub(crate) body: Option<RequestBody>,
+    pub(crate) answerer: Answerer,
+}
+
+/// What a request waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    Nothing,
+    Body,
+    Handler,
+    /// That the answer is taken.
+    Write,
+}
+
+/// A request under way.
+pub(super) struct Call {
+    task: TaskKind,
+    pub(super) request: request::Parts,
+    peer: Peer,
+    pub(super) tls: Option<Tls>,
+    pub(super) exchange: Exchange,
+    /// What still comes of the request's body, and how much of it was announced.
+    body: Option<RequestBody>,
+    announced: Option<u64>,
+    route: u32,
+    body_bytes: u64,
+    /// Bytes that came since the body's rate was last judged.
+    arrived: u64,
+    /// Bytes of the request's body that the handler of a whole one has.
+    pub(super) lent: usize,
+    /// Until it has answered.
+    pub(super) answerer: Option<Answerer>,
+    /// The answer's body on its way, and how much of what was announced is left.
+    pub(super) writer: Option<Writer<BoxError>>,
+    pub(super) left: Option<u64>,
+    charged: usize,
+    pub(super) waits: Waits,
+    due: u32,
+    pub(super) is_cancelled: bool,
+}
+
+impl Call {
+    pub(super) fn new(job: Job, task: TaskKind, kit: &Kit) -> Call {
+        let Job { request, body, answerer } = job;
+        let extensions = &request.extensions;
+        let socket = || extensions.get::<SocketAddr>().map(|socket| Peer::Internet(socket.ip(), socket.port()));
+        Call {
+            task,
+            peer: extensions.get().copied().or_else(socket).unwrap_or(Peer::Local),
+            tls: extensions.get().cloned(),
+            request,
+            exchange: Exchange::default(),
+            announced: body.as_ref().and_then(|body| body.size_hint().exact()),
+            body,
+            route: u32::MAX,
+            body_bytes: 0,
+            arrived: 0,
+            lent: 0,
+            answerer: Some(answerer),
+            writer: None,
+            left: None,
+            charged: 0,
+            waits: Waits::Nothing,
+            due: kit.tick,
+            is_cancelled: false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_cancelled || (self.answerer.is_none() && self.writer.is_none())
+    }
+
+    /// When it has waited for too long.
+    pub(super) fn due(&self) -> u32 {
+        self.due
+    }
+
+    pub(super) fn waker(&self, kit: &Kit) -> Waker {
+        kit.context.inbox.waker(self.task.number())
+    }
+
+    pub(super) fn caller(&self) -> Caller<'_> {
+        Caller { peer: self.peer.into(), tls: None, kept: self.tls.as_ref() }
+    }
+
+    /// Begins with it.
+    pub(super) fn begin(&mut self, call_head: &mut CallHead, kit: &mut Kit) {
+        if self.is_unwanted(kit) {
+            return self.is_cancelled = true;
+        }
+        if !self.charge(kit) {
+            return self.no_memory(kit);
+        }
+        self.dispatch(call_head, kit);
+        if self.receive(kit) {
+            self.poll_answer(kit);
+        }
+        self.send(kit);
+        self.settle(kit);
+    }
+
+    /// Moves on whatever can move: the request's body, the handler, the answer's body.
+    pub(super) fn drive(&mut self, kit: &mut Kit) {
+        if self.is_unwanted(kit) {
+            return self.is_cancelled = true;
+        }
+        self.receive(kit);
+        self.poll_answer(kit);
+        self.send(kit);
+        self.settle(kit);
+    }
+
+    /// Whether the answer is still to come, and nobody waits for it.
+    fn is_unwanted(&self, kit: &Kit) -> bool {
+        self.answerer.as_ref().is_some_and(|answerer| !answerer.is_wanted(&self.waker(kit)))
+    }
+
+    /// Finds the route and calls its handler, or begins to collect the body for it.
+    fn dispatch(&mut self, call_head: &mut CallHead, kit: &mut Kit) {
+        kit.requests += 1;
+        if self.request.method == Method::CONNECT {
+            let response = kit.error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here");
+            return self.respond(response, kit);
+        }
+        let length = match (&self.body, self.announced) {
+            (None, _) => Length::Empty,
+            (Some(_), Some(length)) => Length::Exact(length),
+            (Some(_), None) => Length::Unknown,
+        };
+        if let Err(error) = call_head.read(&self.request, length, &kit.shared.setup.config.limits) {
+            tracing::debug!(peer = %self.peer, %error, "a request is refused");
+            let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+            let response = kit.error(status, error.text());
+            return self.respond(response, kit);
+        }
+        let (head, window) = (&mut call_head.head, &call_head.window);
+        kit.override_method(head, window);
+        if kit.shared.setup.config.access_log {
+            self.exchange.log = Some(LogLine::new(head, window, kit.now));
+        }
+        let route = match kit.route(head, window, self.tls.is_some()) {
+            Routed::Route(route) => route,
+            Routed::Answer(response) => return self.respond(response, kit),
+        };
+        let body_use = if self.body.is_some() { kit.body_use(route) } else { BodyUse::None };
+        let announced = self.announced.unwrap_or(0);
+        let too_large = body_use != BodyUse::None && announced > kit.body_limit(route, body_use);
+        if too_large || (body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2) {
+            let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            return self.respond(response, kit);
+        }
+        self.route = route;
+        match body_use {
+            BodyUse::None => self.call((head, window), Ready::Nothing, kit),
+            BodyUse::Whole => {
+                let collect = Collect { route, head: head.to_kept(), window: window.clone(), body: Vec::new() };
+                self.exchange.collect = Some(collect);
+            }
+            BodyUse::Parts => {
+                let incoming = Rc::new(RefCell::new(Incoming::new(self.waker(kit))));
+                self.exchange.incoming = Some(incoming.clone());
+                self.call((head, window), Ready::Parts(Body::new(incoming)), kit);
+            }
+        }
+    }
+
+    /// Calls the handler of the route that was found just before, and deals with what it answers.
+    fn call(&mut self, request: (&Head, &[u8]), body: Ready, kit: &mut Kit) {
+        let extensions = std::mem::take(&mut self.request.extensions);
+        let mut hooks = Hooks { extensions, ..Hooks::default() };
+        let mut answer = None;
+        let outcome = kit.call(self.route, request, self.caller(), self.task, body, &mut hooks, &mut answer);
+        self.exchange.reply = hooks.reply;
+        self.exchange.interim = hooks.interim;
+        match (outcome, answer) {
+            (Outcome::Ready, Some(response)) if self.exchange.reply.is_none() => self.respond(response, kit),
+            (Outcome::Ready, _) => self.poll_answer(kit),
+            (Outcome::Pending(place), _) => self.exchange.future = Some((self.route, place)),
+        }
+    }
+
+    /// Sees whether the answer has come.
+    fn poll_answer(&mut self, kit: &mut Kit) {
+        if self.answerer.is_some()
+            && self.exchange.awaits_answer()
+            && let Some(response) = self.exchange.take_answer(kit, self.task)
+        {
+            self.respond(response, kit);
+        }
+        if let Some(interim) = &self.exchange.interim {
+            // There is no way for them.
+            interim.borrow_mut().waiting.clear();
+        }
+    }
+
+    /// Takes what has come of the request's body, as far as somebody wants it: whether there was anything.
+    fn receive(&mut self, kit: &mut Kit) -> bool {
+        let waker = self.waker(kit);
+        let mut any = false;
+        for _ in 0..PARTS_A_TURN {
+            if self.body.is_some() && self.is_abandoned() {
+                // Whoever sends it sees that nobody reads it.
+                self.body = None;
+            }
+            if self.is_full() {
+                return any;
+            }
+            let Some(body) = &mut self.body else { return any };
+            let poll = AssertUnwindSafe(|| body.as_mut().poll_frame(&mut Context::from_waker(&waker)));
+            let frame = match catch_unwind(poll) {
+                Ok(Poll::Pending) => return any,
+                Ok(Poll::Ready(frame)) => frame,
+                Err(_) => {
+                    tracing::error!("a request's body panicked");
+                    Some(Err(BodyError::CutShort.into()))
+                }
+            };
+            any = true;
+            match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.body_came(&data, kit),
+                Some(Ok(Err(frame))) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        self.body_ended(trailers, kit);
+                    }
+                }
+                Some(Err(error)) => self.body_failed(why(&error), kit),
+                None => self.body_ended(HeaderMap::new(), kit),
+            }
+        }
+        waker.wake();
+        any
+    }
+
+    /// Whether nobody takes what still comes of the body.
+    fn is_abandoned(&self) -> bool {
+        let incoming = self.exchange.incoming.as_ref();
+        self.exchange.collect.is_none() && incoming.is_none_or(|incoming| incoming.borrow().abandoned)
+    }
+
+    /// Whether the handler has to take some of the body before more is asked for; then it wakes the request's task.
+    fn is_full(&self) -> bool {
+        let Some(incoming) = &self.exchange.incoming else { return false };
+        let mut incoming = incoming.borrow_mut();
+        incoming.paused = incoming.held >= INCOMING_BYTES;
+        incoming.paused
+    }
+
+    fn body_came(&mut self, data: &[u8], kit: &mut Kit) {
+        self.body_bytes += data.len() as u64;
+        self.arrived += data.len() as u64;
+        let body_use = match (&mut self.exchange.collect, &self.exchange.incoming) {
+            (Some(collect), _) => {
+                collect.body.extend_from_slice(data);
+                BodyUse::Whole
+            }
+            (None, Some(incoming)) => {
+                incoming.borrow_mut().push(data);
+                BodyUse::Parts
+            }
+            (None, None) => return,
+        };
+        if self.announced.is_some_and(|announced| self.body_bytes > announced) {
+            self.body_failed(BodyError::CutShort, kit);
+        } else if self.body_bytes > kit.body_limit(self.route, body_use) {
+            self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", BodyError::TooLarge, kit);
+        } else if !self.charge(kit) {
+            self.no_memory(kit);
+        }
+    }
+
+    fn body_ended(&mut self, trailers: HeaderMap, kit: &mut Kit) {
+        if self.announced.is_some_and(|announced| self.body_bytes != announced) {
+            return self.body_failed(BodyError::CutShort, kit);
+        }
+        self.body = None;
+        if let Some(incoming) = &self.exchange.incoming {
+            let trailers = each_named(trailers).filter(|(name, _)| !is_forbidden_trailer(name));
+            incoming.borrow_mut().finish(Ok(()), trailers.collect());
+        } else if let Some(collect) = self.exchange.collect.take() {
+            let Collect { head, window, body, .. } = collect;
+            self.lent = body.capacity();
+            // The look-up left the path's parameters for the last head that was seen: this one's are found again.
+            match kit.route(&head, &window, self.tls.is_some()) {
+                Routed::Route(_) => self.call((&head, &window), Ready::Whole(body.into()), kit),
+                Routed::Answer(response) => self.respond(response, kit),
+            }
+        }
+    }
+
+    /// No more comes of the body, and it is not whole. A handler that takes it in parts decides itself what that means.
+    fn body_failed(&mut self, why: BodyError, kit: &mut Kit) {
+        self.body = None;
+        if let Some(incoming) = &self.exchange.incoming {
+            incoming.borrow_mut().finish(Err(why), Vec::new());
+        } else if self.exchange.collect.take().is_some() {
+            let response = kit.error(why.into_response().status(), &why.to_string());
+            self.respond(response, kit);
+        }
+    }
+
+    /// Ends whatever is under way with an error; where an answer has begun, by cutting its body.
+    fn refuse(&mut self, status: StatusCode, text: &'static str, why: BodyError, kit: &mut Kit) {
+        self.body = None;
+        self.exchange.give_up(why, kit);
+        if self.answerer.is_none() {
+            return self.fail(text.into());
+        }
+        let response = match status {
+            StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
+            status => kit.error(status, text),
+        };
+        self.respond(response, kit);
+    }
+
+    fn no_memory(&mut self, kit: &mut Kit) {
+        let text = "the server has no memory for this now";
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, BodyError::NoMemory, kit);
+    }
+
+    /// After whatever happened: what it waits for now, and how long.
+    fn settle(&mut self, kit: &mut Kit) {
+        if !self.is_over() && !self.charge(kit) {
+            self.no_memory(kit);
+        }
+        let waits = match &self.writer {
+            Some(writer) if writer.is_full() => Waits::Write,
+            None if self.body.is_some() && !self.is_full() => Waits::Body,
+            _ => Waits::Handler,
+        };
+        if waits == self.waits {
+            return;
+        }
+        let after = match waits {
+            Waits::Body => kit.timeouts.body,
+            Waits::Write => kit.timeouts.write,
+            Waits::Handler | Waits::Nothing => kit.timeouts.handler,
+        };
+        (self.waits, self.due, self.arrived) = (waits, kit.tick.saturating_add(after), 0);
+    }
+
+    /// It has waited for too long.
+    pub(super) fn expired(&mut self, kit: &mut Kit) {
+        let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
+        let deadlines = &kit.shared.setup.config.deadlines;
+        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
+        if waits == Waits::Body && self.arrived >= wanted {
+            return self.settle(kit);
+        }
+        kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+        match waits {
+            Waits::Body => {
+                let text = "the request's body came too slowly";
+                self.refuse(StatusCode::REQUEST_TIMEOUT, text, BodyError::TooSlow, kit);
+            }
+            Waits::Write => self.fail("the answer was not taken in time".into()),
+            Waits::Handler | Waits::Nothing => {
+                tracing::warn!("a handler took longer than its deadline");
+                let text = "the answer took too long";
+                self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, BodyError::CutShort, kit);
+            }
+        }
+        self.send(kit);
+        self.settle(kit);
+    }
+
+    /// The worker does not wait for it any longer.
+    pub(super) fn cut(&mut self, kit: &mut Kit) {
+        kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, "the server stops", BodyError::CutShort, kit);
+        self.is_cancelled = true;
+    }
+
+    /// Charges what it holds now: whether there is room.
+    fn charge(&mut self, kit: &mut Kit) -> bool {
+        let away = self.writer.as_ref().map_or(0, Writer::held);
+        let held = CALL_BYTES + self.lent + self.exchange.held() + away;
+        if held > self.charged {
+            if !kit.share.take(held - self.charged) {
+                return false;
+            }
+        } else {
+            kit.share.give(self.charged - held);
+        }
+        self.charged = held;
+        true
+    }
+
+    /// It is over: whoever still waits for something of it is told.
+    pub(super) fn end(&mut self, kit: &mut Kit) {
+        kit.share.give(std::mem::take(&mut self.charged));
+        self.exchange.give_up(BodyError::CutShort, kit);
+        (self.answerer, self.writer, self.body, self.exchange.body) = (None, None, None, None);
+    }
+}
+
+/// Why a body failed, where whoever made it says so in our words.
+fn why(error: &BoxError) -> BodyError {
+    let mut error: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(this) = error {
+        if let Some(known) = this.downcast_ref::<BodyError>() {
+            return *known;
+        }
+        error = this.source();
+    }
+    BodyError::CutShort
+}
+
+/// All fields, each with its name.
+fn each_named(fields: HeaderMap) -> impl Iterator<Item = (header::HeaderName, HeaderValue)> {
+    let mut last = None;
+    fields.into_iter().filter_map(move |(name, value)| {
+        // A name stands with its first value only.
+        last = name.or(last.take());
+        Some((last.clone()?, value))
+    })
+}

@@ -1,0 +1,146 @@
+//! The answer to a request of this process: its head in the types of `http`, its body part by part as far as it is taken.
+
+use super::call::{Call, PARTS_A_TURN, Waits};
+use super::connection_h2_send::is_of_a_connection;
+use super::connection_send::{is_framing, log_answer};
+use super::dispatch::Kit;
+use crate::body::BoxError;
+use crate::response::{Content, Response};
+use crate::tower::{ResponseBody, crossing};
+use crate::{HeaderMap, HeaderValue, StatusCode, header};
+use bytes::Bytes;
+use http::{Method, Version};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+impl Call {
+    /// Answers, or begins to.
+    pub(super) fn respond(&mut self, mut response: Response, kit: &mut Kit) {
+        let Some(answerer) = self.answerer.take() else { return };
+        if let Content::Switch(_) = &response.content {
+            let text = "there is no other protocol here";
+            response = kit.error(StatusCode::NOT_IMPLEMENTED, text);
+        }
+        if response.status.is_informational() {
+            tracing::error!(status = %response.status, "a handler's final answer has an interim status");
+            response.status = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        if let Some(line) = self.exchange.log.take() {
+            log_answer(&line, self.caller(), &response, kit);
+        }
+        kit.add_hsts(&mut response, self.tls.is_some());
+        self.lent = 0;
+        let has_none = matches!(response.status.as_u16(), 204 | 304);
+        let withheld = has_none || self.request.method == Method::HEAD;
+        let (length, body) = match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
+            Content::Bytes(bytes) if withheld => (Some(bytes.len() as u64), None),
+            Content::Bytes(bytes) => (Some(bytes.len() as u64), Some(ResponseBody::of(bytes))),
+            Content::Stream(streamed) if withheld => (streamed.length, None),
+            Content::Stream(mut streamed) => {
+                if streamed.length == Some(0) && streamed.trailers.is_some() {
+                    // There is something behind it.
+                    streamed.length = None;
+                }
+                let (writer, reader) = crossing();
+                let length = streamed.length;
+                (self.writer, self.left) = (Some(writer), length);
+                self.exchange.body = Some(*streamed);
+                (length, Some(ResponseBody::parts(reader, length)))
+            }
+            Content::Switch(_) => (Some(0), None),
+        };
+        let mut answer = http::Response::new(body.unwrap_or_else(|| ResponseBody::of(Bytes::new())));
+        *answer.status_mut() = response.status;
+        let closes = response.close && self.request.version <= Version::HTTP_11;
+        *answer.headers_mut() = fields(response, length.filter(|_| !has_none), closes);
+        answerer.send(answer);
+    }
+
+    /// Makes the answer's body, as far as it is taken.
+    pub(super) fn send(&mut self, kit: &mut Kit) {
+        let waker = self.waker(kit);
+        let mut cx = Context::from_waker(&waker);
+        for _ in 0..PARTS_A_TURN {
+            let (Some(writer), Some(streamed)) = (&self.writer, &mut self.exchange.body) else { return };
+            match writer.poll_room(&mut cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return self.is_cancelled = true,
+            }
+            match catch_unwind(AssertUnwindSafe(|| streamed.body.poll(&mut cx))) {
+                Ok(Poll::Pending) => return,
+                Ok(Poll::Ready(Some(Ok(part)))) => {
+                    // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
+                    self.waits = Waits::Nothing;
+                    if let Some(left) = &mut self.left {
+                        match left.checked_sub(part.len() as u64) {
+                            Some(less) => *left = less,
+                            None => return self.misfit(),
+                        }
+                    }
+                    writer.push(part);
+                }
+                Ok(Poll::Ready(Some(Err(error)))) => {
+                    tracing::debug!(%error, "a response's body failed; it is cut");
+                    return self.fail(error);
+                }
+                Ok(Poll::Ready(None)) => return self.end_body(),
+                Err(_) => {
+                    tracing::error!("a response's body panicked");
+                    return self.fail("the answer's body panicked".into());
+                }
+            }
+        }
+        waker.wake();
+    }
+
+    /// The answer's body has ended.
+    fn end_body(&mut self) {
+        if self.left.is_some_and(|left| left > 0) {
+            return self.misfit();
+        }
+        let trailers = self.exchange.body.take().and_then(|streamed| streamed.trailers);
+        let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
+            tracing::error!("a response's trailers panicked");
+            return self.fail("the answer's trailers panicked".into());
+        };
+        if let Some(writer) = self.writer.take() {
+            writer.end(Ok(trailers.into_iter().collect()));
+        }
+    }
+
+    fn misfit(&mut self) {
+        let text = "a response's body does not fit what its head announced";
+        tracing::error!("{text}");
+        self.fail(text.into());
+    }
+
+    /// Cuts the answer's body.
+    pub(super) fn fail(&mut self, error: BoxError) {
+        self.exchange.body = None;
+        if let Some(writer) = self.writer.take() {
+            writer.end(Err(error));
+        }
+    }
+}
+
+/// An answer's fields. `Server` and `Date` are added by whoever sends it.
+fn fields(mut response: Response, length: Option<u64>, closes: bool) -> HeaderMap {
+    response.own_fields();
+    let mut fields = HeaderMap::with_capacity(response.fields.len() + 2);
+    if let Some(content_type) = response.content_type {
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    for (name, value) in response.fields {
+        if !is_framing(&name) && !is_of_a_connection(&name) {
+            fields.append(name, value);
+        }
+    }
+    if let Some(length) = length {
+        fields.insert(header::CONTENT_LENGTH, length.into());
+    }
+    if closes {
+        fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    fields
+}

@@ -1,0 +1,170 @@
+//! Requests that come from this process and not by a connection: where other threads leave them, and those under way.
+
+use super::call::{Call, Job};
+use super::call_head::CallHead;
+use super::context::{self, TaskKind};
+use super::deadline::DeadlineTable;
+use super::dispatch::Kit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where other threads leave requests for a worker.
+pub(crate) type Inbox = Arc<Left>;
+
+/// What was left for it.
+pub(crate) struct Left {
+    /// None where the worker has ended.
+    jobs: Mutex<Option<Vec<Job>>>,
+    /// Requests that are left or under way.
+    count: AtomicUsize,
+}
+
+impl std::fmt::Debug for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Left").field("count", &self.count()).finish_non_exhaustive()
+    }
+}
+
+impl Left {
+    /// Leaves a request. Where the worker has ended it is dropped, which answers it.
+    pub(super) fn leave(&self, job: Job) {
+        if let Some(jobs) = &mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            jobs.push(job);
+        }
+    }
+
+    /// Requests that are left or under way.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> Vec<Job> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn close(&self) {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Without the lock: each of them is answered by its end.
+        drop(jobs);
+    }
+}
+
+/// The requests of this process that a worker has under way.
+pub(super) struct Calls {
+    inbox: Inbox,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    deadlines: DeadlineTable,
+    expired: Vec<u32>,
+    head: CallHead,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    call: Option<Box<Call>>,
+}
+
+impl Calls {
+    pub(super) fn new() -> Calls {
+        Calls {
+            inbox: Arc::new(Left { jobs: Mutex::new(Some(Vec::new())), count: AtomicUsize::new(0) }),
+            slots: Vec::new(),
+            free: Vec::new(),
+            deadlines: DeadlineTable::new(),
+            expired: Vec::new(),
+            head: CallHead::default(),
+        }
+    }
+
+    pub(super) fn inbox(&self) -> Inbox {
+        self.inbox.clone()
+    }
+
+    /// Whether none is left, and none under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inbox.count() == 0
+    }
+
+    /// When the next deadline may pass.
+    pub(super) fn next(&self) -> Option<io::Instant> {
+        self.deadlines.next()
+    }
+
+    /// Begins with what others have left.
+    pub(super) fn begin(&mut self, kit: &mut Kit) {
+        for job in self.inbox.take() {
+            let index = self.free.pop().unwrap_or_else(|| {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            });
+            let slot = &mut self.slots[index as usize];
+            let task = TaskKind::Call { index, generation: slot.generation };
+            slot.call = Some(Box::new(Call::new(job, task, kit)));
+            let mut head = std::mem::take(&mut self.head);
+            self.with(index, kit, |call, kit| call.begin(&mut head, kit));
+            self.head = head;
+        }
+    }
+
+    /// The task of one of them was woken.
+    pub(super) fn woken(&mut self, index: u32, generation: u32, kit: &mut Kit) {
+        if self.slots.get(index as usize).is_some_and(|slot| slot.generation == generation) {
+            self.with(index, kit, Call::drive);
+        }
+    }
+
+    /// Lets deadlines that have passed take effect.
+    pub(super) fn expire(&mut self, kit: &mut Kit) {
+        let mut expired = std::mem::take(&mut self.expired);
+        self.deadlines.expired(kit.tick, &mut expired);
+        expired.drain(..).for_each(|index| self.with(index, kit, Call::expired));
+        self.expired = expired;
+    }
+
+    /// Ends all of them: the time of the shutdown is up.
+    pub(super) fn cut(&mut self, kit: &mut Kit) {
+        for job in self.inbox.take() {
+            self.inbox.count.fetch_sub(1, Ordering::Relaxed);
+            drop(job);
+        }
+        for index in 0..self.slots.len() as u32 {
+            self.with(index, kit, Call::cut);
+        }
+    }
+
+    /// The worker ends: so does whatever is under way, and nothing is taken any more.
+    pub(super) fn close(&mut self, kit: &mut Kit) {
+        self.inbox.close();
+        for index in 0..self.slots.len() as u32 {
+            self.with(index, kit, Call::cut);
+        }
+    }
+
+    /// Does something with a request, and forgets it if it is over afterwards. A panic in here is a bug of the engine: it
+    /// costs that request.
+    fn with(&mut self, index: u32, kit: &mut Kit, act: impl FnOnce(&mut Call, &mut Kit)) {
+        let slot = &mut self.slots[index as usize];
+        let Some(call) = &mut slot.call else { return };
+        let done = catch_unwind(AssertUnwindSafe(|| act(call, kit)));
+        if done.is_err() {
+            tracing::error!("the engine panicked; a request is cut");
+        }
+        if done.is_ok() && !call.is_over() {
+            return self.deadlines.set_at(index, call.due());
+        }
+        // A future that panics when it is dropped costs what it holds, and no more.
+        let ended = catch_unwind(AssertUnwindSafe(|| call.end(kit)));
+        let call = slot.call.take();
+        if ended.is_err() || catch_unwind(AssertUnwindSafe(|| drop(call))).is_err() {
+            tracing::error!("a handler panicked when its request ended");
+        }
+        super::exchange::orphans().into_iter().for_each(|future| kit.cancel(future));
+        slot.generation = context::next_generation(slot.generation);
+        self.free.push(index);
+        self.deadlines.clear(index);
+        self.inbox.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,245 @@
+//! Bodies of requests to apps as services, and of their answers: back-pressure both ways, what is dropped, what is too slow.
+#![cfg(feature = "tower")]
+
+mod asked;
+
+use asked::*;
+use bytes::Bytes;
+use highwire::body::BodyError;
+use highwire::server::Report;
+use highwire::tower::{AppService, CROSSING_BYTES};
+use highwire::{App, Body, HeaderMap, HeaderName, HeaderValue, Reply, Response};
+use http_body::{Body as HttpBody, Frame};
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tower_service::Service;
+
+fn trailers() -> HeaderMap {
+    let field = |name, value| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    HeaderMap::from_iter([field("x-sum", "7"), field("x-end", "yes")])
+}
+
+#[test]
+fn bodies_and_trailers_go_both_ways_at_once() {
+    let service = start(App::new().post("/", echo));
+    let parts: Vec<Bytes> = (0..300_u32).map(|at| Bytes::from(vec![at as u8; 1 + at as usize * 7])).collect();
+    let mut sent = Sent::nothing();
+    sent.frames = parts.iter().map(|part| Ok(Frame::data(part.clone()))).collect();
+    let mut fields = trailers();
+    fields.insert("authorization", HeaderValue::from_static("not behind a body"));
+    let sent = sent.and(Ok(Frame::trailers(fields)));
+    let answer = run(async {
+        whole(ask(&service, request("POST", "/").body(sent).expect("a request")).await.into_body()).await
+    });
+    assert!(answer.0 == parts.concat());
+    assert_eq!(answer.1, trailers());
+}
+
+/// Parts of a body without an end, counted as they are asked for.
+struct Endless {
+    asked: Arc<AtomicUsize>,
+    _told: Told,
+}
+
+const PART: usize = 4096;
+
+impl Endless {
+    fn part(&self) -> Bytes {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Bytes::from(vec![b'x'; PART])
+    }
+}
+
+impl futures_core::Stream for Endless {
+    type Item = Result<Bytes, BodyError>;
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(Some(Ok(self.part())))
+    }
+}
+
+impl HttpBody for Endless {
+    type Data = Bytes;
+    type Error = BodyError;
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Poll::Ready(Some(Ok(Frame::data(self.part()))))
+    }
+}
+
+/// Has the worker take some turns, so that whatever it would go on with it has gone on with.
+async fn turns(service: &AppService) {
+    for _ in 0..50 {
+        assert_eq!(get(service, request("GET", "/turn").body(Sent::nothing()).expect("a request")).await.1, "turned");
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_not_made_on_and_ends_with_its_reader() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (told, gone) = told();
+    let endless = Mutex::new(Some(Endless { asked: asked.clone(), _told: told }));
+    let app = App::new()
+        .get("/turn", || "turned")
+        .get("/", move || Response::stream(endless.lock().expect("no panic").take().expect("one request")));
+    let service = start(app);
+    run(async {
+        let mut body = ask(&service, request("GET", "/").body(Sent::nothing()).expect("a request")).await.into_body();
+        turns(&service).await;
+        let first = asked.load(Ordering::SeqCst);
+        assert!((1..=CROSSING_BYTES / PART).contains(&first), "{first} parts");
+        // Taken, there is room for more.
+        for _ in 0..2 * CROSSING_BYTES / PART {
+            assert!(next(&mut body).await.expect("more").is_ok());
+        }
+        turns(&service).await;
+        let second = asked.load(Ordering::SeqCst);
+        assert!((2 * CROSSING_BYTES / PART..=3 * CROSSING_BYTES / PART).contains(&second), "{second} parts");
+        drop(body);
+    });
+    gone.recv_timeout(PATIENCE).expect("the answer's body goes");
+}
+
+#[test]
+fn a_body_that_its_handler_does_not_read_is_not_asked_for_and_ends_with_it() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (told, gone) = told();
+    let (give, take) = mpsc::channel();
+    let app = App::new().get("/turn", || "turned").post("/", move |reply: Reply, mut body: Body| {
+        let give = give.clone();
+        highwire::spawn(async move {
+            let first = body.next().await;
+            assert!(first.is_some_and(|first| first.is_ok()));
+            give.send(reply).expect("the test waits");
+            // It keeps the body as long as the server keeps this task.
+            pending::<()>().await;
+            drop(body);
+        });
+    });
+    let service = start(app);
+    let body = Endless { asked: asked.clone(), _told: told };
+    let answer = service.clone().call(request("POST", "/").body(body).expect("a request"));
+    run(async {
+        turns(&service).await;
+        // What waits for the handler, and what it has taken.
+        let most = 64 * 1024 / PART + 2;
+        let count = asked.load(Ordering::SeqCst);
+        assert!((2..=most).contains(&count), "{count} parts");
+        take.recv_timeout(PATIENCE).expect("the handler's").send("answered");
+        let Ok(answer) = answer.await;
+        assert_eq!(whole(answer.into_body()).await.0, b"answered");
+    });
+    gone.recv_timeout(PATIENCE).expect("the request's body goes with the answer");
+}
+
+#[test]
+fn handlers_hear_that_a_body_failed_and_bodies_that_nobody_reads() {
+    let app = App::new()
+        .post("/", async |mut body: Body| {
+            let mut count = 0;
+            loop {
+                match body.next().await {
+                    Some(Ok(part)) => count += part.len(),
+                    Some(Err(error)) => return format!("{count}, {error:?}"),
+                    None => return format!("{count}"),
+                }
+            }
+        })
+        .post("/drops", async |body: Body| {
+            drop(body);
+            pending::<()>().await
+        });
+    let service = start(app);
+    let check = |body: Sent, expected: &str| {
+        assert_eq!(run(get(&service, request("POST", "/").body(body).expect("a request"))).1, expected);
+    };
+    check(Sent::of(&["abc"]), "3");
+    check(Sent::of(&["abc"]).and(Err(BodyError::CutShort)), "3, CutShort");
+    check(Sent::of(&["abc"]).and(Err(BodyError::TooSlow)), "3, TooSlow");
+    check(Sent { length: Some(9), ..Sent::of(&["abc"]) }, "3, CutShort");
+    let (told, gone) = told();
+    let body = Sent::of(&["abc"]).without_end().telling(told);
+    let answer = service.clone().call(request("POST", "/drops").body(body).expect("a request"));
+    gone.recv_timeout(PATIENCE).expect("its sender hears of it before there is an answer");
+    drop(answer);
+}
+
+#[test]
+fn a_request_that_is_dropped_cancels_its_handler() {
+    let (tell, gone) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let (begin, begun) = mpsc::channel();
+    let begin = Mutex::new(begin);
+    let app = App::new().get("/turn", || "turned").get("/", move || {
+        let told = Told(tell.lock().expect("no panic").clone());
+        begin.lock().expect("no panic").send(()).expect("the test waits");
+        async move {
+            let _told = told;
+            pending::<()>().await;
+        }
+    });
+    let service = start(app);
+    for _ in 0..3 {
+        let answer = service.clone().call(request("GET", "/").body(Sent::nothing()).expect("a request"));
+        begun.recv_timeout(PATIENCE).expect("the handler runs");
+        drop(answer);
+        gone.recv_timeout(PATIENCE).expect("the handler's future is dropped");
+    }
+    // One that is dropped before its worker has seen it is not begun, or cancelled.
+    for _ in 0..100 {
+        drop(service.clone().call(request("GET", "/").body(Sent::nothing()).expect("a request")));
+    }
+    run(turns(&service));
+    assert_eq!(begun.try_iter().count(), gone.try_iter().count());
+}
+
+/// How many exchanges the server has cut.
+async fn cut(service: &AppService) -> u64 {
+    let (_, text, _) = get(service, request("GET", "/cut").body(Sent::nothing()).expect("a request")).await;
+    text.parse().expect("a number")
+}
+
+#[test]
+fn whoever_is_too_slow_is_cut() {
+    let app = App::new()
+        .post("/whole", |text: String| text)
+        .post("/parts", async |body: Body| body.collect(100).await.map(|_| "whole"))
+        .get("/cut", |report: Report| report.cut.to_string())
+        .get("/never", async || pending::<&'static str>().await)
+        .get("/stuck", || Response::stream(Stuck))
+        .get("/endless", || {
+            let told = Told(mpsc::channel().0);
+            Response::stream(Endless { asked: Arc::default(), _told: told })
+        })
+        .configure(|config| {
+            let short = Duration::from_millis(100);
+            (config.deadlines.body, config.deadlines.handler, config.deadlines.write) = (short, short, short);
+        });
+    let service = start(app);
+    for (method, uri, body, expected) in [
+        ("POST", "/whole", Sent::of(&["a"]).without_end(), (408, SLOW)),
+        ("POST", "/parts", Sent::of(&["a"]).without_end(), (408, SLOW)),
+        ("GET", "/never", Sent::nothing(), (503, "the answer took too long\n")),
+    ] {
+        let (status, text, _) = run(get(&service, request(method, uri).body(body).expect("a request")));
+        assert_eq!((status, text.as_str()), expected, "{uri}");
+    }
+    for (uri, expected, expected_cut) in
+        [("/stuck", "the answer took too long", 4), ("/endless", "the answer was not taken in time", 5)]
+    {
+        let failed = run(async {
+            let asked = request("GET", uri).body(Sent::nothing()).expect("a request");
+            let mut body = ask(&service, asked).await.into_body();
+            // It is not read from before it is cut.
+            while cut(&service).await < expected_cut {}
+            loop {
+                if let Err(error) = next(&mut body).await.expect("no end") {
+                    return error.to_string();
+                }
+            }
+        });
+        assert_eq!(failed, expected, "{uri}");
+    }
+}
