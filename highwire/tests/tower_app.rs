@@ -8,12 +8,17 @@ use bytes::Bytes;
 use highwire::body::BodyError;
 use highwire::testing::Client;
 use highwire::tower as service;
-use highwire::{App, Authority, Body, Extension, Interim, Method, Path, Peer, Reply, Response, StatusCode, Upgrade};
-use http_body::Frame;
+use highwire::{
+    App, Authority, Body, Extension, HeaderName, HeaderValue, Interim, Method, Path, Peer, Reply, Response, StatusCode,
+    Upgrade,
+};
+use http_body::{Body as HttpBody, Frame};
 use std::future::pending;
 use std::io::Write;
+use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, mpsc};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_service::Service;
 
@@ -86,10 +91,23 @@ fn requests_find_their_routes_and_answers_their_way_back() {
     }
     check("POST", "/whole", Sent::of(&["ab"]).and(Err(BodyError::CutShort)), (400, SHORT));
     check("POST", "/whole", Sent::of(&["ab"]).and(Err(BodyError::TooSlow)), (408, SLOW));
+    let Ok(panicked) = run(service.clone().call(request("POST", "/whole").body(Panics).expect("a request")));
+    assert_eq!(panicked.status(), 400);
     let upgrade =
         request("GET", "/upgrade").header("host", "x").header("connection", "upgrade").header("upgrade", "echo");
     let answer = run(get(&service, upgrade.body(nothing()).expect("a request")));
     assert_eq!((answer.0, answer.1.as_str()), (501, "there is no other protocol here\n"));
+}
+
+/// A request's body that panics.
+struct Panics;
+
+impl HttpBody for Panics {
+    type Data = Bytes;
+    type Error = BodyError;
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        panic!("on purpose")
+    }
 }
 
 #[test]
@@ -283,6 +301,10 @@ fn an_app_stands_in_an_axum_router_on_hyper() {
         .get("/host", |authority: Authority| authority.0)
         .get("/long", || Bytes::from(vec![b'x'; 3_000_000]))
         .get("/streamed", || Response::stream(stream_of(vec!["a", "bc"])))
+        .get("/trailers", || {
+            let field = (HeaderName::from_static("x-sum"), HeaderValue::from_static("7"));
+            Response::stream(stream_of(vec!["a"])).with_trailers(|| vec![field])
+        })
         .get("/panics", || -> &'static str { panic!("on purpose") })
         .post("/echo", echo)
         .post("/whole", |body: Bytes| body.len().to_string())
@@ -326,6 +348,19 @@ fn an_app_stands_in_an_axum_router_on_hyper() {
         assert!(curl(&sent, &long) == long, "{framing}");
         let sent = ["--data-binary", "@-", "-H", framing, &at("/whole")];
         assert_eq!(text(&sent, &long), "1000000", "{framing}");
+    }
+    let has_http2 = text(&["--version"], b"").contains("HTTP2");
+    if !has_http2 {
+        let _ = writeln!(std::io::stderr(), "not run: this curl has no HTTP/2");
+    }
+    for kind in ["--http2-prior-knowledge"].into_iter().filter(|_| has_http2) {
+        let answer = text(&[kind, "-i", &at("/host")], b"");
+        assert!(answer.starts_with("HTTP/2 200") && answer.ends_with(&address.to_string()), "{answer}");
+        assert_eq!(text(&[kind, &at("/nested/hello")], b""), "hello");
+        assert!(text(&[kind, "-I", &at("/hello")], b"").contains("content-length: 5\r\n"));
+        assert!(curl(&[kind, "--data-binary", "@-", &at("/echo")], &long) == long);
+        let answer = text(&[kind, "-D", "-", &at("/trailers")], b"");
+        assert_eq!(answer.matches("x-sum: 7\r\n").count(), 1, "{answer}");
     }
     drop(stop);
     server.join().expect("no panic");

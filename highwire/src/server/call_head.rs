@@ -28,6 +28,7 @@ impl CallHead {
         self.head.version = match request.version {
             Version::HTTP_09 | Version::HTTP_10 => proto::Version::Http10,
             Version::HTTP_11 => proto::Version::Http11,
+            // Heads of later versions say the same.
             _ => proto::Version::Http2,
         };
         Ok(())
