@@ -33,6 +33,11 @@ impl Outside {
         self.notifier.notify();
     }
 
+    /// Whether connections were given that the worker has not taken.
+    pub(super) fn has_handed(&self) -> bool {
+        !self.handed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Takes the connections that were given.
     pub(super) fn take_handed(&self) -> Vec<(Socket, usize)> {
         std::mem::take(&mut *self.handed.lock().unwrap_or_else(PoisonError::into_inner))

@@ -551,7 +551,8 @@ impl Floor {
             self.calls.cut(&mut self.kit);
         }
         // One turn more, so that the driver gets the last operations.
-        let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.handed;
+        // In this order: the last thing that an acceptor does may be to hand over a connection.
+        let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.outside.has_handed();
         self.stopped = self.is_empty() && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
         if self.is_empty() {
             self.drain_until = Some(self.kit.now);
@@ -606,5 +607,27 @@ impl Sink for Floor {
             Completion::Woken => (self.woken, self.handed) = (true, true),
             Completion::Connected { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::sim::{Faults, Network, Simulated};
+    use io::{Address, blocking};
+
+    #[test]
+    fn a_connection_that_is_handed_over_behind_the_last_wait_keeps_its_worker() {
+        let address = Address::parse("127.0.0.1:0").expect("an address");
+        let listener = Listener::bind(&address, &io::Options::default()).expect("a free port");
+        let _client = std::net::TcpStream::connect(listener.address().to_string()).expect("it listens");
+        let socket = blocking::accept(&listener, Duration::from_secs(20)).expect("it accepts").expect("a connection");
+        let driver = Simulated::new(Network::new(1, Faults::default())).expect("a driver");
+        let server = crate::App::new().server().expect("an app");
+        let mut worker = server.into_worker(driver).expect("a worker");
+        worker.stop();
+        worker.floor.outside.hand(socket, 0);
+        worker.floor.see_shutdown(&mut worker.queue);
+        assert!(!worker.floor.stopped, "the connection would be lost");
     }
 }
