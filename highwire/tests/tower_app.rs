@@ -6,6 +6,7 @@ mod asked;
 use asked::*;
 use bytes::Bytes;
 use highwire::body::BodyError;
+use highwire::server::Engine;
 use highwire::testing::Client;
 use highwire::tower as service;
 use highwire::{
@@ -132,29 +133,31 @@ fn extensions_and_peers_come_along() {
 
 #[test]
 fn the_last_clone_ends_the_workers_after_what_is_under_way() {
-    let (told, ended) = told();
-    let (give, take) = mpsc::channel();
-    let give = Mutex::new(give);
-    let app = App::new()
-        .state(told)
-        .get("/", move |reply: Reply| give.lock().expect("no panic").send(reply).expect("the test waits"))
-        .configure(|config| config.workers = 2);
-    let service = start(app);
-    let clone = service.clone();
-    let mut asked = service.clone();
-    let answers: Vec<_> =
-        (0..4).map(|_| asked.call(request("GET", "/").body(Sent::nothing()).expect("a request"))).collect();
-    drop((service, asked, clone));
-    let replies: Vec<Reply> = (0..4).map(|_| take.recv_timeout(PATIENCE).expect("the handler runs")).collect();
-    assert!(ended.try_recv().is_err(), "the workers have ended before their requests");
-    replies.into_iter().for_each(|reply| reply.send("answered"));
-    run(async {
-        for answer in answers {
-            let Ok(answer) = answer.await;
-            assert_eq!(whole(answer.into_body()).await.0, b"answered");
-        }
-    });
-    ended.recv_timeout(PATIENCE).expect("the workers end");
+    for engine in [Engine::Uring, Engine::Readiness] {
+        let (told, ended) = told();
+        let (give, take) = mpsc::channel();
+        let give = Mutex::new(give);
+        let app = App::new()
+            .state(told)
+            .get("/", move |reply: Reply| give.lock().expect("no panic").send(reply).expect("the test waits"))
+            .configure(|config| (config.workers, config.engine) = (2, engine));
+        let service = start(app);
+        let clone = service.clone();
+        let mut asked = service.clone();
+        let answers: Vec<_> =
+            (0..4).map(|_| asked.call(request("GET", "/").body(Sent::nothing()).expect("a request"))).collect();
+        drop((service, asked, clone));
+        let replies: Vec<Reply> = (0..4).map(|_| take.recv_timeout(PATIENCE).expect("the handler runs")).collect();
+        assert!(ended.try_recv().is_err(), "the workers have ended before their requests");
+        replies.into_iter().for_each(|reply| reply.send("answered"));
+        run(async {
+            for answer in answers {
+                let Ok(answer) = answer.await;
+                assert_eq!(whole(answer.into_body()).await.0, b"answered");
+            }
+        });
+        ended.recv_timeout(PATIENCE).expect("the workers end");
+    }
 }
 
 #[test]
@@ -249,7 +252,7 @@ fn there_are_bounds() {
             }
         }
     });
-    let threads = App::new().configure(|config| config.engine = highwire::server::Engine::Threads);
+    let threads = App::new().configure(|config| config.engine = Engine::Threads);
     assert!(service::into_service(threads).is_err());
 }
 
