@@ -27,6 +27,8 @@ pub struct App {
     fallback: Option<Arc<dyn Route>>,
     https: Https,
     layers: Vec<Arc<dyn Layer>>,
+    /// Of apps that were taken over, what stands around the answers to methods that their paths do not have.
+    misses: Vec<Arc<dyn Route>>,
     /// The first thing that went wrong in putting it together.
     mistake: Option<Error>,
 }
@@ -42,6 +44,8 @@ struct Registered {
     filter: MethodFilter,
     path: String,
     route: Arc<dyn Route>,
+    /// Of an app that was taken over: which of `misses` is for the path.
+    missed: Option<usize>,
 }
 
 impl Default for App {
@@ -79,6 +83,7 @@ impl App {
             fallback: None,
             https: Https::default(),
             layers: Vec::new(),
+            misses: Vec::new(),
             mistake: None,
         }
     }
@@ -124,14 +129,15 @@ impl App {
     }
 
     fn register(&mut self, filter: MethodFilter, path: &str, route: Arc<dyn Route>) {
-        self.routes.push(Registered { host: self.host.clone(), filter, path: path.to_string(), route });
+        let host = self.host.clone();
+        self.routes.push(Registered { host, filter, path: path.to_string(), route, missed: None });
     }
 
-    /// Takes over another app's routes below a prefix, with what stands around them. Its settings stay behind.
+    /// Takes over another app's routes below a prefix, with what stands around them: also around the answers to methods that
+    /// their paths do not have, such as those to OPTIONS. Its settings stay behind.
     pub fn nest(mut self, prefix: &str, mut other: App) -> App {
-        other.enclose();
         let prefix = prefix.trim_end_matches('/');
-        for mut registered in other.routes {
+        for mut registered in self.take_over(&mut other) {
             registered.path = match registered.path.as_str() {
                 "/" if !prefix.is_empty() => prefix.to_string(),
                 path => format!("{prefix}{path}"),
@@ -139,24 +145,37 @@ impl App {
             registered.host = registered.host.or_else(|| self.host.clone());
             self.routes.push(registered);
         }
-        self.states.extend(other.states);
-        self.factories.extend(other.factories);
-        self.mistake = self.mistake.or(other.mistake);
         self
     }
 
     /// Takes over another app's routes for one host name only (without the port, in any case). They go before routes
     /// for every host.
     pub fn host(mut self, name: &str, mut other: App) -> App {
-        other.enclose();
-        for mut registered in other.routes {
+        for mut registered in self.take_over(&mut other) {
             registered.host = Some(name.to_string());
             self.routes.push(registered);
         }
-        self.states.extend(other.states);
-        self.factories.extend(other.factories);
-        self.mistake = self.mistake.or(other.mistake);
         self
+    }
+
+    /// Takes over what another app's routes need: the routes, with its middleware around them.
+    fn take_over(&mut self, other: &mut App) -> Vec<Registered> {
+        if !other.layers.is_empty() {
+            other.misses.push(Arc::new(Missed));
+            let own = other.misses.len() - 1;
+            other.routes.iter_mut().for_each(|registered| _ = registered.missed.get_or_insert(own));
+        }
+        other.enclose();
+        let before = self.misses.len();
+        self.misses.append(&mut other.misses);
+        self.states.extend(std::mem::take(&mut other.states));
+        self.factories.append(&mut other.factories);
+        self.mistake = self.mistake.take().or(other.mistake.take());
+        let mut routes = std::mem::take(&mut other.routes);
+        for missed in routes.iter_mut().filter_map(|registered| registered.missed.as_mut()) {
+            *missed += before;
+        }
+        routes
     }
 
     /// Puts a middleware around all routes of this app, whenever they are added, and around its answers to what it has no
@@ -173,7 +192,9 @@ impl App {
             for registered in &mut self.routes {
                 registered.route = layer.wrap(registered.route.clone(), on_error);
             }
-            self.fallback = self.fallback.take().map(|route| layer.wrap(route, on_error));
+            for route in self.misses.iter_mut().chain(&mut self.fallback) {
+                *route = layer.wrap(route.clone(), on_error);
+            }
         }
     }
 
@@ -265,25 +286,28 @@ impl App {
         let mut routes: Vec<Arc<dyn Route>> = Vec::new();
         let mut names = Vec::new();
         let mut paths = Vec::new();
+        let first_missed = self.routes.len();
         for registered in self.routes {
-            let pattern = Pattern::parse(&registered.path)?;
-            router.insert(registered.host.as_deref(), &registered.filter, &pattern, routes.len() as u32)?;
+            let (host, pattern) = (registered.host.as_deref(), Pattern::parse(&registered.path)?);
+            router.insert(host, &registered.filter, &pattern, routes.len() as u32)?;
+            if let Some(missed) = registered.missed {
+                router.insert_missed(host, &pattern, (first_missed + missed) as u32);
+            }
             routes.push(registered.route);
             names.push(pattern.names());
             paths.push(registered.path);
         }
-        let fallback = self.fallback.map(|route| {
+        let mut without_path = |route, called: &str| {
             routes.push(route);
             names.push(Vec::new());
-            paths.push("(fallback)".to_string());
+            paths.push(called.to_string());
             routes.len() as u32 - 1
-        });
-        let missed = missed.map(|route| {
-            routes.push(route);
-            names.push(Vec::new());
-            paths.push("(none)".to_string());
-            routes.len() as u32 - 1
-        });
+        };
+        for route in self.misses {
+            without_path(route, "(none)");
+        }
+        let fallback = self.fallback.map(|route| without_path(route, "(fallback)"));
+        let missed = missed.map(|route| without_path(route, "(none)"));
         self.config.check()?;
         Ok(Setup {
             router,

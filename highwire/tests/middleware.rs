@@ -3,8 +3,8 @@
 use highwire::middleware::{Kept, Middleware, Next, after, around, before, from_fn};
 use highwire::testing::Client;
 use highwire::{
-    App, Body, Extension, Handler, HeaderName, HeaderValue, Interim, Path, Reply, Request, Response, StatusCode,
-    blocking, body, time,
+    App, Body, Extension, Handler, HeaderName, HeaderValue, Interim, Method, Path, Reply, Request, Response,
+    StatusCode, blocking, body, time,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -102,6 +102,32 @@ fn nests_hosts_and_handlers_have_their_own() {
     assert_eq!(answer.fields().get_all("x-seen").iter().count(), 2);
     let mut without = self::client(App::new().get("/own", || "own").fallback(|| "fallback").with(mark("app")));
     assert_eq!(seen(&mut without, "/nothing"), "200 app");
+}
+
+#[test]
+fn methods_that_a_nested_path_does_not_have_are_answered_within_its_middleware() {
+    let inner = App::new().get("/{id}", || "inner").with(mark("inner"));
+    let nested = App::new().get("/a", || "a").nest("/in", inner).with(mark("nest"));
+    let host = App::new().get("/h", || "h").with(mark("host"));
+    let bare = App::new().get("/", || "bare");
+    let app = App::new().get("/own", || "own").nest("/n", nested).nest("/bare", bare).host("a.test", host);
+    let mut client = client(app.with(mark("app")));
+    for (path, host, expected) in [
+        ("/own", "", "app"),
+        ("/bare", "", "app"),
+        ("/n/a", "", "nest,app"),
+        ("/n/in/7", "", "inner,nest,app"),
+        ("/h", "a.test", "host,app"),
+    ] {
+        for (method, status) in [(Method::OPTIONS, 204), (Method::PUT, 405)] {
+            let call = client.request(method, path);
+            let answer = if host.is_empty() { call } else { call.field("host", host) }.send();
+            let seen: Vec<&str> =
+                answer.fields().get_all("x-seen").iter().map(|value| value.to_str().expect("text")).collect();
+            assert_eq!((answer.status().as_u16(), seen.join(",").as_str()), (status, expected), "{path}");
+            assert_eq!(answer.field("allow"), "GET, HEAD, OPTIONS", "{path}");
+        }
+    }
 }
 
 #[test]

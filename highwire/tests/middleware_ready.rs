@@ -66,6 +66,12 @@ fn browsers_are_told_which_origins_may_do_what() {
     assert_eq!((answer.text(), all(&answer, "access-control-allow-origin").as_str()), ("here", ""));
     assert_eq!(named.request(Method::OPTIONS, "/").send().field("allow"), "GET, HEAD, PUT, OPTIONS");
 
+    let api = App::new().put("/thing", || "put").with(Cors::new().origin("https://a.example").methods([Method::PUT]));
+    let mut nested = client(App::new().get("/", || "here").nest("/api", api));
+    let call = nested.request(Method::OPTIONS, "/api/thing").field("origin", "https://a.example");
+    let allowed = call.field("access-control-request-method", "PUT").send();
+    assert_eq!((allowed.status().as_u16(), allowed.field("access-control-allow-methods")), (204, "PUT"));
+
     let mut any = client(App::new().get("/", || "here").with(Cors::new().any_origin().credentials()));
     let answer = any.get("/").field("origin", "https://who.example").send();
     assert_eq!((all(&answer, "access-control-allow-origin").as_str(), all(&answer, "vary").as_str()), ("*", ""));

@@ -24,7 +24,8 @@
 //!
 //! The first one that was added stands outermost. Those of an app see every answer that comes of a request with a
 //! well-formed head: of its handlers, also where one panicked or took too long to be waited for, and the app's own 404
-//! and 405. What is nested into another app has its own inside that app's.
+//! and 405. What is nested into another app has its own inside that app's, also around the answers to methods that its
+//! paths do not have: [`Cors`] around a nest answers what browsers ask before a PUT. Around one handler it cannot.
 
 mod access_log;
 mod body_limit;

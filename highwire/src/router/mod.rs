@@ -39,6 +39,8 @@ pub(crate) enum Found {
 pub(crate) struct Allow {
     known: u16,
     others: Vec<Box<str>>,
+    /// What stands around the answer that says so, where that is not the app's own.
+    pub(crate) missed: Option<RouteId>,
 }
 
 impl Allow {
@@ -49,6 +51,7 @@ impl Allow {
             }
         }
         self.others.extend(methods.others.iter().map(|(name, _)| name.clone()));
+        self.missed = self.missed.or(methods.missed);
     }
 
     /// The field's value: what is registered, and what comes with it (HEAD with GET, OPTIONS with all).
@@ -82,6 +85,8 @@ struct Methods {
     others: Vec<(Box<str>, RouteId)>,
     /// A route for every method that has none of its own.
     any: Option<RouteId>,
+    /// A route for the answer to those that have none at all.
+    missed: Option<RouteId>,
 }
 
 impl Methods {
@@ -147,18 +152,7 @@ impl Router {
         pattern: &Pattern,
         route: RouteId,
     ) -> Result<(), PatternError> {
-        let tree = match host {
-            None => &mut self.everywhere,
-            Some(host) => {
-                let host = host.to_ascii_lowercase().into_boxed_str();
-                let at = self.hosts.iter().position(|(name, _)| *name == host).unwrap_or_else(|| {
-                    self.hosts.push((host, Tree::default()));
-                    self.hosts.len() - 1
-                });
-                &mut self.hosts[at].1
-            }
-        };
-        let methods = tree.methods_at(pattern);
+        let methods = self.tree_at(host).methods_at(pattern);
         let place = match filter {
             MethodFilter::Any => &mut methods.any,
             MethodFilter::One(method) => match Method::from_token(method.as_str().as_bytes()) {
@@ -180,6 +174,21 @@ impl Router {
         self.takes_any |= *filter == MethodFilter::Any;
         self.takes_connect |= *filter == MethodFilter::One(http::Method::CONNECT);
         Ok(())
+    }
+
+    /// Registers what the answer to methods without a route passes through at a pattern. The first one for a pattern stays.
+    pub(crate) fn insert_missed(&mut self, host: Option<&str>, pattern: &Pattern, route: RouteId) {
+        self.tree_at(host).methods_at(pattern).missed.get_or_insert(route);
+    }
+
+    fn tree_at(&mut self, host: Option<&str>) -> &mut Tree {
+        let Some(host) = host else { return &mut self.everywhere };
+        let host = host.to_ascii_lowercase().into_boxed_str();
+        let at = self.hosts.iter().position(|(name, _)| *name == host).unwrap_or_else(|| {
+            self.hosts.push((host, Tree::default()));
+            self.hosts.len() - 1
+        });
+        &mut self.hosts[at].1
     }
 
     /// Whether any route at all could answer the method: what none could is not implemented here (501).

@@ -271,19 +271,28 @@ impl Kit {
                 // What follows a CONNECT is not HTTP.
                 Routed::Answer(if head.method == Method::Connect { and_close(response, head) } else { response })
             }
-            Found::Allowed(methods) if head.method == Method::Options => Routed::Answer(allow(methods.value())),
             Found::Allowed(methods) => {
-                let mut response = self.error(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here");
-                if let Ok(value) = HeaderValue::try_from(methods.value()) {
-                    response.add_field(header::ALLOW, value);
-                }
-                Routed::Answer(response)
+                let response = match head.method {
+                    Method::Options => allow(methods.value()),
+                    _ => self.not_allowed(methods.value()),
+                };
+                let Some(route) = methods.missed else { return Routed::Answer(response) };
+                self.missed = Some(Box::new(response));
+                Routed::Route(route)
             }
             Found::Nothing => match shared.setup.fallback {
                 Some(route) => Routed::Route(route),
                 None => Routed::Answer(self.not_found(head, window)),
             },
         }
+    }
+
+    fn not_allowed(&self, allowed: String) -> Response {
+        let mut response = self.error(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here");
+        if let Ok(value) = HeaderValue::try_from(allowed) {
+            response.add_field(header::ALLOW, value);
+        }
+        response
     }
 
     fn not_found(&self, head: &Head, window: &[u8]) -> Response {
