@@ -1,8 +1,10 @@
 //! The command where the system refuses what it asks for. Needs a real kernel, and strace to play the refusals.
 
 mod demo;
+mod programs;
 
-use demo::{Demo, HIGHWIRE, get, program};
+use demo::{Demo, HIGHWIRE, get};
+use programs::program;
 use std::process::Command;
 
 /// The demo under strace, with a fault injected.

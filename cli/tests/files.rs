@@ -7,8 +7,8 @@
 mod demo;
 mod programs;
 
-use demo::{Demo, HIGHWIRE, not_run, program};
-use programs::{Folder, on_every_engine, output, output_text};
+use demo::{Demo, HIGHWIRE};
+use programs::{Folder, not_run, on_every_engine, output, output_text, program};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -5,8 +5,10 @@
 #![cfg(target_os = "linux")]
 
 mod demo;
+mod programs;
 
-use demo::{Demo, HIGHWIRE, program, until, until_within};
+use demo::{Demo, HIGHWIRE, until, until_within};
+use programs::program;
 use socket2::SockRef;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

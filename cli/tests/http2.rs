@@ -7,8 +7,8 @@
 mod demo;
 mod programs;
 
-use demo::{Demo, not_run, program};
-use programs::{Folder, on_every_engine, output, output_text};
+use demo::Demo;
+use programs::{Folder, not_run, on_every_engine, output, output_text, program};
 use std::path::{Path, PathBuf};
 
 on_every_engine! {

@@ -4,8 +4,10 @@
 #![cfg(unix)]
 
 mod demo;
+mod programs;
 
-use demo::{Demo, HIGHWIRE, PATIENCE, get, not_run, program};
+use demo::{Demo, HIGHWIRE, PATIENCE, get};
+use programs::{not_run, program};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;

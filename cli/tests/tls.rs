@@ -9,8 +9,8 @@ mod demo;
 mod programs;
 mod site;
 
-use demo::{Demo, not_run, program};
-use programs::{Folder, attempt, on_every_engine, output_text};
+use demo::Demo;
+use programs::{Folder, attempt, not_run, on_every_engine, output_text, program};
 use sha2::{Digest, Sha256};
 use site::Site;
 use site::tls_peer::{Authority, Pem};

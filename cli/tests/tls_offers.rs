@@ -9,9 +9,9 @@ mod hello;
 mod programs;
 mod site;
 
-use demo::{Demo, program};
+use demo::Demo;
 use hello::{Answer, Hello, Offer};
-use programs::{attempt, on_every_engine, output};
+use programs::{attempt, on_every_engine, output, program};
 use rcgen::{KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 use site::{NAMES, Site};
 use std::collections::BTreeSet;

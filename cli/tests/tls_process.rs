@@ -80,7 +80,7 @@ fn a_key_that_may_not_be_read_is_told() {
     // Root may read everything, unless it gives that right up.
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
     let mut command = if root {
-        let Some(setpriv) = demo::program(&["setpriv"]) else { return };
+        let Some(setpriv) = programs::program(&["setpriv"]) else { return };
         let mut command = Command::new(setpriv);
         let rights = "-dac_override,-dac_read_search";
         command.args([&format!("--bounding-set={rights}"), &format!("--inh-caps={rights}"), HIGHWIRE]);

@@ -7,8 +7,8 @@
 mod demo;
 mod programs;
 
-use demo::{Demo, HIGHWIRE, get, not_run, program, until};
-use programs::{Folder, on_every_engine, output, output_text};
+use demo::{Demo, HIGHWIRE, get, until};
+use programs::{Folder, not_run, on_every_engine, output, output_text, program};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;

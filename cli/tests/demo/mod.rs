@@ -3,9 +3,9 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use crate::programs::not_run;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -235,20 +235,4 @@ pub(crate) fn get(address: &str, path: &str) -> std::io::Result<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     if answer.starts_with("HTTP/1.1 200 ") { Ok(answer) } else { Err(std::io::Error::other(answer)) }
-}
-
-/// Where a program is; none, and a line that says so, where this machine does not have it.
-pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).flat_map(|folder| names.iter().map(move |name| folder.join(name)));
-    let found = found.into_iter().find(|file| file.is_file());
-    if found.is_none() {
-        not_run(&format!("{} is not installed", names.join(" or ")));
-    }
-    found
-}
-
-/// Says what was not run, to standard error itself: what a passing test prints is not shown.
-pub(crate) fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "not run: {why}");
 }

@@ -1,6 +1,7 @@
-//! What tests with other people's programs share: running one to its end, a folder for its files, a test for each engine.
+//! What tests with other people's programs share: finding one and running it to its end, a folder for its files, a test for each
+//! engine.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test program uses a part of it")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,22 @@ macro_rules! on_every_engine {
     };
 }
 pub(crate) use on_every_engine;
+
+/// Where a program is; none, and a line that says so, where this machine does not have it.
+pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let found = found.into_iter().find(|file| file.is_file());
+    if found.is_none() {
+        not_run(&format!("{} is not installed", names.join(" or ")));
+    }
+    found
+}
+
+/// Says what was not run, to standard error itself: what a passing test prints is not shown.
+pub(crate) fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "not run: {why}");
+}
 
 /// An empty folder that goes with its test.
 pub(crate) struct Folder(pub(crate) PathBuf);
