@@ -49,11 +49,22 @@ pub(crate) const OPENSSL: Tool = Tool { name: "openssl", probe: Probe::Program, 
 pub(crate) const STRACE: Tool = Tool { name: "strace", probe: Probe::Program, package: "strace" };
 pub(crate) const PRLIMIT: Tool = Tool { name: "prlimit", probe: Probe::Program, package: "util-linux" };
 pub(crate) const CHROMIUM: Tool = Tool { name: "chromium", probe: Probe::Program, package: "chromium" };
-/// Packages for Python that Debian installs for its own: an HTTP client, and HTTP/2 for it.
+/// Packages for Python that Debian installs for its own: HTTP clients, and HTTP/2 for one.
 pub(crate) const HTTPX: Tool =
     Tool { name: "httpx", probe: Probe::File("/usr/lib/python3/dist-packages/httpx"), package: "python3-httpx" };
 pub(crate) const HYPER_H2: Tool =
     Tool { name: "h2", probe: Probe::File("/usr/lib/python3/dist-packages/h2"), package: "python3-h2" };
+pub(crate) const REQUESTS: Tool = Tool {
+    name: "requests",
+    probe: Probe::File("/usr/lib/python3/dist-packages/requests"),
+    package: "python3-requests",
+};
+/// With it requests decodes br.
+pub(crate) const PYTHON_BROTLI: Tool = Tool {
+    name: "brotli for Python",
+    probe: Probe::File("/usr/lib/python3/dist-packages/brotli.py"),
+    package: "python3-brotli",
+};
 pub(crate) const LIBURING: Tool =
     Tool { name: "liburing", probe: Probe::Header("liburing.h"), package: "liburing-dev" };
 pub(crate) const LIBEVENT: Tool =

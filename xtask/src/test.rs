@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::process::{
-    self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT, STRACE, Tool,
-    WGET, WRK, ZSTD,
+    self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT,
+    PYTHON_BROTLI, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
 };
 use crate::{Error, Result, bench, conformance, fuzz, tidy};
 
@@ -165,8 +165,23 @@ const STEPS: &[Step] = &[
 ];
 
 /// The real clients and helpers that tests look for. A test whose program is missing says that it was not run.
-const CLIENTS: &[Tool] =
-    &[CURL, WGET, AB, WRK, H2LOAD, OPENSSL, HTTPX, HYPER_H2, STRACE, PRLIMIT, CHROMIUM, BROTLI, ZSTD];
+const CLIENTS: &[Tool] = &[
+    CURL,
+    WGET,
+    AB,
+    WRK,
+    H2LOAD,
+    OPENSSL,
+    HTTPX,
+    HYPER_H2,
+    REQUESTS,
+    PYTHON_BROTLI,
+    STRACE,
+    PRLIMIT,
+    CHROMIUM,
+    BROTLI,
+    ZSTD,
+];
 
 fn fetch_tools(root: &Path) -> Result<()> {
     for tool in CLIENTS {
