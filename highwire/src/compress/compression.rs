@@ -31,7 +31,8 @@ const ENCODER_MEMORY: usize = 128 * 1024 * 1024;
 /// - whose [type](Self::types) is not worth it,
 /// - that has a `Content-Encoding` already, `identity` included: a handler's way to say no,
 /// - whose `Cache-Control` says `no-transform`,
-/// - that is a part of something (206, `Content-Range`), has no body (204, 304) or a digest of it,
+/// - that is a part of something (206, where `Vary` is said as for the whole; `Content-Range`), has no body (204, 304) or a
+///   digest of it,
 /// - that changes to another protocol.
 ///
 /// A strong `ETag` becomes weak (RFC 9110 section 8.8.3.3), as what is sent is no longer byte for byte what the handler
@@ -127,11 +128,12 @@ impl Compression {
         self
     }
 
-    /// Whether some client may get this answer compressed.
+    /// Whether some client may get this answer compressed, or, instead of a part, the whole of it.
     fn may_encode(&self, response: &Response) -> bool {
-        let bodiless = matches!(response.status, StatusCode::NO_CONTENT | StatusCode::PARTIAL_CONTENT);
-        if bodiless || response.status.is_informational() || NEVER.iter().any(|name| values(response, name).count() > 0)
-        {
+        let is_part = response.status == StatusCode::PARTIAL_CONTENT;
+        let is_said = |name: &HeaderName| values(response, name).next().is_some();
+        let is_bodiless = response.status == StatusCode::NO_CONTENT || response.status.is_informational();
+        if is_bodiless || NEVER.iter().any(is_said) || (is_said(&header::CONTENT_RANGE) && !is_part) {
             return false;
         }
         let mut directives = values(response, &header::CACHE_CONTROL).flat_map(|value| elements(value.as_bytes()));
@@ -139,6 +141,7 @@ impl Compression {
             return false;
         }
         let length = match &response.content {
+            _ if is_part => whole_length(response).unwrap_or(u64::MAX),
             Content::Bytes(_) if response.status == StatusCode::NOT_MODIFIED => self.threshold,
             Content::Bytes(bytes) if bytes.is_empty() => return false,
             Content::Bytes(bytes) => bytes.len() as u64,
@@ -153,7 +156,10 @@ impl Compression {
         match response.content_type.or(own) {
             Some(value) => {
                 let name = value.split(';').next().unwrap_or_default().trim();
-                (self.types)(&name.to_ascii_lowercase())
+                // Several parts do not say what they are parts of.
+                let is_several =
+                    response.status == StatusCode::PARTIAL_CONTENT && name.eq_ignore_ascii_case("multipart/byteranges");
+                is_several || (self.types)(&name.to_ascii_lowercase())
             }
             // A 304 need not say what it is about.
             None => response.status == StatusCode::NOT_MODIFIED,
@@ -190,11 +196,9 @@ impl Compression {
     }
 }
 
-/// Fields of answers that are never changed: those that are encoded, that are a part of something, and those whose bytes
-/// somebody has summed up (RFC 9530).
-const NEVER: [HeaderName; 6] = [
+/// Fields of answers that are never changed: those that are encoded, and those whose bytes somebody has summed up (RFC 9530).
+const NEVER: [HeaderName; 5] = [
     header::CONTENT_ENCODING,
-    header::CONTENT_RANGE,
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
@@ -203,6 +207,11 @@ const NEVER: [HeaderName; 6] = [
 
 fn values<'r>(response: &'r Response, name: &HeaderName) -> impl Iterator<Item = &'r HeaderValue> {
     response.fields.iter().filter(move |(known, _)| known == name).map(|(_, value)| value)
+}
+
+/// The length of what an answer is a part of, where it says so.
+fn whole_length(response: &Response) -> Option<u64> {
+    values(response, &header::CONTENT_RANGE).next()?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
 }
 
 /// What a request says that matters for its answer.
@@ -229,7 +238,7 @@ impl Middleware for Compression {
         // The fields of a 304 are those of the answer that the client has (RFC 9110 section 15.4.5).
         if response.status == StatusCode::NOT_MODIFIED {
             weaken(response);
-        } else if self.encode(coding, &mut response.content) {
+        } else if response.status != StatusCode::PARTIAL_CONTENT && self.encode(coding, &mut response.content) {
             weaken(response);
             response.fields.retain(|(name, _)| name != header::ACCEPT_RANGES);
             response.add_field(header::CONTENT_ENCODING, coding.value());
