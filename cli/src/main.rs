@@ -3,6 +3,7 @@
 
 use clap::builder::ArgPredicate;
 use clap::{Parser, Subcommand, ValueEnum};
+use highwire::compress::Compression;
 use highwire::server::{Balance, Engine};
 use highwire::tls::{ClientAuth, TlsConfig};
 use highwire::{App, Files, StatusCode};
@@ -64,6 +65,10 @@ struct Serve {
     /// Send FILE.br, FILE.zst or FILE.gz in place of FILE to those who take them.
     #[arg(long)]
     precompressed: bool,
+
+    /// Compress texts and the like for those who take that, where no compressed sibling is sent.
+    #[arg(long)]
+    compress: bool,
 
     /// Send this file for paths that lead nowhere and whose last part has no dot.
     #[arg(long, value_name = "FILE")]
@@ -211,7 +216,8 @@ impl Serve {
         };
         let rules = self.cache_control.into_iter();
         let files = rules.fold(files, |files, (pattern, value)| files.cache_control(pattern, value));
-        (App::new().files("/", files), self.running)
+        let app = App::new().files("/", files);
+        (if self.compress { app.with(Compression::new()) } else { app }, self.running)
     }
 }
 

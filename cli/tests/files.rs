@@ -167,6 +167,25 @@ fn files_over_http2_are_the_same() {
     }
 }
 
+#[test]
+fn files_are_compressed_for_those_who_take_it_where_that_is_asked_for() {
+    let Some(program) = program(&["curl"]) else { return };
+    let folder = Folder::new("compressed-files");
+    let root = folder.0.join("root");
+    std::fs::create_dir_all(&root).expect("a folder");
+    std::fs::write(root.join("hello"), "Hello, World!").expect("a file");
+    let style = "body { color: black }\n".repeat(1000);
+    std::fs::write(root.join("style.css"), &style).expect("a file");
+    for (options, coded) in [(&["--compress"][..], true), (&[], false)] {
+        let Some(demo) = serve("auto", &root, options) else { return };
+        let head = folder.path("head");
+        let fixed = ["--silent", "--show-error", "--fail", "--dump-header", &head, "--compressed"];
+        assert!(output_text(&program, &[&fixed[..], &[&demo.url("/style.css")]].concat()) == style);
+        let head = std::fs::read_to_string(&head).expect("what curl has written").to_lowercase();
+        assert_eq!(head.contains("\r\ncontent-encoding: "), coded, "{head}");
+    }
+}
+
 /// Whether the blocking pool has been at work.
 fn has_pool(demo: &Demo) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", demo.id())).expect("the process lives");
