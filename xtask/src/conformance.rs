@@ -9,21 +9,25 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::process::{self, Running};
-use crate::{Error, Result};
+use crate::{Error, Result, redbot};
 
 pub(crate) const HELP: &str = "\
 Holds Highwire against what others wrote about its protocols.
 
 Usage: cargo xtask conformance h2spec
+       cargo xtask conformance redbot
        cargo xtask conformance hpack FOLDER
 
   h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, under TLS and in the clear, on uring and
            readiness: all 146 must pass each time. h2spec is taken from target/tools or from PATH, else Go builds it.
            What it said is kept in target/conformance
+  redbot   has REDbot 2.7.1 look at files that `highwire serve` serves, compressed and not: what it finds bad or warns of
+           fails, but for what xtask/src/redbot.rs excepts with a reason. REDbot is taken from target/tools, else installed
+           there by pip
   hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER holds the data of
            http2jp/hpack-test-case
 
-Without h2spec and without Go it is `not run`, and that is no success.
+Without h2spec and without Go, or without REDbot and Python, it is `not run`, and that is no success.
 ";
 
 /// Where programs go that are built for the tests, each in a folder that names its version.
@@ -33,10 +37,11 @@ const H2SPEC_SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+inco
 /// What h2spec says when every case was played and passed. A version with other cases says something else.
 const ALL_PASSED: &str = "146 tests, 146 passed, 0 skipped, 0 failed";
 
-const REPORTS: &str = "target/conformance";
+/// Where reports are kept.
+pub(crate) const REPORTS: &str = "target/conformance";
 
 /// The longest that one run may take. It takes a quarter of a second; one in which each case waits in vain, some minutes.
-const RUN: Duration = Duration::from_secs(60);
+pub(crate) const RUN: Duration = Duration::from_secs(60);
 
 /// How long the server may take to listen.
 const START: Duration = Duration::from_secs(20);
@@ -44,8 +49,8 @@ const START: Duration = Duration::from_secs(20);
 /// Between looks at a server that does not listen yet.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The longest that Go may take to fetch and build h2spec.
-const BUILD: Duration = Duration::from_secs(5 * 60);
+/// The longest that it may take to fetch and build a program.
+pub(crate) const BUILD: Duration = Duration::from_secs(5 * 60);
 
 /// A way to HTTP/2: the demo's options, and h2spec's.
 struct Way {
@@ -70,12 +75,21 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 None => h2spec(root),
             }
         }
+        Some("redbot") => {
+            args.finish()?;
+            match redbot::missing(root, true) {
+                Some(reason) => Err(Error::Failed(format!("not run: {reason}"))),
+                None => redbot::redbot(root),
+            }
+        }
         Some("hpack") => {
             let folder = args.word().ok_or_else(|| Error::Usage("conformance hpack FOLDER".into()))?;
             args.finish()?;
             hpack(root, Path::new(&folder))
         }
-        _ => Err(Error::Usage("conformance to what: `h2spec` or `hpack`? See `cargo xtask conformance --help`".into())),
+        _ => Err(Error::Usage(
+            "conformance to what: `h2spec`, `redbot` or `hpack`? See `cargo xtask conformance --help`".into(),
+        )),
     }
 }
 
@@ -124,7 +138,7 @@ pub(crate) fn h2spec(root: &Path) -> Result<()> {
 /// One run: what to say of it. `files`: the reports' path, without its extension.
 fn one(root: &Path, program: &Path, engine: &str, way: &Way, files: &Path) -> Result<&'static str> {
     let (log, report) = (files.with_extension("log"), files.with_extension("txt"));
-    let (_running, port) = serve(root, engine, way.demo, &log)?;
+    let (_running, port) = serve(root, engine, &[&["demo", "--workers", "1"], way.demo].concat(), &log)?;
     let file = create(&report)?;
     let copy = file.try_clone().map_err(|error| Error::doing(report.display(), error))?;
     let mut command = Command::new(program);
@@ -148,11 +162,11 @@ fn verdict(said: &str, success: bool) -> Result<&'static str> {
     Err(Error::Failed(said.split_once("Failures:").map_or(said, |(_, failures)| failures).trim().to_owned()))
 }
 
-/// Starts the demo with a port of the system's choice; it dies when xtask does.
-fn serve(root: &Path, engine: &str, options: &[&str], log: &Path) -> Result<(Running, u16)> {
+/// Starts the command with a port of the system's choice; it dies when xtask does.
+pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -> Result<(Running, u16)> {
     let mut command = Command::new("setpriv");
-    command.current_dir(root).args(["--pdeathsig", "KILL", "target/release/highwire", "demo"]);
-    command.args(["--workers", "1", "--engine", engine]).args(options);
+    command.current_dir(root).args(["--pdeathsig", "KILL", "target/release/highwire"]);
+    command.args(arguments).args(["--engine", engine]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(create(log)?);
     let shown = process::shown(&command);
     let mut running = Running::new(command.spawn().map_err(|error| Error::doing(&shown, error))?);
@@ -169,17 +183,17 @@ fn serve(root: &Path, engine: &str, options: &[&str], log: &Path) -> Result<(Run
     }
 }
 
-/// The port in the demo's words: `listening on https://127.0.0.1:PORT/`.
+/// The port in the command's words: `listening on https://127.0.0.1:PORT/`.
 fn port_in(said: &str) -> Option<u16> {
     said.lines()
         .find_map(|line| line.split_once("listening on ")?.1.strip_suffix('/')?.rsplit_once(':')?.1.parse().ok())
 }
 
-fn create(path: &Path) -> Result<File> {
+pub(crate) fn create(path: &Path) -> Result<File> {
     File::create(path).map_err(|error| Error::doing(path.display(), error))
 }
 
-fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::doing(path.display(), error))
 }
 

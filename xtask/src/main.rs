@@ -7,6 +7,7 @@ mod bench;
 mod conformance;
 mod fuzz;
 mod process;
+mod redbot;
 mod test;
 mod tidy;
 

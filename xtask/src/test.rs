@@ -13,7 +13,7 @@ use crate::process::{
     self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT,
     PYTHON_BROTLI, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
 };
-use crate::{Error, Result, bench, conformance, fuzz, tidy};
+use crate::{Error, Result, bench, conformance, fuzz, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
 Runs every test of the project in order and sums up. Steps after one that fails still run.
@@ -27,7 +27,7 @@ Options:
   --only STEP   run this step only; may be given several times
   --list        show the steps and run nothing
 
-As root, what a step needs is installed through apt-get, rustup, cargo and go; else, or where that fails, the step is
+As root, what a step needs is installed through apt-get, rustup, cargo, go and pip; else, or where that fails, the step is
 `not run`, with what is missing. The last line counts the steps: `N passed, N failed, N skipped`.
 ";
 
@@ -53,6 +53,8 @@ enum Need {
     Miri,
     /// h2spec, which Go builds.
     H2spec,
+    /// REDbot, which pip installs.
+    Redbot,
     /// cargo-fuzz.
     Fuzz,
     /// A cargo command that is used if it is here, and not installed: building it takes longer than all else.
@@ -125,6 +127,7 @@ const STEPS: &[Step] = &[
         action: Action::Run("cargo run --release -p sim -- --seeds {seeds}", &[]),
     },
     Step { name: "h2spec", long: false, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
+    Step { name: "redbot", long: false, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
     Step {
         name: "bench programs",
         long: false,
@@ -191,6 +194,9 @@ fn fetch_tools(root: &Path) -> Result<()> {
     }
     if let Some(missing) = conformance::h2spec_missing(root, true) {
         println!("not run: whatever needs h2spec: {missing}");
+    }
+    if let Some(missing) = redbot::missing(root, true) {
+        println!("not run: whatever needs redbot: {missing}");
     }
     Ok(())
 }
@@ -346,6 +352,7 @@ impl Need {
                 }
             }
             Self::H2spec => conformance::h2spec_missing(root, install).map_or(Ok(()), Err),
+            Self::Redbot => redbot::missing(root, install).map_or(Ok(()), Err),
             Self::Fuzz => fuzz::missing(install).map_or(Ok(()), Err),
             Self::CargoCommand(name) => {
                 let works = process::output(Command::new("cargo").args([name, "--version"])).is_ok();

@@ -1,0 +1,240 @@
+//! `cargo xtask conformance redbot`: what REDbot has to say of files that `highwire serve` serves.
+//!
+//! REDbot asks for a resource several times, with and without conditions, ranges and codings, and has a note for whatever
+//! it finds. Notes of level bad and warning fail, but for those that `ALLOWED` excepts with a reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use crate::conformance::{BUILD, REPORTS, RUN, create, read, serve};
+use crate::{Error, Result, process};
+
+/// What is installed for it: REDbot, and what makes its notes and its connections, each of a version, so that the notes stay
+/// the same.
+const PACKAGES: [&str; 3] = ["redbot==2.7.1", "httplint==2026.10.4", "thor==0.17.0"];
+
+const FOLDER: &str = "target/tools/redbot-2.7.1";
+
+/// How the folder is served.
+struct Way {
+    name: &'static str,
+    options: &'static [&'static str],
+}
+
+const WAYS: &[Way] = &[
+    Way { name: "precompressed", options: &["--listing", "--precompressed", "--cache-control", "*.css=max-age=3600"] },
+    Way { name: "compressed", options: &["--listing", "--compress"] },
+];
+
+/// A path, and what must be said of it: that REDbot has looked.
+struct Case {
+    path: &'static str,
+    status: u16,
+    notes: &'static [&'static str],
+    /// The way whose answers are compressed; `*` is every one.
+    coded: &'static str,
+}
+
+/// Notes on a file that can be asked for in all ways.
+const FILE: &[&str] = &["CL_CORRECT", "INM_304", "IMS_304", "RANGE_CORRECT"];
+
+const CASES: &[Case] = &[
+    Case { path: "/", status: 200, notes: FILE, coded: "compressed" },
+    Case { path: "/text.txt", status: 200, notes: FILE, coded: "compressed" },
+    Case { path: "/small.txt", status: 200, notes: FILE, coded: "" },
+    Case { path: "/style.css", status: 200, notes: FILE, coded: "*" },
+    Case { path: "/large.bin", status: 200, notes: FILE, coded: "" },
+    Case { path: "/empty.txt", status: 200, notes: &["CL_CORRECT", "INM_304", "IMS_304"], coded: "" },
+    Case { path: "/folder", status: 308, notes: &["CL_CORRECT"], coded: "" },
+    Case { path: "/folder/", status: 200, notes: &["CL_CORRECT"], coded: "" },
+    Case { path: "/nothing", status: 404, notes: &["CL_CORRECT"], coded: "" },
+];
+
+/// What REDbot says where answers can be had compressed.
+const CODED: &str = "CONNEG_GZIP_GOOD";
+
+/// What may be said all the same. A row that excepts nothing is an error as well.
+const ALLOWED: &[(&str, &str)] = &[
+    ("FRESHNESS_HEURISTIC", "how long files are fresh is for those to say who know them: --cache-control"),
+    ("RANGE_CL_FULL", "REDbot asks for 97 bytes, which is the whole of a file that has fewer"),
+];
+
+/// A note of REDbot's.
+#[derive(Debug, PartialEq, Eq)]
+struct Note {
+    name: String,
+    level: String,
+    words: String,
+}
+
+/// What REDbot lacks here, if anything. `install`: try to install it first.
+pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
+    let program = program(root);
+    if !program.is_file()
+        && install
+        && let Some(python) = process::find_program("python3")
+    {
+        println!("installing redbot");
+        let until = Instant::now() + BUILD;
+        let mut venv = Command::new(python);
+        venv.current_dir(root).args(["-m", "venv", FOLDER]);
+        let mut pip = Command::new(root.join(FOLDER).join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES);
+        for command in [&mut venv, &mut pip] {
+            if let Err(error) = process::run_until(command, until) {
+                println!("{}", error.reason());
+            }
+        }
+    }
+    let how = format!("python3 -m venv {FOLDER} && {FOLDER}/bin/pip install {}", PACKAGES.join(" "));
+    (!program.is_file()).then(|| format!("redbot is missing ({how})"))
+}
+
+fn program(root: &Path) -> PathBuf {
+    root.join(FOLDER).join("bin/redbot")
+}
+
+/// Asks REDbot about every path in every way of serving them.
+pub(crate) fn redbot(root: &Path) -> Result<()> {
+    let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
+    process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
+    let site = root.join(REPORTS).join("redbot-site");
+    make_site(&site).map_err(|error| Error::doing(site.display(), error))?;
+    let (mut wrong, mut excepted) = (Vec::new(), Vec::new());
+    for way in WAYS {
+        let log = root.join(REPORTS).join(format!("redbot-{}.log", way.name));
+        let folder = site.display().to_string();
+        let arguments = [&["serve", &folder, "--listen", "127.0.0.1:0"][..], way.options].concat();
+        let (_running, port) = serve(root, "auto", &arguments, &log)?;
+        for case in CASES {
+            let report = root.join(REPORTS).join(format!("redbot-{}{}.har", way.name, case.path.replace('/', "-")));
+            let mut command = Command::new(program(root));
+            command.args(["--output-format", "har", &format!("http://127.0.0.1:{port}{}", case.path)]);
+            process::run_until(command.stdout(create(&report)?), Instant::now() + RUN)?;
+            let said = read(&report)?;
+            let found = judge(case, way, &said, &mut excepted);
+            let words = if found.is_empty() { "nothing wrong".to_owned() } else { found.join("\n    ") };
+            println!("{} {}: {words}", way.name, case.path);
+            wrong.extend(found);
+        }
+    }
+    let unused = ALLOWED.iter().filter(|(name, _)| !excepted.iter().any(|excepted| excepted == name));
+    wrong.extend(unused.map(|(name, _)| format!("the exception {name} excepts nothing")));
+    if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("\n"))) }
+}
+
+/// What is wrong with what was said. Notes that were excepted are added to `excepted`.
+fn judge(case: &Case, way: &Way, said: &str, excepted: &mut Vec<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if !said.contains(&format!("\"status\": {},", case.status)) {
+        wrong.push(format!("it is not {}", case.status));
+    }
+    let notes = notes(said);
+    let is_coded = case.coded == "*" || case.coded == way.name;
+    for expected in case.notes.iter().chain(is_coded.then_some(&CODED)) {
+        if !notes.iter().any(|note| note.name == *expected) {
+            wrong.push(format!("{expected} is not said"));
+        }
+    }
+    for note in notes.into_iter().filter(|note| matches!(&*note.level, "BAD" | "WARN")) {
+        if ALLOWED.iter().any(|(name, _)| *name == note.name) {
+            excepted.push(note.name);
+        } else {
+            wrong.push(format!("{} {}: {}", note.level, note.name, note.words));
+        }
+    }
+    wrong
+}
+
+/// The notes in REDbot's report, in which each member has a line of its own.
+fn notes(said: &str) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    for line in said.lines() {
+        let Some((name, value)) = line.trim().split_once(": \"") else { continue };
+        let value = value.trim_end_matches(',').trim_end_matches('"').to_owned();
+        match (name, notes.last_mut()) {
+            ("\"note_id\"", _) => notes.push(Note { name: value, level: String::new(), words: String::new() }),
+            ("\"level\"", Some(note)) => note.level = value,
+            ("\"summary\"", Some(note)) => note.words = value,
+            _ => {}
+        }
+    }
+    notes
+}
+
+/// Files of several kinds and lengths, which rest since a while.
+fn make_site(site: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(site.join("folder"))?;
+    let text: String = (0..400).map(|line| format!("Line {line}: a text for {} readers.\n", line * line)).collect();
+    let page = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>A page</title>\n";
+    let style = "body { color: black }\n".repeat(200);
+    for (name, content) in [
+        ("index.html", format!("{page}{}", "<p>A line of the page.</p>\n".repeat(200)).into_bytes()),
+        ("text.txt", text.into_bytes()),
+        ("small.txt", b"Hello, World!".to_vec()),
+        ("style.css", style.clone().into_bytes()),
+        ("style.css.gz", gzip(style.as_bytes())?),
+        // More than is kept in memory; and that no coding makes shorter, by the type.
+        ("large.bin", (0..300_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()),
+        ("empty.txt", Vec::new()),
+        ("folder/a b.txt", b"a file".to_vec()),
+    ] {
+        let path = site.join(name);
+        fs::write(&path, content)?;
+        let date = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        fs::File::options().write(true).open(&path)?.set_modified(date)?;
+    }
+    Ok(())
+}
+
+/// Compressed by the program of that name.
+fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut child = Command::new("gzip").arg("-c").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(bytes)?;
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() { Ok(output.stdout) } else { Err(std::io::Error::other("gzip failed")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(notes: &[(&str, &str)]) -> String {
+        let mut report = String::from("{\n  \"response\": {\n    \"status\": 200,\n  },\n");
+        for (name, level) in notes {
+            for (member, value) in
+                [("note_id", *name), ("subject", "x: \"y\""), ("level", level), ("summary", "Words.")]
+            {
+                report.push_str(&format!("  \"{member}\": \"{value}\",\n"));
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn what_is_bad_or_missing_is_told() {
+        let case = Case { path: "/", status: 200, notes: &["INM_304"], coded: "compressed" };
+        let good = ("INM_304", "GOOD");
+        for (way, notes, expected, used) in [
+            (0, &[good, ("ANY", "INFO")][..], &[][..], &[][..]),
+            (0, &[good, (ALLOWED[0].0, "WARN")], &[], &[ALLOWED[0].0]),
+            (0, &[good, ("OTHER", "WARN")], &["WARN OTHER: Words."], &[]),
+            (0, &[good, ("OTHER", "BAD")], &["BAD OTHER: Words."], &[]),
+            (0, &[], &["INM_304 is not said"], &[]),
+            (1, &[good], &["CONNEG_GZIP_GOOD is not said"], &[]),
+            (1, &[good, (CODED, "GOOD")], &[], &[]),
+        ] {
+            let mut excepted = Vec::new();
+            assert_eq!(judge(&case, &WAYS[way], &report(notes), &mut excepted), expected, "{notes:?}");
+            assert_eq!(excepted, used, "{notes:?}");
+        }
+        let other = Case { status: 404, ..case };
+        assert_eq!(judge(&other, &WAYS[0], &report(&[good]), &mut Vec::new()), ["it is not 404"]);
+    }
+}
