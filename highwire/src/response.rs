@@ -18,6 +18,31 @@ use std::sync::Arc;
 ///
 /// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`; a handler that sets the
 /// latter three itself is overruled, since they frame the message.
+///
+/// Methods that begin with `with_` are for putting one together; the others change one that is there, as
+/// [middleware](crate::middleware::after) does:
+///
+/// ```
+/// use highwire::middleware::after;
+/// use highwire::testing::Client;
+/// use highwire::{App, HeaderValue, Response, StatusCode, header};
+///
+/// let page = || {
+///     let language = HeaderValue::from_static("en");
+///     Response::html("<p>gone</p>").with_status(StatusCode::NOT_FOUND).with_field(header::CONTENT_LANGUAGE, language)
+/// };
+/// let app = App::new().get("/old", page).with(after(|response: &mut Response| {
+///     if response.status() == StatusCode::NOT_FOUND {
+///         response.set_status(StatusCode::GONE);
+///         response.set_field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+///         response.remove_field(&header::CONTENT_LANGUAGE);
+///     }
+/// }));
+/// let answer = Client::new(app)?.get("/old").send();
+/// assert_eq!((answer.status(), answer.text()), (StatusCode::GONE, "<p>gone</p>"));
+/// assert_eq!((answer.field("cache-control"), answer.field("content-language")), ("no-store", ""));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[must_use]
 pub struct Response {
     pub(crate) status: StatusCode,
@@ -81,6 +106,9 @@ pub(crate) struct Streamed {
     pub(crate) body: BodyStream,
     pub(crate) trailers: Option<Trailers>,
 }
+
+/// To be referred to by the fields of a response.
+static CONTENT_TYPE: HeaderName = header::CONTENT_TYPE;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
@@ -190,6 +218,11 @@ impl Response {
         self
     }
 
+    /// Changes the status.
+    pub fn set_status(&mut self, status: StatusCode) {
+        self.status = status;
+    }
+
     /// Replaces the reason phrase that goes with the status.
     ///
     /// # Errors
@@ -208,14 +241,27 @@ impl Response {
         self
     }
 
-    /// Adds a field.
+    /// Adds a field, behind those of the same name; a response has one `Content-Type`, which it replaces.
     pub fn add_field(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
-            self.own_fields();
-            self.content_type = None;
-            self.fields.retain(|(known, _)| known != header::CONTENT_TYPE);
+            self.remove_field(&name);
         }
         self.fields.push((name, value));
+    }
+
+    /// Sets a field, in place of all those of the same name.
+    pub fn set_field(&mut self, name: HeaderName, value: HeaderValue) {
+        self.remove_field(&name);
+        self.fields.push((name, value));
+    }
+
+    /// Removes all fields of a name. The engine's own are not there yet, and come all the same.
+    pub fn remove_field(&mut self, name: &HeaderName) {
+        self.own_fields();
+        if name == header::CONTENT_TYPE {
+            self.content_type = None;
+        }
+        self.fields.retain(|(known, _)| known != name);
     }
 
     /// Makes the fields that it shares with others its own, so that they can be seen and changed.
@@ -231,10 +277,16 @@ impl Response {
         self
     }
 
-    /// The first field of that name; the engine's own are not there yet.
-    pub fn field(&self, name: &HeaderName) -> Option<&HeaderValue> {
+    /// The value of the first field of that name; the engine's own are not there yet.
+    pub fn field(&self, name: &HeaderName) -> Option<&[u8]> {
+        self.fields().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Names and values of all fields, in the order in which they are sent; the engine's own are not there yet.
+    pub fn fields(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
+        let content_type = self.content_type.map(|value| (&CONTENT_TYPE, value.as_bytes()));
         let shared = self.rendered.iter().flat_map(|rendered| &rendered.fields);
-        shared.chain(&self.fields).find(|(known, _)| known == name).map(|(_, value)| value)
+        content_type.into_iter().chain(shared.chain(&self.fields).map(|(name, value)| (name, value.as_bytes())))
     }
 
     /// The status.
@@ -250,7 +302,8 @@ impl Response {
 
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Response").field("status", &self.status).field("fields", &self.fields).finish_non_exhaustive()
+        let fields: Vec<_> = self.fields().map(|(name, value)| (name, value.escape_ascii().to_string())).collect();
+        f.debug_struct("Response").field("status", &self.status).field("fields", &fields).finish_non_exhaustive()
     }
 }
 
@@ -366,5 +419,56 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
 impl<T: IntoResponse> IntoResponse for Option<T> {
     fn into_response(self) -> Response {
         self.map_or_else(|| Response::error(StatusCode::NOT_FOUND, "not found\n"), T::into_response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a response says of itself.
+    fn all(response: &Response) -> String {
+        let said = |(name, value): (&HeaderName, &[u8])| format!("{name}: {}, ", value.escape_ascii());
+        response.fields().map(said).collect()
+    }
+
+    #[test]
+    fn fields_are_added_set_and_removed_wherever_they_are_kept() {
+        type Change = fn(&mut Response);
+        const VARY: HeaderName = header::VARY;
+        let value = HeaderValue::from_static;
+        let own = || Response::bytes("text/css", "").with_field(VARY, value("accept"));
+        let shared = || {
+            let mut response = Response::new(StatusCode::OK);
+            let fields = vec![(header::CONTENT_TYPE, value("text/css")), (VARY, value("accept"))];
+            response.rendered = Some(Rendered::new(fields));
+            response
+        };
+        let add: Change = |r| r.add_field(VARY, HeaderValue::from_static("origin"));
+        let set: Change = |r| r.set_field(VARY, HeaderValue::from_static("*"));
+        let remove: Change = |r| r.remove_field(&VARY);
+        let add_type: Change = |r| r.add_field(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
+        let set_type: Change = |r| r.set_field(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
+        let remove_type: Change = |r| r.remove_field(&header::CONTENT_TYPE);
+        for (changes, expected) in [
+            (&[][..], "content-type: text/css, vary: accept, "),
+            (&[add], "content-type: text/css, vary: accept, vary: origin, "),
+            (&[set], "content-type: text/css, vary: *, "),
+            (&[add, set], "content-type: text/css, vary: *, "),
+            (&[add, remove], "content-type: text/css, "),
+            (&[remove_type], "vary: accept, "),
+            (&[set_type], "vary: accept, content-type: a/b, "),
+            (&[add_type], "vary: accept, content-type: a/b, "),
+            (&[add_type, add_type, remove], "content-type: a/b, "),
+        ] {
+            for mut response in [own(), shared()] {
+                changes.iter().for_each(|change| change(&mut response));
+                assert_eq!(all(&response), expected);
+            }
+        }
+        for response in [own(), shared()] {
+            assert_eq!(response.field(&header::CONTENT_TYPE), Some(&b"text/css"[..]));
+            assert_eq!((response.field(&VARY), response.field(&header::ETAG)), (Some(&b"accept"[..]), None));
+        }
     }
 }

@@ -377,18 +377,32 @@ fn a_file_that_was_just_written_has_a_weak_tag_and_is_read_again() {
 }
 
 #[test]
-fn middleware_sees_the_fields_of_files() {
-    use highwire::middleware::after;
+fn middleware_of_every_kind_changes_the_fields_of_files() {
+    use highwire::middleware::{Kept, Next, after, from_fn};
+    use highwire::{HeaderValue, Response, header};
+    fn change(response: &mut Response) {
+        response.add_field(header::CONTENT_TYPE, HeaderValue::from_static("text/other"));
+        response.set_field(header::ACCEPT_RANGES, HeaderValue::from_static("none"));
+        response.remove_field(&header::ETAG);
+        response.set_status(StatusCode::ACCEPTED);
+    }
     let place = Place::new("middleware");
     place.write("a.txt", "a");
-    let app = App::new().files("/static", place.files()).with(after(|response: &mut highwire::Response| {
-        response.add_field(highwire::header::CONTENT_TYPE, highwire::HeaderValue::from_static("text/other"));
+    let app = || App::new().files("/static", place.files());
+    let waiting = app().with(from_fn(async |request: Kept, next: Next| {
+        let mut response = next.run(request).await;
+        change(&mut response);
+        response
     }));
-    let mut client = Client::new(app).expect("an app");
-    for _ in 0..2 {
-        let answer = client.get("/static/a.txt").send();
-        assert_eq!(answer.fields().get_all("content-type").iter().count(), 1);
-        assert_eq!((answer.field("content-type"), answer.field("last-modified")), ("text/other", DATE_TEXT));
+    for app in [app().with(after(change)), waiting] {
+        let mut client = Client::new(app).expect("an app");
+        for _ in 0..2 {
+            let answer = client.get("/static/a.txt").send();
+            assert_eq!(answer.fields().get_all("content-type").iter().count(), 1);
+            assert_eq!((answer.field("content-type"), answer.field("last-modified")), ("text/other", DATE_TEXT));
+            assert_eq!((answer.field("accept-ranges"), answer.field("etag")), ("none", ""));
+            assert_eq!((answer.status(), answer.text()), (StatusCode::ACCEPTED, "a"));
+        }
     }
 }
 

@@ -240,7 +240,7 @@ impl Middleware for Compression {
             weaken(response);
         } else if response.status != StatusCode::PARTIAL_CONTENT && self.encode(coding, &mut response.content) {
             weaken(response);
-            response.fields.retain(|(name, _)| name != header::ACCEPT_RANGES);
+            response.remove_field(&header::ACCEPT_RANGES);
             response.add_field(header::CONTENT_ENCODING, coding.value());
         }
     }
