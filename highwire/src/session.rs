@@ -7,6 +7,7 @@
 
 use crate::cookie::{Cookie, CookieError, Cookies, Keys};
 use crate::request::{FromRequest, Request};
+use crate::server::context;
 use crate::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
@@ -64,7 +65,7 @@ struct InCookies {
 const SEALED_FOR: &str = "highwire session";
 
 fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    context::time_of_day().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl InCookies {

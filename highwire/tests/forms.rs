@@ -439,6 +439,21 @@ fn sessions_in_cookies() {
 }
 
 #[test]
+fn sessions_in_cookies_expire_by_the_clock_of_the_test() {
+    let keys = Keys::random().expect("random bytes");
+    let mut client = sessions(Sessions::in_cookies(keys).lasting(Duration::from_secs(600)));
+    let (_, first) = ask(&mut client, "/visit", "");
+    client.advance(Duration::from_secs(500));
+    let (visits, second) = ask(&mut client, "/visit", &first);
+    assert_eq!(visits, "2");
+    client.advance(Duration::from_secs(500));
+    assert_eq!(ask(&mut client, "/look", &first).0, "None");
+    assert_eq!(ask(&mut client, "/look", &second).0, "Some(2)");
+    client.advance(Duration::from_secs(101));
+    assert_eq!(ask(&mut client, "/look", &second).0, "None");
+}
+
+#[test]
 fn sessions_in_a_store() {
     let memory = Memory::default();
     let cookie = Cookie::new("sid", "").in_the_clear();

@@ -298,6 +298,20 @@ fn what_peers_send_cannot_forge_lines() {
 }
 
 #[test]
+fn the_log_and_the_date_have_one_clock() {
+    let sink = Sink::default();
+    let mut client = client(logged().with(AccessLog::common(sink.clone())));
+    for _ in 0..2 {
+        let date = client.get("/").send().field("date").to_string();
+        let line = sink.lines().remove(0);
+        // `Fri, 15 Jan 2027 08:00:01 GMT` and `15/Jan/2027:08:00:01 +0000`.
+        let expected = format!("[{}:{} +0000]", date[5..16].replace(' ', "/"), &date[17..25]);
+        assert!(line.contains(&expected), "{line} at {date}");
+        client.advance(SECOND * 86_400 * 400);
+    }
+}
+
+#[test]
 fn proxies_are_believed_where_they_are_known() {
     let app = |proxies: TrustedProxies| {
         App::new()

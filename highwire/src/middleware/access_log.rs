@@ -98,7 +98,7 @@ impl Middleware for AccessLog {
         let text = |bytes: Option<&[u8]>| bytes.map(latin1).unwrap_or_default();
         Ok(Line {
             begun: context::now(),
-            time: SystemTime::now(),
+            time: context::time_of_day(),
             address: super::client_address(request).map_or_else(|| "-".to_string(), |address| address.to_string()),
             user: user(request).unwrap_or_else(|| "-".to_string()),
             method: request.method().to_string(),

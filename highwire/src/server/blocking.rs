@@ -166,7 +166,9 @@ impl Thread {
         let mut buffer = vec![0; io::limit::RECEIVE_BYTES / 4];
         while !self.connection.is_gone() {
             self.kit.begin(self.clock.now());
-            self.kit.lines.refresh(clock::unix_seconds());
+            let unix = clock::unix_nanoseconds();
+            self.kit.context.unix_offset.set(unix.saturating_sub(self.kit.now.nanoseconds));
+            self.kit.lines.refresh(unix / 1_000_000_000);
             self.run_tasks();
             self.work();
             if self.connection.is_gone() {

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, SystemTime};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -18,6 +19,8 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) struct Context {
     pub(crate) inbox: TaskInbox,
     pub(crate) now: Cell<Instant>,
+    /// Nanoseconds from the clock of `now` to the time since 1970.
+    pub(crate) unix_offset: Cell<u64>,
     shared: Arc<Shared>,
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
@@ -121,6 +124,7 @@ impl Context {
         Rc::new(Context {
             inbox,
             now: Cell::new(Instant::default()),
+            unix_offset: Cell::default(),
             shared,
             timers: RefCell::default(),
             tasks: RefCell::default(),
@@ -132,6 +136,11 @@ impl Context {
     pub(crate) fn enter(self: &Rc<Context>) -> Entered {
         self.inbox.enter();
         Entered { previous: CURRENT.replace(Some(self.clone())) }
+    }
+
+    /// The present time of day.
+    pub(crate) fn unix_nanoseconds(&self) -> u64 {
+        self.now.get().nanoseconds.saturating_add(self.unix_offset.get())
     }
 
     /// When the next timer is due.
@@ -250,6 +259,13 @@ pub(crate) fn now() -> Instant {
 /// The same, where a worker runs on this thread.
 pub(crate) fn now_if_any() -> Option<Instant> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
+}
+
+/// The time of day by the worker's clock, which is virtual under test; by the system's where no worker runs on this thread.
+pub(crate) fn time_of_day() -> SystemTime {
+    let here = CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.unix_nanoseconds()));
+    let since = Duration::from_nanos(here.ok().flatten().unwrap_or_else(io::clock::unix_nanoseconds));
+    SystemTime::UNIX_EPOCH + since
 }
 
 pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {

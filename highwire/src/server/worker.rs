@@ -85,8 +85,6 @@ struct Floor {
     tasks: Vec<u64>,
     expired: Vec<u32>,
     last_tick: u32,
-    /// Nanoseconds from the driver's clock to the seconds since 1970.
-    unix_offset: u64,
     drain_until: Option<Instant>,
     /// Connections came in this turn.
     came: bool,
@@ -104,6 +102,7 @@ impl<D: Driver> Worker<D> {
         let notifier = driver.notifier();
         let inbox = TaskInbox::open(notifier.clone())?;
         let context = Context::new(inbox, shared.clone());
+        context.unix_offset.set(unix_offset(&driver));
         let mut kit = {
             let _entered = context.enter();
             Kit::new(shared, context.clone())
@@ -130,7 +129,6 @@ impl<D: Driver> Worker<D> {
             tasks: Vec::new(),
             expired: Vec::new(),
             last_tick: 0,
-            unix_offset: unix_offset(&driver),
             drain_until: None,
             came: false,
             stopped: false,
@@ -237,7 +235,7 @@ impl<D: Driver> Worker<D> {
             if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
         self.driver.turn(until, &mut self.queue, &mut self.floor)?;
         self.floor.begin(self.driver.now());
-        self.floor.unix_offset = unix_offset(&self.driver);
+        self.floor.kit.context.unix_offset.set(unix_offset(&self.driver));
         self.adopt();
         self.floor.expire(&mut self.queue);
         self.floor.kit.context.fire_timers();
@@ -566,8 +564,7 @@ impl Sink for Floor {
         if self.last_tick != self.kit.tick {
             // Before anything is answered: the worker may have slept for long.
             self.last_tick = self.kit.tick;
-            let seconds = (now.nanoseconds + self.unix_offset) / NANOSECONDS;
-            self.kit.lines.refresh(seconds);
+            self.kit.lines.refresh(self.kit.context.unix_nanoseconds() / NANOSECONDS);
             // By a clock that nobody sets back.
             self.look_at_files(now.nanoseconds / NANOSECONDS);
         }
