@@ -12,8 +12,7 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! Requests come in the clear: an app that sends those to https ([`App::https`](crate::App::https)) is best told to do so where
-//! it is served, and not where it is put together.
+//! Requests of [`Client::new`] come in the clear, those of `Client::https` (feature `tls`) under TLS.
 //!
 //! The whole server runs, from the parser to the deadlines, on a simulated network. Each request has a connection of its
 //! own. Timers of handlers ([`time::sleep`](crate::time::sleep)) take no time: when nothing else is left to do, the clock goes
@@ -21,13 +20,15 @@
 
 #[doc(hidden)]
 pub mod fuzz;
+mod wire;
 
-use crate::server::Worker;
+use crate::server::{Server, Worker};
 use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
 use bytes::Bytes;
 use io::sim::{Arrived, Faults, Network, Simulated};
 use proto::{Event, Head, Length, Limits, Role, h1};
 use std::time::Duration;
+use wire::{Wire, Wires};
 
 /// How long a request waits for other threads before the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,6 +40,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct Client {
     network: Network,
     worker: Worker<Simulated>,
+    wires: Wires,
 }
 
 impl std::fmt::Debug for Client {
@@ -53,9 +55,13 @@ impl Client {
     /// # Errors
     /// A mistake in its routes or settings.
     pub fn new(app: App) -> Result<Client> {
+        Client::start(app.server()?, Wires::clear())
+    }
+
+    fn start(server: Server, wires: Wires) -> Result<Client> {
         let network = Network::new(1, Faults::default());
-        let worker = app.server()?.into_worker(Simulated::new(network.clone())?)?;
-        Ok(Client { network, worker })
+        let worker = server.into_worker(Simulated::new(network.clone())?)?;
+        Ok(Client { network, worker, wires })
     }
 
     /// A GET.
@@ -169,21 +175,25 @@ impl Call<'_> {
     pub fn send(self) -> Answer {
         let Call { client, method, target, fields, body } = self;
         let mut http = h1::Connection::new(Role::Client);
-        let mut out = Vec::new();
+        let mut said = Vec::new();
         let upgrade = method == Method::CONNECT || fields.iter().any(|(name, _)| name == http::header::UPGRADE);
+        let host = fields.iter().find(|(name, _)| name == http::header::HOST).map(|(_, value)| value);
         let length = if body.is_empty() { Length::Empty } else { Length::Exact(body.len() as u64) };
         let request = h1::Request { method: method.as_str(), target: &target, length, keep_alive: upgrade, upgrade };
-        let sent = http.send_request(request, &mut out, |writer| {
-            if !fields.iter().any(|(name, _)| name == http::header::HOST) {
+        let sent = http.send_request(request, &mut said, |writer| {
+            if host.is_none() {
                 writer.field(b"Host", b"test");
             }
             fields.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
         });
         sent.expect("a request that can be written");
         if !body.is_empty() {
-            http.send_data(&body, &mut out).and_then(|()| http.send_end(&mut out, |_| {})).expect("its body");
+            http.send_data(&body, &mut said).and_then(|()| http.send_end(&mut said, |_| {})).expect("its body");
         }
-        Exchange { client, http, out, window: Vec::new(), head: Head::default(), answer: Answer::default() }.run()
+        let mut wire = client.wires.wire(host.map_or(b"test", HeaderValue::as_bytes));
+        let mut out = Vec::new();
+        wire.send(&said, &mut out);
+        Exchange { client, http, wire, out, window: Vec::new(), head: Head::default(), answer: Answer::default() }.run()
     }
 }
 
@@ -191,6 +201,7 @@ impl Call<'_> {
 struct Exchange<'c> {
     client: &'c mut Client,
     http: h1::Connection,
+    wire: Wire,
     out: Vec<u8>,
     window: Vec<u8>,
     head: Head,
@@ -209,9 +220,9 @@ impl Exchange<'_> {
             while let Some(arrived) = connection.receive(usize::MAX) {
                 any = true;
                 match arrived {
-                    Arrived::Bytes(bytes) => self.window.extend(bytes),
+                    Arrived::Bytes(bytes) => self.wire.receive(&bytes, &mut self.window, &mut self.out),
                     Arrived::End => {
-                        let ended = self.read() || self.http.receive_end(&self.window).is_ok();
+                        let ended = self.read() || self.wire.may_end() && self.http.receive_end(&self.window).is_ok();
                         assert!(ended, "the answer was cut short: {:?}", self.answer);
                         return self.finish();
                     }

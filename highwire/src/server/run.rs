@@ -89,6 +89,13 @@ impl Server {
         Ok(self)
     }
 
+    /// Says what connections of the driver's next listener begin with, where the driver has listeners of its own.
+    #[cfg(feature = "tls")]
+    pub(crate) fn behind(mut self, listen: Listen) -> Result<Server> {
+        self.doors.push(listen.door(self.shared.config().http1)?);
+        Ok(self)
+    }
+
     pub(crate) fn listen_on(mut self, listener: Listener, _: Address) -> Server {
         self.doors.push(Door::default());
         self.listeners.push(listener);
