@@ -180,7 +180,7 @@ enum BalanceName {
     Handoff,
 }
 
-/// Reads a number of bytes with K, M or G behind it.
+/// Reads a number of bytes, also with K, M or G behind it.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
@@ -188,7 +188,11 @@ fn size(text: &str) -> Result<usize, String> {
         Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
         _ => (text, 0),
     };
-    let number: usize = digits.parse().map_err(|_| "a number of bytes, such as 65536, 64M or 2G".to_string())?;
+    let number: usize = digits.parse().map_err(|_| "a number of bytes, such as 64M or 2G".to_string())?;
+    if shift == 0 && number < 1 << 20 {
+        // Nobody means bytes: the unit was left out.
+        return Err(format!("these are bytes; write {digits}M for megabytes, {digits}G for gigabytes"));
+    }
     number.checked_mul(1 << shift).ok_or_else(|| "more bytes than any machine has".to_string())
 }
 
@@ -262,6 +266,11 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         EngineName::Readiness => Engine::Readiness,
         EngineName::Threads => Engine::Threads,
     };
+    if matches!(engine, Engine::Threads) && !running.tls_listen.is_empty() {
+        let problem = "--engine threads and --tls-listen do not go together: the engine `threads` has no TLS. \
+                       Leave one of the two out; --engine auto, uring and readiness have TLS";
+        return Err(highwire::Error::Setting(problem.to_string()));
+    }
     let balance = match running.balance {
         BalanceName::Reuseport => Balance::ReusePort,
         BalanceName::Handoff => Balance::Handoff,

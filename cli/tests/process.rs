@@ -37,7 +37,8 @@ fn mistakes_are_told() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("an address").to_string();
     for (arguments, expected) in [
-        (&["--listen", "127.0.0.1"][..], "the port is missing"),
+        (&["--listen", "127.0.0.1"][..], "the port is missing, as in 127.0.0.1:8080"),
+        (&["--listen", "8080"], ":8080 is every address of this machine, 127.0.0.1:8080 itself only"),
         (&["--listen", "127.0.0.1:65536"], "the port is not a number from 0 to 65535"),
         (&["--listen", "::1:80"], "an IPv6 address stands in brackets"),
         (&["--listen", "unix:"], "the path is empty"),
@@ -48,7 +49,9 @@ fn mistakes_are_told() {
         (&["--listen", "127.0.0.1:0", "--listen", "nonsense"], "\"nonsense\" is no address"),
         (&["--listen", "127.0.0.1:0", "--workers", "5000"], "more than 1,024 workers"),
         (&["--workers", "some"], "'some'"),
-        (&["--memory", "much"], "a number of bytes, such as 65536, 64M or 2G"),
+        (&["--memory", "much"], "a number of bytes, such as 64M or 2G"),
+        (&["--memory", "1"], "write 1M for megabytes, 1G for gigabytes"),
+        (&["--memory", "1K"], "1024 bytes of memory for all peers are too few: a server needs 65536 at least"),
         (&["--engine", "steam"], "'steam'"),
         (&["--no-such-option"], "'--no-such-option'"),
     ] {

@@ -59,7 +59,10 @@ fn files_that_cannot_be_used_are_told() {
     cases.push((&[], needs.to_string()));
     let more = ["--cert", cert, "--key", key, "--key", other_key];
     cases.push((&more, needs.to_string()));
-    cases.push((&["--tls-self-signed", "--engine", "threads"], "the engine `threads` has no TLS".to_string()));
+    let apart = "--engine threads and --tls-listen do not go together".to_string();
+    cases.push((&["--tls-self-signed", "--engine", "threads"], apart.clone()));
+    // Before anything that would be no better where it was put right.
+    cases.push((&["--engine", "threads", "--listen", "nonsense"], apart));
     for (arguments, expected) in cases {
         let mut command = Command::new(HIGHWIRE);
         command.args(["demo", "--quiet", "--tls-listen", "127.0.0.1:0"]).args(arguments);

@@ -252,3 +252,19 @@ fn the_access_log_says_what_the_connection_is() {
     );
     assert_eq!(of("?clear"), r#"method="GET" target="/?clear" protocol="HTTP/1.1" status=200 bytes=4"#);
 }
+
+#[test]
+fn an_engine_without_tls_is_told_before_a_port_is_taken() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    for listen in [Listen::new().tls(simple(&Authority::new("root"))), Listen::new().proxy_protocol()] {
+        let server = app(Engine::Threads).server().expect("an app");
+        let error = server.listen_with(&taken, listen).expect_err("it has none").to_string();
+        assert_eq!(
+            error,
+            format!(
+                "{taken} cannot be listened on so: the engine `threads` has no TLS and no PROXY protocol; the others have both"
+            )
+        );
+    }
+}

@@ -35,8 +35,16 @@ impl Address {
                 _ => Err(invalid("a descriptor is a number")),
             };
         }
+        if text.parse::<u16>().is_ok() {
+            let why =
+                format!("it is a port alone; :{text} is every address of this machine, 127.0.0.1:{text} itself only");
+            return Err(invalid(&why));
+        }
+        if text.parse::<Ipv6Addr>().is_ok() {
+            return Err(invalid(&format!("an IPv6 address stands in brackets before its port, as in [{text}]:8080")));
+        }
         let Some((host, port)) = text.rsplit_once(':') else {
-            return Err(invalid("the port is missing, as in 127.0.0.1:8080"));
+            return Err(invalid(&format!("the port is missing, as in {text}:8080")));
         };
         let Ok(port) = port.parse::<u16>() else { return Err(invalid("the port is not a number from 0 to 65535")) };
         if host.is_empty() {
@@ -292,10 +300,23 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text).expect(text).to_string(), shown);
         }
-        for text in
-            ["", "80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "::1:80", "unix:", "fd:x", "fd:-1", "a b:80"]
-        {
-            assert!(Address::parse(text).is_err(), "{text}");
+        for (text, why) in [
+            ("", "the port is missing"),
+            ("8080", ":8080 is every address of this machine, 127.0.0.1:8080 itself only"),
+            ("127.0.0.1", "the port is missing, as in 127.0.0.1:8080"),
+            ("localhost", "the port is missing, as in localhost:8080"),
+            ("127.0.0.1:", "the port is not a number"),
+            ("127.0.0.1:99999", "the port is not a number from 0 to 65535"),
+            ("99999", "the port is missing"),
+            ("::1", "as in [::1]:8080"),
+            ("::", "as in [::]:8080"),
+            ("unix:", "the path is empty"),
+            ("fd:x", "a descriptor is a number"),
+            ("fd:-1", "a descriptor is a number"),
+            ("a b:80", "a b"),
+        ] {
+            let error = Address::parse(text).expect_err(text).to_string();
+            assert!(error.contains(&format!("{text:?} is no address: ")) && error.contains(why), "{error}");
         }
     }
 

@@ -173,6 +173,10 @@ impl Default for Config {
     }
 }
 
+/// Less does not hold what a few connections need: each that reads a head has a buffer of some kilobytes, a session of TLS
+/// twelve.
+const LEAST_MEMORY: usize = 64 * 1024;
+
 /// More workers than any machine has cores: a slip of the keyboard.
 const MOST_WORKERS: usize = 1024;
 
@@ -181,6 +185,13 @@ impl Config {
         let refuse = |text: &str| Err(Error::Setting(text.to_string()));
         if self.workers > MOST_WORKERS {
             return refuse("more than 1,024 workers");
+        }
+        if let Some(memory) = self.memory
+            && memory < LEAST_MEMORY
+        {
+            return Err(Error::Setting(format!(
+                "{memory} bytes of memory for all peers are too few: a server needs {LEAST_MEMORY} at least"
+            )));
         }
         if self.limits.head_bytes > proto::Limits::MAX_HEAD_BYTES
             || self.limits.trailer_bytes > proto::Limits::MAX_HEAD_BYTES

@@ -55,6 +55,15 @@ impl Listen {
         self
     }
 
+    /// Whether connections begin with HTTP in the clear.
+    pub(super) fn is_plain(&self) -> bool {
+        #[cfg(feature = "tls")]
+        let has_tls = self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        let has_tls = false;
+        !has_tls && !self.proxied
+    }
+
     /// What connections that come this way need.
     pub(super) fn door(self, _http1: bool) -> Result<Door> {
         #[cfg(feature = "tls")]

@@ -72,6 +72,10 @@ impl Server {
     pub fn listen_with(mut self, address: &str, listen: Listen) -> Result<Server> {
         let address = Address::parse(address)?;
         let config = self.shared.config();
+        if config.engine == Engine::Threads && !listen.is_plain() {
+            let problem = "the engine `threads` has no TLS and no PROXY protocol; the others have both";
+            return Err(Error::Setting(format!("{address} cannot be listened on so: {problem}")));
+        }
         let door = listen.door(config.http1)?;
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
@@ -279,9 +283,6 @@ impl Server {
     }
 
     fn start_threads(self, handle: &mut Handle) -> Result<()> {
-        if !self.doors.iter().all(Door::is_plain) {
-            return Err(Error::Setting("the engine `threads` has no TLS and no PROXY protocol".to_string()));
-        }
         let (shared, listeners) = (self.shared, self.listeners);
         handle
             .threads
