@@ -4,6 +4,7 @@
 #![cfg(feature = "tokio")]
 
 use highwire::server::Engine;
+use highwire::testing::Client;
 use highwire::{App, Authority, Local};
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -126,6 +127,22 @@ fn check(engine: Engine, workers: usize) {
 fn on_readiness() {
     check(Engine::Readiness, 1);
     check(Engine::Readiness, 2);
+}
+
+#[test]
+fn on_threads() {
+    check(Engine::Threads, 1);
+}
+
+#[test]
+fn under_test_also_within_a_runtime() {
+    let ask = || {
+        let mut client = Client::new(app()).expect("an app");
+        assert_eq!(client.get("/sum").send().text(), "55");
+        assert_eq!(client.get("/spawned").send().text(), "spawned");
+    };
+    ask();
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(async { ask() });
 }
 
 #[test]

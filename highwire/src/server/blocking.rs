@@ -126,6 +126,8 @@ impl Drop for Dismissal {
 
 /// One connection from its start to its end, on the present thread.
 fn serve(shared: Arc<Shared>, socket: Socket) {
+    let server = shared.clone();
+    let _runtime = server.enter_runtime();
     let _dismissal = Dismissal { shared: shared.clone(), peer: socket.peer };
     let inbox = Notifier::new().and_then(|notifier| Ok((TaskInbox::open(notifier.clone())?, notifier)));
     match inbox {

@@ -249,10 +249,6 @@ impl Server {
                 {
                     tracing::warn!(%error, cpu, "a worker could not be pinned");
                 }
-                #[cfg(feature = "tokio")]
-                let runtime = shared.clone();
-                #[cfg(feature = "tokio")]
-                let _entered = runtime.runtime().enter();
                 let worker = make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share, doors));
                 match worker {
                     Ok(mut worker) => {

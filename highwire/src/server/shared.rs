@@ -196,17 +196,34 @@ impl Shared {
         self.counters.connections.load(Ordering::Relaxed)
     }
 
-    /// The background runtime of the feature `tokio`.
+    /// Lets what runs on this thread find the background runtime of the feature `tokio`, until the guard is dropped.
     #[cfg(feature = "tokio")]
-    pub(crate) fn runtime(&self) -> &tokio::runtime::Runtime {
-        self.runtime.get_or_init(|| {
+    pub(crate) fn enter_runtime(&self) -> impl Sized {
+        let runtime = self.runtime.get_or_init(|| {
             tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
                 .thread_name("highwire-tokio")
                 .enable_all()
                 .build()
                 .expect("the system has a thread and an epoll for tokio")
-        })
+        });
+        runtime.enter()
+    }
+
+    /// There is none.
+    #[cfg(not(feature = "tokio"))]
+    pub(crate) fn enter_runtime(&self) -> impl Sized {
+        std::marker::PhantomData::<&Shared>
+    }
+}
+
+/// A host may let go of the server within a runtime of its own, where nothing may be waited for.
+#[cfg(feature = "tokio")]
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

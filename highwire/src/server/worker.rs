@@ -99,6 +99,8 @@ impl<D: Driver> Worker<D> {
         listeners: Vec<Listener>,
         doors: Vec<Door>,
     ) -> Result<Worker<D>> {
+        let server = shared.clone();
+        let _runtime = server.enter_runtime();
         let notifier = driver.notifier();
         let inbox = TaskInbox::open(notifier.clone())?;
         let context = Context::new(inbox, shared.clone());
@@ -188,7 +190,9 @@ impl<D: Driver> Worker<D> {
     /// # Errors
     /// What makes the driver unusable.
     pub fn run(&mut self) -> Result<()> {
-        while !self.turn(None)? {}
+        let shared = self.floor.kit.shared.clone();
+        let _runtime = shared.enter_runtime();
+        while !self.step(None)? {}
         Ok(())
     }
 
@@ -206,8 +210,10 @@ impl<D: Driver> Worker<D> {
     /// # Errors
     /// What makes the driver unusable.
     pub fn turn_ready(&mut self) -> Result<bool> {
+        let shared = self.floor.kit.shared.clone();
+        let _runtime = shared.enter_runtime();
         for _ in 0..READY_TURNS {
-            if self.turn(Some(Instant::default()))? {
+            if self.step(Some(Instant::default()))? {
                 return Ok(true);
             }
             // What the turn's completions asked for is started by the next.
@@ -226,6 +232,13 @@ impl<D: Driver> Worker<D> {
     /// # Errors
     /// What makes the driver unusable.
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
+        let shared = self.floor.kit.shared.clone();
+        let _runtime = shared.enter_runtime();
+        self.step(limit)
+    }
+
+    /// A turn, where the runtime has been entered: once for many turns.
+    fn step(&mut self, limit: Option<Instant>) -> Result<bool> {
         let _entered = self.floor.kit.context.clone().enter();
         self.floor.shake_hands(&mut self.queue);
         let mut more = self.floor.run_tasks(&mut self.queue) || !self.floor.kit.waiting.is_empty();
@@ -261,6 +274,8 @@ impl<D: Driver> Worker<D> {
 
 impl<D: Driver> Drop for Worker<D> {
     fn drop(&mut self) {
+        let shared = self.floor.kit.shared.clone();
+        let _runtime = shared.enter_runtime();
         let _entered = self.floor.kit.context.clone().enter();
         for connection in self.floor.connections.iter_mut().filter_map(Option::as_mut) {
             connection.cut(&mut self.floor.kit, &mut self.queue);
