@@ -4,10 +4,19 @@
 mod another_protocol;
 #[path = "../auth.rs"]
 mod auth;
+#[cfg(feature = "axum")]
+#[path = "../axum_router.rs"]
+mod axum_router;
 #[path = "../behind_a_proxy.rs"]
 mod behind_a_proxy;
+#[cfg(feature = "sqlx")]
+#[path = "../database.rs"]
+mod database;
 #[path = "../event_stream.rs"]
 mod event_stream;
+#[cfg(feature = "compress")]
+#[path = "../files.rs"]
+mod files;
 #[path = "../graceful_shutdown.rs"]
 mod graceful_shutdown;
 #[path = "../hello.rs"]
@@ -16,14 +25,41 @@ mod hello;
 mod https;
 #[path = "../json_api.rs"]
 mod json_api;
+#[cfg(feature = "cookies")]
+#[path = "../login.rs"]
+mod login;
 #[path = "../rate_limit.rs"]
 mod rate_limit;
+#[path = "../testing.rs"]
+mod testing;
+#[path = "../upload.rs"]
+mod upload;
 
 use highwire::App;
 use highwire::testing::Client;
+use std::fs;
+use std::path::PathBuf;
 
 fn client(app: App) -> Client {
     Client::new(app).expect("an app")
+}
+
+/// A folder of its own for each test, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("highwire-examples-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 #[test]
@@ -88,10 +124,111 @@ fn slow_answers_come() {
 fn everybody_is_sent_to_https() {
     let answer = client(https::app()).get("/a").send();
     assert_eq!((answer.status().as_u16(), answer.field("location")), (308, "https://test:8443/a"));
+    let answer = Client::https(https::app()).expect("an app").get("/").send();
+    assert!(answer.text().starts_with("TLSv1.3 with TLS13_"), "{}", answer.text());
+    assert_eq!(answer.field("strict-transport-security"), "max-age=300");
 }
 
 #[test]
 fn another_protocol_has_to_be_asked_for() {
     let answer = client(another_protocol::app()).get("/echo").send();
     assert_eq!((answer.status().as_u16(), answer.field("upgrade")), (426, "echo"));
+}
+
+#[test]
+fn uploads_are_kept_under_safe_names_and_never_replaced() {
+    let folder = Folder::new("upload");
+    let mut client = client(upload::app(&folder.0));
+    assert!(client.get("/").send().text().contains("multipart/form-data"));
+    let body = |file: &str| {
+        format!(
+            "--B\r\nContent-Disposition: form-data; name=title\r\n\r\nCrab\r\n--B\r\nContent-Disposition: form-data; \
+             name=file; filename=\"../../crab.txt\"\r\n\r\n{file}\r\n--B--\r\n"
+        )
+    };
+    let mut send = |body: String| {
+        let answer = client.post("/").field("content-type", "multipart/form-data; boundary=B").body(body).send();
+        (answer.status().as_u16(), answer.text().to_string())
+    };
+    let large = "x".repeat(1_000_000);
+    assert_eq!(send(body(&large)), (200, "title: Crab\ncrab.txt: 1000000 bytes\n".to_string()));
+    let (status, text) = send(body("another"));
+    assert!(status == 409 && text.starts_with("crab.txt: "), "{status} {text}");
+    assert_eq!(send(body("cut").replace("--B--", "")).0, 400);
+    assert!(fs::read_to_string(folder.0.join("crab.txt")).expect("the first one") == large);
+    // What came of the others is removed by the pool, in its time.
+    drop(client);
+    let begun = std::time::Instant::now();
+    while fs::read_dir(&folder.0).expect("a folder").count() > 1 {
+        assert!(begun.elapsed().as_secs() < 20, "a file was left behind");
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(feature = "compress")]
+#[test]
+fn a_site_is_kept_and_compressed() {
+    let folder = Folder::new("files");
+    let text = "let a = 1;\n".repeat(1000);
+    fs::create_dir(folder.0.join("assets")).expect("a folder");
+    for (path, text) in
+        [("index.html", "<p>home"), ("404.html", "<p>nothing"), ("assets/app.js", &text), ("assets/app.js.br", "br")]
+    {
+        fs::write(folder.0.join(path), text).expect("a file");
+    }
+    let mut client = client(files::app(&folder.0));
+    let home = client.get("/").send();
+    assert_eq!((home.text(), home.field("cache-control")), ("<p>home", "no-cache"));
+    let again = client.get("/").field("if-none-match", home.field("etag")).send();
+    assert_eq!(again.status(), 304);
+    let missing = client.get("/nothing").send();
+    assert_eq!((missing.status().as_u16(), missing.text()), (404, "<p>nothing"));
+    for (accepted, coding, shorter) in [("", "", false), ("br, gzip", "br", true), ("gzip", "gzip", true)] {
+        let answer = client.get("/assets/app.js").field("accept-encoding", accepted).send();
+        assert_eq!(answer.field("cache-control"), "public, max-age=31536000, immutable");
+        assert_eq!((answer.field("content-encoding"), answer.bytes().len() < 1000), (coding, shorter), "{accepted}");
+    }
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn axum_answers_what_highwire_has_no_route_for() {
+    let mut client = client(axum_router::app());
+    assert_eq!(client.get("/health").send().text(), "fine\n");
+    let answer = client.get("/users/7").send();
+    assert_eq!((answer.text(), answer.field("x-served-by")), (r#"{"id":7}"#, "axum"));
+    assert_eq!(client.get("/nothing").send().status(), 404);
+}
+
+#[cfg(feature = "sqlx")]
+#[test]
+fn notes_are_in_the_database() {
+    let mut client = client(database::app("sqlite::memory:"));
+    for (number, text) in [(1, "milk"), (2, "'); drop table notes; --")] {
+        let answer = client.post("/notes").body(text).send();
+        assert_eq!((answer.status().as_u16(), answer.text()), (201, &*number.to_string()));
+        assert_eq!(client.get(&format!("/notes/{number}")).send().text(), text);
+    }
+    assert_eq!(client.get("/notes/3").send().status(), 404);
+    assert_eq!(self::client(database::app("sqlite:/no/such/folder")).get("/notes/1").send().status(), 500);
+}
+
+#[cfg(feature = "cookies")]
+#[test]
+fn visitors_log_in_and_out() {
+    let keys = highwire::cookie::Keys::random().expect("random bytes");
+    let mut client = Client::https(login::app(keys)).expect("an app");
+    let answer = client.get("/").send();
+    assert_eq!((answer.status().as_u16(), answer.field("location")), (303, "/login"));
+    assert!(client.get("/login").send().text().contains("<form method=post action=/login>"));
+    assert_eq!(client.post("/login").form(&[("name", "ann"), ("password", "guess")]).send().status(), 403);
+    let answer = client.post("/login").form(&[("name", "ann"), ("password", "open sesame")]).send();
+    assert_eq!((answer.status().as_u16(), answer.field("location")), (303, "/"));
+    let (cookie, attributes) = answer.field("set-cookie").split_once(';').expect("a cookie");
+    assert!(attributes.contains("Secure") && attributes.contains("HttpOnly"), "{attributes}");
+    assert!(client.get("/").field("cookie", cookie).send().text().contains("Hello, ann!"));
+    let answer = client.post("/logout").field("cookie", cookie).send();
+    assert!(answer.field("set-cookie").contains("Max-Age=0"), "{}", answer.field("set-cookie"));
+    client.advance(std::time::Duration::from_secs(24 * 60 * 60));
+    assert_eq!(client.get("/").field("cookie", cookie).send().status(), 303, "it has expired");
 }

@@ -1,0 +1,70 @@
+//! How does a visitor log in by a form and stay known?
+
+use highwire::cookie::Keys;
+use highwire::session::{Session, SessionError, Sessions};
+use highwire::tls::TlsConfig;
+use highwire::{App, Form, Html, IntoResponse, Redirect, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+const PAGE: &str = "<!doctype html><title>Log in</title>
+<form method=post action=/login>
+<p><input name=name autocomplete=username> <input name=password type=password> <button>Log in</button></form>";
+
+/// What is remembered of a visitor. It travels in a cookie that only this server can read and make.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Visitor {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Login {
+    name: String,
+    password: String,
+}
+
+/// Stands for a look at what is kept of passwords: slow hashes, such as argon2, compared within `unblock`.
+fn knows(login: &Login) -> bool {
+    login.name == "ann" && login.password == "open sesame"
+}
+
+/// The routes. Cookies of sessions are for https; other sites' forms come without them (`SameSite`).
+pub(crate) fn app(keys: Keys) -> App {
+    App::new()
+        .get("/", home)
+        .get("/login", || Html(PAGE))
+        .post("/login", login)
+        .post("/logout", logout)
+        .state(Sessions::in_cookies(keys))
+}
+
+async fn home(mut session: Session<Visitor>) -> Result<Response, SessionError> {
+    Ok(match session.load().await? {
+        Some(Visitor { name }) => {
+            Html(format!("<p>Hello, {name}!<form method=post action=/logout><button>Log out</button></form>"))
+                .into_response()
+        }
+        None => Redirect::see_other("/login").into_response(),
+    })
+}
+
+async fn login(mut session: Session<Visitor>, Form(login): Form<Login>) -> Result<Response, SessionError> {
+    if !knows(&login) {
+        return Ok((StatusCode::FORBIDDEN, Html(PAGE)).into_response());
+    }
+    // Whatever session there was before is worth nothing from now on.
+    session.renew().await?;
+    session.save(&Visitor { name: login.name }).await?;
+    Ok((session, Redirect::see_other("/")).into_response())
+}
+
+async fn logout(mut session: Session<Visitor>) -> Result<impl IntoResponse, SessionError> {
+    session.end().await?;
+    Ok((session, Redirect::see_other("/login")))
+}
+
+#[allow(dead_code, reason = "the tests have the routes only")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Keys that are made here end with the process, and with them all sessions: a site has a secret in a file.
+    let tls = TlsConfig::new().self_signed(["localhost", "127.0.0.1"]);
+    Ok(app(Keys::random()?).server()?.listen_tls("127.0.0.1:8443", tls)?.run()?)
+}
