@@ -1,5 +1,6 @@
 //! The command `highwire`.
 #![forbid(unsafe_code)]
+#![allow(rustdoc::broken_intra_doc_links, reason = "comments on options are what --help says, brackets included")]
 
 use clap::builder::ArgPredicate;
 use clap::{Parser, Subcommand, ValueEnum};

@@ -16,6 +16,26 @@ use std::sync::Arc;
 ///
 /// Mistakes in building (a template that is no template, two handlers for one route) are told by
 /// [`listen`](Self::listen), [`run`](Server::run) or whatever finishes the app.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Path, Request, State, StatusCode};
+///
+/// let api = App::new().get("/users/{id}", |Path(id): Path<u64>, motto: State<String>| format!("user {id}: {}", *motto));
+/// let app = App::new()
+///     .get("/", || "hello")
+///     .post("/orders", |order: String| (StatusCode::CREATED, order))
+///     .nest("/api", api)
+///     .not_found(|request: &Request<'_>| (StatusCode::NOT_FOUND, format!("nothing at {}", request.path())))
+///     .state("be brief".to_string());
+/// let mut client = Client::new(app)?;
+/// assert_eq!(client.get("/api/users/7").send().text(), "user 7: be brief");
+/// assert_eq!(client.post("/orders").body("tea").send().status(), 201);
+/// assert_eq!(client.get("/x").send().text(), "nothing at /x");
+/// // Without a request there is no answer: a program listens and runs.
+/// // app.listen("127.0.0.1:8080")?.run()
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub struct App {
     routes: Vec<Registered>,
     states: states::Map,

@@ -166,6 +166,23 @@ impl Incoming {
 
 /// A request's body as it arrives: an extractor. Back-pressure reaches the peer: while the handler does not ask for the next
 /// part, no more than a bounded amount is received.
+///
+/// ```
+/// use highwire::body::BodyError;
+/// use highwire::testing::Client;
+/// use highwire::{App, Body};
+///
+/// let count = async |mut body: Body| {
+///     let mut lines = 0;
+///     while let Some(part) = body.next().await {
+///         lines += part?.iter().filter(|&&byte| byte == b'\n').count();
+///     }
+///     Ok::<_, BodyError>(format!("{lines} lines"))
+/// };
+/// let mut client = Client::new(App::new().post("/lines", count))?;
+/// assert_eq!(client.post("/lines").body("one\ntwo\n".repeat(100_000)).send().text(), "200000 lines");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Body {
     incoming: Rc<RefCell<Incoming>>,

@@ -46,6 +46,19 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
 }
 
 /// A worker's own value, made by [`App::per_worker`](crate::App::per_worker).
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Local};
+/// use std::cell::Cell;
+///
+/// let app = App::new().per_worker(|| Cell::new(0_u32)).get("/", |asked: Local<Cell<u32>>| {
+///     asked.set(asked.get() + 1);
+///     format!("this worker was asked {} times", asked.get())
+/// });
+/// assert_eq!(Client::new(app)?.get("/").send().text(), "this worker was asked 1 times");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Local<T>(pub Rc<T>);
 
@@ -64,6 +77,21 @@ impl<T: 'static> FromRequest for Local<T> {
 }
 
 /// A value that middleware has left for the handler: [`Request::extensions`]. 500 where there is none.
+///
+/// ```
+/// use highwire::middleware::before;
+/// use highwire::testing::Client;
+/// use highwire::{App, Extension, Request, StatusCode};
+///
+/// let language = before(|request: &mut Request<'_>| {
+///     let wants = request.field("accept-language").unwrap_or_default().starts_with(b"de");
+///     request.extensions().insert(if wants { "de" } else { "en" });
+///     Ok::<(), StatusCode>(())
+/// });
+/// let app = App::new().get("/", |Extension(language): Extension<&'static str>| language).with(language);
+/// assert_eq!(Client::new(app)?.get("/").field("accept-language", "de-CH").send().text(), "de");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<T>(pub T);
 
@@ -74,6 +102,18 @@ impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
 }
 
 /// Who sent the request.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Peer};
+///
+/// let app = App::new().get("/", |peer: Peer| match peer {
+///     Peer::Internet(address, _) => format!("from {address}"),
+///     Peer::Local => "from this machine".to_string(),
+/// });
+/// assert!(Client::new(app)?.get("/").send().text().starts_with("from 10."));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// A process on this machine, through a unix socket.
@@ -117,6 +157,16 @@ impl FromRequest for Peer {
 
 /// The TLS of the connection that a request came by: an extractor. Where there is none, the answer is 403;
 /// `Option<Tls>` is for handlers that serve both.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Tls};
+///
+/// let app = || App::new().get("/", |tls: Tls| format!("{} with {}", tls.version, tls.alpn.unwrap_or_default()));
+/// assert_eq!(Client::https(app())?.get("/").send().text(), "TLSv1.3 with http/1.1");
+/// assert_eq!(Client::new(app())?.get("/").send().status(), 403);
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
@@ -190,6 +240,18 @@ impl FromRequest for Authority {
 }
 
 /// The query as it was sent, without the question mark; empty where there is none.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Authority, RawQuery, Scheme, Version};
+///
+/// let app = App::new().get("/", |scheme: Scheme, host: Authority, query: RawQuery, version: Version| {
+///     format!("{}://{}/?{} by {:?}", scheme.0, host.0, query.0, version.0)
+/// });
+/// let answer = Client::new(app)?.get("/?a=%20").field("host", "example.com").send();
+/// assert_eq!(answer.text(), "http://example.com/?a=%20 by HTTP/1.1");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawQuery(pub String);
 

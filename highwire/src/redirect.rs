@@ -54,6 +54,15 @@ impl IntoResponse for Redirect {
 }
 
 /// HTML in UTF-8.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Html};
+///
+/// let answer = Client::new(App::new().get("/", || Html("<h1>Hello</h1>")))?.get("/").send();
+/// assert_eq!((answer.text(), answer.field("content-type")), ("<h1>Hello</h1>", "text/html; charset=utf-8"));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Html<T>(pub T);
 

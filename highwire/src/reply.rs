@@ -32,12 +32,15 @@ impl ReplySlot {
 /// The right to answer a request once, later, from any thread: an extractor. What its handler returns is then ignored.
 /// Dropped without an answer, it answers 500.
 ///
-/// ```no_run
+/// ```
+/// use highwire::testing::Client;
 /// use highwire::{App, Reply};
 ///
 /// let app = App::new().get("/later", |reply: Reply| {
 ///     std::thread::spawn(move || reply.send("from another thread"));
 /// });
+/// assert_eq!(Client::new(app)?.get("/later").send().text(), "from another thread");
+/// # Ok::<(), highwire::Error>(())
 /// ```
 pub struct Reply {
     slot: Option<Arc<ReplySlot>>,
@@ -92,6 +95,20 @@ impl InterimQueue {
 }
 
 /// Sends interim responses, such as 103 Early Hints, before the final one: an extractor.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, HeaderValue, Html, Interim, StatusCode, header};
+///
+/// let app = App::new().get("/", |interim: Interim| {
+///     let link = HeaderValue::from_static("</style.css>; rel=preload; as=style");
+///     interim.send(StatusCode::EARLY_HINTS, [(header::LINK, link)]);
+///     Html("<link rel=stylesheet href=/style.css>")
+/// });
+/// let answer = Client::new(app)?.get("/").send();
+/// assert_eq!((answer.status().as_u16(), answer.interim()[0].0.as_u16()), (200, 103));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Interim {
     queue: Rc<RefCell<InterimQueue>>,

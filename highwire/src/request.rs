@@ -77,6 +77,19 @@ pub(crate) struct Hooks {
 }
 
 /// A request. It lives while its handler is called; an async handler takes what it needs by extractors.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Request};
+///
+/// let app = App::new().get("/{name}", |request: &Request<'_>| {
+///     let agent = String::from_utf8_lossy(request.field("user-agent").unwrap_or(b"nobody"));
+///     format!("{} {} {:?} {agent}", request.method(), request.path(), request.params().get("name"))
+/// });
+/// let answer = Client::new(app)?.get("/a%20b?c").field("user-agent", "test").send();
+/// assert_eq!(answer.text(), "GET /a%20b Some(\"a b\") test");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub struct Request<'r> {
     pub(crate) head: &'r Head,
     pub(crate) window: &'r [u8],
@@ -207,6 +220,28 @@ fn taken_twice() -> Response {
 }
 
 /// What a handler may take as an argument.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, FromRequest, IntoResponse, Request, Response, StatusCode};
+///
+/// /// The tenant that a request is for: the first label of the host that it names.
+/// struct Tenant(String);
+///
+/// impl FromRequest for Tenant {
+///     fn from_request(request: &mut Request<'_>) -> Result<Tenant, Response> {
+///         match request.authority().split_once('.') {
+///             Some((name, _)) => Ok(Tenant(name.to_string())),
+///             None => Err((StatusCode::BAD_REQUEST, "this host is nobody's\n").into_response()),
+///         }
+///     }
+/// }
+///
+/// let mut client = Client::new(App::new().get("/", |Tenant(name): Tenant| name))?;
+/// assert_eq!(client.get("/").field("host", "ann.example.com").send().text(), "ann");
+/// assert_eq!(client.get("/").field("host", "localhost").send().status(), 400);
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from a request",
     note = "handlers take extractors such as `Path`, `Query`, `Json`, `State`, `Body`, `Bytes` or `Reply`"

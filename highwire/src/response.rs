@@ -320,6 +320,35 @@ impl fmt::Display for InvalidReason {
 impl std::error::Error for InvalidReason {}
 
 /// What a handler may return.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, IntoResponse, Path, Response, StatusCode};
+///
+/// enum Error {
+///     SoldOut,
+///     NoSuchSeat(u32),
+/// }
+///
+/// impl IntoResponse for Error {
+///     fn into_response(self) -> Response {
+///         match self {
+///             Error::SoldOut => (StatusCode::CONFLICT, "no seat is left\n").into_response(),
+///             Error::NoSuchSeat(seat) => (StatusCode::NOT_FOUND, format!("there is no seat {seat}\n")).into_response(),
+///         }
+///     }
+/// }
+///
+/// let book = |Path(seat): Path<u32>| match seat {
+///     0 => Err(Error::SoldOut),
+///     1..100 => Ok((StatusCode::CREATED, format!("seat {seat}\n"))),
+///     _ => Err(Error::NoSuchSeat(seat)),
+/// };
+/// let mut client = Client::new(App::new().post("/seats/{seat}", book))?;
+/// assert_eq!(client.post("/seats/7").send().status(), 201);
+/// assert_eq!(client.post("/seats/700").send().text(), "there is no seat 700\n");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be sent as a response",
     note = "return text, bytes, a `StatusCode`, a `Json`, a `Response`, a tuple of a status and one of them, or a `Result` of two of them"

@@ -32,6 +32,41 @@ pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + 's>>;
 
 /// Where sessions are kept.
+///
+/// ```
+/// use highwire::session::{SessionStore, StoreFuture, Sessions, new_token};
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use std::time::Duration;
+///
+/// /// In the memory of one process, and without an end: for tests.
+/// #[derive(Default)]
+/// struct Memory(Mutex<HashMap<String, Vec<u8>>>);
+///
+/// impl SessionStore for Memory {
+///     fn load<'s>(&'s self, token: &'s str) -> StoreFuture<'s, Option<Vec<u8>>> {
+///         Box::pin(async move { Ok(self.0.lock().unwrap().get(token).cloned()) })
+///     }
+///
+///     fn save<'s>(&'s self, token: Option<&'s str>, data: Vec<u8>, _: Duration) -> StoreFuture<'s, String> {
+///         Box::pin(async move {
+///             let token = token.map_or_else(new_token, |token| Ok(token.to_string()))?;
+///             self.0.lock().unwrap().insert(token.clone(), data);
+///             Ok(token)
+///         })
+///     }
+///
+///     fn remove<'s>(&'s self, token: &'s str) -> StoreFuture<'s, ()> {
+///         Box::pin(async move {
+///             self.0.lock().unwrap().remove(token);
+///             Ok(())
+///         })
+///     }
+/// }
+///
+/// let app = highwire::App::new().state(Sessions::in_store(Memory::default()));
+/// # let _ = app;
+/// ```
 pub trait SessionStore: Send + Sync + 'static {
     /// The data that a token stands for; none where it stands for nothing, or for what has expired. A token is what a client
     /// says: up to some kilobytes of anything.
@@ -93,6 +128,21 @@ impl SessionStore for InCookies {
 }
 
 /// How sessions are kept, for [`App::state`](crate::App::state).
+///
+/// ```
+/// use highwire::App;
+/// use highwire::cookie::{Cookie, Keys};
+/// use highwire::session::Sessions;
+/// use std::time::Duration;
+///
+/// // Without https, and for a week: a cookie that is less safe says so by its name.
+/// let sessions = Sessions::in_cookies(Keys::new(&[b"from a file of 32 random bytes .."])?)
+///     .lasting(Duration::from_secs(7 * 86_400))
+///     .with_cookie(Cookie::new("session", "").in_the_clear());
+/// let app = App::new().state(sessions);
+/// # let _ = app;
+/// # Ok::<(), highwire::cookie::KeyError>(())
+/// ```
 #[derive(Clone)]
 pub struct Sessions {
     store: Arc<dyn SessionStore>,

@@ -42,6 +42,23 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub const LAST_EVENT_ID_BYTES: usize = 1024;
 
 /// A message.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::sse::{self, Event};
+/// use highwire::testing::Client;
+///
+/// let app = App::new().get("/news", || {
+///     let (mut events, response) = sse::channel();
+///     highwire::spawn(async move {
+///         let _ = events.send(Event::new("two\nlines").name("headline").id("7")).await;
+///         events.finish();
+///     });
+///     response
+/// });
+/// assert_eq!(Client::new(app)?.get("/news").send().text(), "data: two\ndata: lines\nevent: headline\nid: 7\n\n");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Event {

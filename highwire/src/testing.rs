@@ -37,6 +37,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A client of one app.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, StatusCode, time};
+/// use std::time::Duration;
+///
+/// let app = App::new().post("/nap", async |seconds: String| {
+///     time::sleep(Duration::from_secs(seconds.parse().unwrap_or_default())).await;
+///     StatusCode::NO_CONTENT
+/// });
+/// let mut client = Client::new(app)?;
+/// // It takes no time.
+/// assert_eq!(client.post("/nap").field("x-bed", "soft").body("30").send().status(), 204);
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub struct Client {
     network: Network,
     worker: Worker<Simulated>,

@@ -8,6 +8,19 @@ use std::time::Duration;
 
 /// Waits. Deadlines of this kind are exact to the worker's turn, not coarse like those of connections.
 ///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, time};
+/// use std::time::Duration;
+///
+/// let app = App::new().get("/", async || {
+///     time::sleep(Duration::from_secs(10)).await;
+///     "after ten seconds, which a test does not wait for"
+/// });
+/// assert!(Client::new(app)?.get("/").send().text().starts_with("after ten seconds"));
+/// # Ok::<(), highwire::Error>(())
+/// ```
+///
 /// # Panics
 /// Where no worker runs on this thread: sleep in handlers and in tasks that they spawn.
 pub fn sleep(duration: Duration) -> Sleep {
@@ -66,6 +79,19 @@ impl std::fmt::Display for Elapsed {
 impl std::error::Error for Elapsed {}
 
 /// Waits for a future, at most so long; after that the future is dropped.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, StatusCode, time};
+/// use std::time::Duration;
+///
+/// let app = App::new().get("/", async || {
+///     let slow = time::sleep(Duration::from_secs(5));
+///     time::timeout(Duration::from_secs(1), slow).await.map_err(|_| StatusCode::GATEWAY_TIMEOUT)
+/// });
+/// assert_eq!(Client::new(app)?.get("/").send().status(), 504);
+/// # Ok::<(), highwire::Error>(())
+/// ```
 ///
 /// # Errors
 /// Where the time ran out first.

@@ -13,6 +13,28 @@ use serde::de::DeserializeOwned;
 /// The parameters of the path: one value, a tuple in the template's order, a struct or a map by name.
 ///
 /// What does not fit is 404: such a path names nothing that exists.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Path};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Place {
+///     row: u32,
+///     seat: char,
+/// }
+///
+/// let app = App::new()
+///     .get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"))
+///     .get("/from/{a}/to/{b}", |Path((a, b)): Path<(String, String)>| format!("{a} - {b}"))
+///     .get("/rows/{row}/{seat}", |Path(Place { row, seat }): Path<Place>| format!("{row}{seat}"));
+/// let mut client = Client::new(app)?;
+/// assert_eq!(client.get("/users/7").send().text(), "user 7");
+/// assert_eq!(client.get("/users/x").send().status(), 404);
+/// assert_eq!(client.get("/from/here/to/th%65re").send().text(), "here - there");
+/// assert_eq!(client.get("/rows/12/C").send().text(), "12C");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
@@ -28,6 +50,26 @@ impl<T: DeserializeOwned> FromRequest for Path<T> {
 /// The query, by name: a struct, a map or a sequence of pairs. A name that comes several times is a `Vec`.
 ///
 /// What does not fit is 400, with the field's name.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Query};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Search {
+///     q: String,
+///     #[serde(default)]
+///     page: u32,
+/// }
+///
+/// let search = |Query(Search { q, page }): Query<Search>| format!("{q:?}, page {page}");
+/// let mut client = Client::new(App::new().get("/search", search))?;
+/// assert_eq!(client.get("/search?q=a+b&page=2").send().text(), "\"a b\", page 2");
+/// let refused = client.get("/search?q=a&page=two").send();
+/// assert_eq!(refused.status(), 400);
+/// assert!(refused.text().contains(r#""field":"page""#));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
@@ -59,6 +101,31 @@ pub(crate) fn unfit(status: StatusCode, place: &str, misfit: Misfit) -> Problem 
 ///
 /// A body that is no JSON is 400, one that does not fit the type 422, both with line and column, and the latter with the
 /// field: `items[2].price`. Another media type is 415. JSON that is nested more than 127 deep is refused as malformed.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Json};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Deserialize)]
+/// struct Order {
+///     item: String,
+///     count: u32,
+/// }
+///
+/// #[derive(Serialize)]
+/// struct Receipt {
+///     said: String,
+/// }
+///
+/// let order = |Json(Order { item, count }): Json<Order>| Json(Receipt { said: format!("{count} of {item}") });
+/// let mut client = Client::new(App::new().post("/orders", order))?;
+/// let call = client.post("/orders").field("content-type", "application/json");
+/// let answer = call.body(r#"{"item":"tea","count":2}"#).send();
+/// assert_eq!(answer.text(), r#"{"said":"2 of tea"}"#);
+/// assert_eq!(client.post("/orders").json(&["tea"]).send().status(), 422);
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 

@@ -168,7 +168,8 @@ impl Drop for RawStream {
 /// The same handler serves HTTP/2, where a CONNECT with `:protocol` proposes (RFC 8441): it finds the route that a `GET` with
 /// `Upgrade` finds, is answered with 200, and the bytes are those of its stream.
 ///
-/// ```no_run
+/// ```
+/// use highwire::testing::Client;
 /// use highwire::{App, Upgrade};
 ///
 /// let app = App::new().get("/echo", |upgrade: Upgrade| {
@@ -180,6 +181,9 @@ impl Drop for RawStream {
 ///         }
 ///     })
 /// });
+/// // Whoever does not propose it is told to.
+/// assert_eq!(Client::new(app)?.get("/echo").send().status(), 426);
+/// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {

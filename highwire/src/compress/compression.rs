@@ -41,6 +41,21 @@ const ENCODER_MEMORY: usize = 128 * 1024 * 1024;
 ///
 /// A streamed body is flushed whenever its source has nothing more for the moment, so that events and slow streams arrive
 /// as they are made.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::compress::{Coding, Compression, compressible};
+/// use highwire::testing::Client;
+///
+/// let compression = Compression::new()
+///     .codings([Coding::Brotli, Coding::Gzip])
+///     .level(Coding::Brotli, 5)
+///     .types(|media_type| compressible(media_type) && media_type != "text/csv");
+/// let app = App::new().get("/", || "again and ".repeat(1000)).with(compression);
+/// let answer = Client::new(app)?.get("/").field("accept-encoding", "gzip, br").send();
+/// assert_eq!(answer.field("content-encoding"), "br");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Compression {
     codings: Vec<Coding>,

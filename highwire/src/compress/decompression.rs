@@ -43,6 +43,20 @@ thread_local! {
 ///
 /// The request's fields stay as they came: `Content-Encoding` still names what is undone by then. Who reads that field
 /// finds [`Decoded`] in the request's extensions.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::compress::{Coding, Decompression};
+/// use highwire::testing::Client;
+///
+/// let decompression = Decompression::new().codings([Coding::Gzip]).ratio(20);
+/// let app = App::new().post("/", |body: String| body.len().to_string()).with(decompression);
+/// let mut client = Client::new(app)?;
+/// assert_eq!(client.post("/").body("as it is").send().text(), "8");
+/// let refused = client.post("/").field("content-encoding", "br").body("...").send();
+/// assert_eq!((refused.status().as_u16(), refused.field("accept-encoding")), (415, "gzip"));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decompression {
     codings: Vec<Coding>,

@@ -36,6 +36,18 @@ pub enum SameSite {
 ///
 /// As it is made, it is for the whole host (`Path=/`), over https only (`Secure`), out of reach of scripts (`HttpOnly`),
 /// `SameSite=Lax`, and lasts until the browser is closed.
+///
+/// ```
+/// use highwire::cookie::{Cookie, CookieError, SameSite};
+/// use std::time::Duration;
+///
+/// let cookie = Cookie::new("theme", "dark blue").lasting(Duration::from_secs(86_400)).for_scripts();
+/// assert_eq!(cookie.header()?, "theme=dark%20blue; Path=/; Max-Age=86400; SameSite=Lax; Secure");
+/// // Its name promises what its attributes do not keep.
+/// let cookie = Cookie::new("__Host-id", "1").under("/shop").same_site(SameSite::Strict);
+/// assert_eq!(cookie.header(), Err(CookieError::Unsafe));
+/// # Ok::<(), CookieError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cookie {
     name: Cow<'static, str>,

@@ -120,6 +120,27 @@ impl IntoResponse for MultipartError {
 /// Back-pressure reaches the peer: no more is received than the handler takes. The names of parts and files are what the
 /// peer says: a file's name is no path to store it under. What a body may have is bounded by [`Limits`], all of it by
 /// [`Caps::streamed_body_bytes`](crate::server::Caps) too. Another media type is 415.
+///
+/// ```
+/// use highwire::form::MultipartError;
+/// use highwire::testing::Client;
+/// use highwire::{App, Multipart};
+///
+/// let names = async |mut form: Multipart| {
+///     let mut names = Vec::new();
+///     // A part that is not read is skipped.
+///     while let Some(part) = form.next().await {
+///         names.push(part?.name().to_string());
+///     }
+///     Ok::<_, MultipartError>(names.join(", "))
+/// };
+/// let body = "--B\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n\
+///     --B\r\nContent-Disposition: form-data; name=b; filename=b.txt\r\n\r\n2\r\n--B--\r\n";
+/// let mut client = Client::new(App::new().post("/", names))?;
+/// let answer = client.post("/").field("content-type", "multipart/form-data; boundary=B").body(body).send();
+/// assert_eq!(answer.text(), "a, b");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Multipart {
     body: Body,

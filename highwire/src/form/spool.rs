@@ -18,6 +18,24 @@ const WRITE_BYTES: usize = 256 * 1024;
 ///
 /// Only the user that the server runs as may read it, and its name in the folder is `highwire-` and a random number; a
 /// process that is killed leaves it there. It is written, but not synchronised with the disk.
+///
+/// ```
+/// use highwire::form::MultipartError;
+/// use highwire::{App, Multipart, StatusCode};
+///
+/// let keep = async |mut form: Multipart| {
+///     while let Some(part) = form.next().await {
+///         let file = part?.spool(std::env::temp_dir()).await?;
+///         if file.len() > 0 {
+///             // From here on it is the program's.
+///             println!("stored as {}", file.keep().display());
+///         }
+///     }
+///     Ok::<_, MultipartError>(StatusCode::NO_CONTENT)
+/// };
+/// let app = App::new().post("/upload", keep);
+/// # let _ = app;
+/// ```
 #[derive(Debug)]
 pub struct Spool {
     file: Option<Temporary>,

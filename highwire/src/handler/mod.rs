@@ -48,6 +48,27 @@ pub(crate) trait Route: Send + Sync {
 
 /// What [`App`](crate::App) takes as a handler: a plain function, an async function or [`blocking`], with up to eight
 /// extractors as arguments; or a plain function of `&Request`, for what no extractor gives. `M` only keeps the kinds apart.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Path, Request, blocking, time};
+/// use std::time::Duration;
+///
+/// async fn slow(Path(name): Path<String>) -> String {
+///     time::sleep(Duration::from_millis(5)).await;
+///     format!("{name}, at last")
+/// }
+///
+/// let app = App::new()
+///     .get("/plain", || "at once")
+///     .get("/slow/{name}", slow)
+///     .get("/blocking", blocking(|| std::fs::read_to_string("/nothing").map_err(|error| error.to_string())))
+///     .get("/request", |request: &Request<'_>| request.target().to_string());
+/// let mut client = Client::new(app)?;
+/// assert_eq!(client.get("/slow/ann").send().text(), "ann, at last");
+/// assert_eq!(client.get("/request?x").send().text(), "/request?x");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is a function whose arguments are extractors (`FromRequest`) and whose result, or whose future's result, is a response (`IntoResponse`)"
@@ -118,6 +139,15 @@ pub struct Blocking<F>(F);
 
 /// Makes a handler of a function that blocks or computes for long: it runs on the bounded blocking pool, with its
 /// extractors taken on the worker before. A full pool is answered 503.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Path, blocking};
+///
+/// let sum = blocking(|Path(last): Path<u64>| (1..=last).sum::<u64>().to_string());
+/// assert_eq!(Client::new(App::new().get("/sum/{last}", sum))?.get("/sum/1000").send().text(), "500500");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub fn blocking<F>(function: F) -> Blocking<F> {
     Blocking(function)
 }

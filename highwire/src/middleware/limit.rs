@@ -11,6 +11,17 @@ use std::time::Duration;
 
 /// Answers 503 at once where so many requests are with their handlers already, on all workers together: more would only make
 /// all of them late. A body that is still being sent does not count.
+///
+/// ```
+/// use highwire::middleware::ConcurrencyLimit;
+/// use highwire::testing::Client;
+/// use highwire::{App, Handler, unblock};
+///
+/// let report = async || unblock(|| "the year in figures").await;
+/// let app = App::new().get("/report", report.with(ConcurrencyLimit::new(4)));
+/// assert_eq!(Client::new(app)?.get("/report").send().text(), "the year in figures");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ConcurrencyLimit {

@@ -58,6 +58,35 @@ pub use wait::{FromFn, Kept, Next, from_fn};
 pub(crate) use wrap::{Layer, Missed};
 
 /// Something that stands around handlers. One value serves all workers; what belongs to one request is its `State`.
+///
+/// ```
+/// use highwire::middleware::Middleware;
+/// use highwire::testing::Client;
+/// use highwire::{App, HeaderName, HeaderValue, Request, Response};
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// /// Numbers requests.
+/// #[derive(Default)]
+/// struct Numbers {
+///     last: AtomicU64,
+/// }
+///
+/// impl Middleware for Numbers {
+///     type State = u64;
+///
+///     fn before(&self, _: &mut Request<'_>) -> Result<u64, Response> {
+///         Ok(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+///     }
+///
+///     fn after(&self, number: u64, response: &mut Response) {
+///         response.set_field(HeaderName::from_static("x-number"), HeaderValue::from(number));
+///     }
+/// }
+///
+/// let mut client = Client::new(App::new().get("/", || "hello").with(Numbers::default()))?;
+/// assert_eq!((client.get("/").send().field("x-number"), client.get("/").send().field("x-number")), ("1", "2"));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub trait Middleware: Send + Sync + 'static {
     /// What is kept of a request until its answer is there. Dropped with it where the peer goes away.
     type State: 'static;
@@ -95,6 +124,20 @@ impl<M: Middleware> IntoLayer for M {
 }
 
 /// Calls a function with each request before its handler. What it returns as an error is the answer.
+///
+/// ```
+/// use highwire::middleware::before;
+/// use highwire::testing::Client;
+/// use highwire::{App, Request, StatusCode};
+///
+/// let app = App::new().get("/", || "hello").with(before(|request: &mut Request<'_>| {
+///     if request.field("x-key") == Some(b"open-sesame") { Ok(()) } else { Err(StatusCode::FORBIDDEN) }
+/// }));
+/// let mut client = Client::new(app)?;
+/// assert_eq!(client.get("/").send().status(), 403);
+/// assert_eq!(client.get("/").field("x-key", "open-sesame").send().text(), "hello");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub fn before<F, R>(function: F) -> Before<F>
 where
     F: Fn(&mut Request<'_>) -> Result<(), R> + Send + Sync + 'static,
@@ -104,6 +147,20 @@ where
 }
 
 /// Calls a function with each answer.
+///
+/// ```
+/// use highwire::middleware::after;
+/// use highwire::testing::Client;
+/// use highwire::{App, HeaderValue, Response, header};
+///
+/// let app = App::new().get("/", || "hello").with(after(|response: &mut Response| {
+///     if response.field(&header::CACHE_CONTROL).is_none() {
+///         response.set_field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+///     }
+/// }));
+/// assert_eq!(Client::new(app)?.get("/").send().field("cache-control"), "no-store");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub fn after<F>(function: F) -> After<F>
 where
     F: Fn(&mut Response) + Send + Sync + 'static,

@@ -124,6 +124,19 @@ impl TrustedProxies {
 }
 
 /// What is known of a client behind trusted proxies: an extractor; without [`TrustedProxies`], what the socket says.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::middleware::{Forwarded, TrustedProxies};
+/// use highwire::testing::Client;
+///
+/// let app = App::new()
+///     .get("/", |known: Forwarded| format!("{:?} {:?}", known.https, known.host))
+///     .with(TrustedProxies::new(["10.0.0.0/8"])?);
+/// let call = "for=192.0.2.1;proto=https;host=example.com";
+/// assert_eq!(Client::new(app)?.get("/").field("forwarded", call).send().text(), "Some(true) Some(\"example.com\")");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarded {

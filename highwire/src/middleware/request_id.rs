@@ -12,6 +12,17 @@ const NAME: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Gives each request an identifier: 128 random bits as hex digits. Handlers take it as [`RequestId`], and the answer has it
 /// in `X-Request-Id`.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::middleware::{RequestId, RequestIds};
+/// use highwire::testing::Client;
+///
+/// let app = App::new().get("/", |id: RequestId| id.to_string()).with(RequestIds::new());
+/// let answer = Client::new(app)?.get("/").send();
+/// assert_eq!((answer.text(), answer.text().len()), (answer.field("x-request-id"), 32));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RequestIds {

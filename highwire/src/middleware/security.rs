@@ -14,6 +14,19 @@ use crate::{HeaderName, HeaderValue, Request, Response, header};
 /// | `Content-Security-Policy` | what [`policy`](Self::policy) says; none without it |
 ///
 /// `Strict-Transport-Security` is [`Https::hsts`](crate::Https::hsts)'s.
+///
+/// ```
+/// use highwire::middleware::SecurityFields;
+/// use highwire::testing::Client;
+/// use highwire::{App, HeaderValue, header};
+///
+/// let fields = SecurityFields::new()
+///     .policy(HeaderValue::from_static("default-src 'self'"))
+///     .set(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
+/// let answer = Client::new(App::new().get("/", || "hello").with(fields))?.get("/").send();
+/// assert_eq!((answer.field("x-content-type-options"), answer.field("x-frame-options")), ("nosniff", "SAMEORIGIN"));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct SecurityFields {

@@ -11,6 +11,25 @@ use std::time::Duration;
 
 /// Answers 503 in place of a handler that has not answered within some time, and drops its future. A plain function is not
 /// interrupted: it holds its worker.
+///
+/// ```
+/// use highwire::middleware::Timeout;
+/// use highwire::testing::Client;
+/// use highwire::{App, Handler, time};
+/// use std::time::Duration;
+///
+/// let slow = async || {
+///     time::sleep(Duration::from_secs(5)).await;
+///     "done"
+/// };
+/// let app = App::new()
+///     .get("/patient", slow)
+///     .get("/hasty", slow.with(Timeout::new(Duration::from_secs(1))));
+/// let mut client = Client::new(app)?;
+/// assert_eq!(client.get("/patient").send().text(), "done");
+/// assert_eq!(client.get("/hasty").send().status(), 503);
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Timeout {

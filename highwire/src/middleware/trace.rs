@@ -7,6 +7,18 @@ use crate::{Request, Response};
 use std::fmt;
 
 /// Takes over `traceparent`, or begins a trace where there is none that is valid: handlers take it as [`TraceContext`].
+///
+/// ```
+/// use highwire::App;
+/// use highwire::middleware::{TraceContext, Tracing};
+/// use highwire::testing::Client;
+///
+/// let app = App::new().get("/", |trace: TraceContext| trace.to_string()).with(Tracing);
+/// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+/// let answer = Client::new(app)?.get("/").field("traceparent", parent).send();
+/// assert!(answer.text().starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct Tracing;

@@ -39,6 +39,19 @@ impl Captures {
 }
 
 /// The parameters of a matched path, by the names in its template.
+///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Request};
+///
+/// let app = App::new().get("/{repository}/blob/{*path}", |request: &Request<'_>| {
+///     let params: Vec<_> = request.params().iter().map(|(name, value)| format!("{name}={value}")).collect();
+///     params.join(" ")
+/// });
+/// let answer = Client::new(app)?.get("/highwire/blob/docs/a%20b.md").send();
+/// assert_eq!(answer.text(), "repository=highwire path=docs/a b.md");
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Params<'r> {
     pub(crate) names: &'r [Box<str>],

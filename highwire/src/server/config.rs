@@ -119,6 +119,25 @@ impl Default for Caps {
 }
 
 /// A server's settings.
+///
+/// ```
+/// use highwire::App;
+/// use highwire::server::Engine;
+/// use std::time::Duration;
+///
+/// let server = App::new()
+///     .get("/", || "hello")
+///     .configure(|config| {
+///         config.engine = Engine::Readiness;
+///         config.workers = 2;
+///         config.deadlines.idle = Duration::from_secs(20);
+///         config.caps.body_bytes = 64 * 1024;
+///         config.memory = Some(256 << 20);
+///     })
+///     .server()?;
+/// # let _ = server;
+/// # Ok::<(), highwire::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Workers; 0: one for each CPU that the process may use.

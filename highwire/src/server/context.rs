@@ -299,6 +299,22 @@ pub(crate) fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) +
 
 /// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.
 ///
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, StatusCode, time};
+/// use std::time::Duration;
+///
+/// let app = App::new().post("/orders", || {
+///     highwire::spawn(async {
+///         time::sleep(Duration::from_secs(60)).await;
+///         println!("a minute after the order");
+///     });
+///     StatusCode::ACCEPTED
+/// });
+/// assert_eq!(Client::new(app)?.post("/orders").send().status(), 202);
+/// # Ok::<(), highwire::Error>(())
+/// ```
+///
 /// # Panics
 /// Where no worker runs on this thread.
 pub fn spawn(task: impl Future<Output = ()> + 'static) {

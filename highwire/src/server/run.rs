@@ -22,6 +22,21 @@ const STACK_BYTES: usize = 2 * 1024 * 1024;
 const WATCH: Duration = Duration::from_millis(50);
 
 /// A bound server, ready to run.
+///
+/// ```
+/// use highwire::App;
+/// use std::io::{Read, Write};
+///
+/// let handle = App::new().get("/", || "hello").listen("127.0.0.1:0")?.start()?;
+/// let mut stream = std::net::TcpStream::connect(&handle.addresses()[0])?;
+/// stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+/// let mut answer = String::new();
+/// stream.read_to_string(&mut answer)?;
+/// assert!(answer.ends_with("\r\n\r\nhello"));
+/// handle.stop();
+/// println!("{}", handle.wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,

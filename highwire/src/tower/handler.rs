@@ -24,6 +24,18 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// The service is cloned for each request, as tower's rules want it, and its future stays on the worker that has the
 /// connection. Requests have [`Peer`](crate::Peer) and, under TLS, [`Tls`](crate::Tls) in their extensions. What needs hyper's
 /// own upgrades, such as axum's WebSocket, is told that there are none.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use highwire::testing::Client;
+/// use highwire::{App, tower};
+///
+/// let old = Router::new().route("/old/{*path}", get(async || "from axum"));
+/// let app = App::new().get("/new", || "from Highwire").any("/old/{*path}", tower::service(old));
+/// let mut client = Client::new(app)?;
+/// assert_eq!((client.get("/old/a").send().text(), client.get("/new").send().text()), ("from axum", "from Highwire"));
+/// # Ok::<(), highwire::Error>(())
+/// ```
 pub fn service<S, B>(service: S) -> impl Handler<Async<(Parts, Body)>>
 where
     S: tower_service::Service<http::Request<Incoming>, Response = http::Response<B>> + Clone + Send + Sync + 'static,
