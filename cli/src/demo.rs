@@ -24,7 +24,7 @@ pub fn app() -> App {
         .get("/", || Response::html(include_str!("page.html")))
         .get("/hello", || Response::bytes("text/plain", Bytes::from_static(b"Hello, World!")))
         .get("/echo", echo)
-        .get("/users/{id}", |Path(id): Path<String>| format!("user {id}"))
+        .get("/users/{id}", |Path(id): Path<String>| format!("user {id}\n"))
         .post("/upload", upload)
         .post("/body", |body: Bytes| body)
         .post("/json", |Json(value): Json<serde_json::Value>| Json(value))
@@ -33,13 +33,13 @@ pub fn app() -> App {
         .get("/stream", |Query(Size { bytes }): Query<Size>| Response::stream(Letters { left: bytes }))
         .get("/sleep", async |Query(Wait { ms }): Query<Wait>| {
             highwire::time::sleep(Duration::from_millis(ms.min(LONGEST_MS))).await;
-            format!("slept {ms} ms")
+            format!("slept {ms} ms\n")
         })
         .get(
             "/block",
             blocking(|Query(Wait { ms }): Query<Wait>| {
                 std::thread::sleep(Duration::from_millis(ms.min(LONGEST_MS)));
-                format!("blocked {ms} ms")
+                format!("blocked {ms} ms\n")
             }),
         )
 }
@@ -59,14 +59,26 @@ struct Uploaded {
     sha256: String,
 }
 
-async fn upload(mut body: Body) -> Result<Json<Uploaded>, Failed> {
+/// JSON and a line end, for terminals.
+struct Line<T>(T);
+
+impl<T: Serialize> IntoResponse for Line<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_string(&self.0) {
+            Ok(text) => Response::bytes("application/json", text + "\n"),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        }
+    }
+}
+
+async fn upload(mut body: Body) -> Result<Line<Uploaded>, Failed> {
     let (mut bytes, mut hash) = (0, Sha256::new());
     while let Some(part) = body.next().await {
         let part = part.map_err(Failed)?;
         bytes += part.len() as u64;
         hash.update(&part);
     }
-    Ok(Json(Uploaded { bytes, sha256: hex(hash) }))
+    Ok(Line(Uploaded { bytes, sha256: hex(hash) }))
 }
 
 fn hex(hash: Sha256) -> String {
@@ -93,12 +105,12 @@ enum Field {
     File { name: String, file: String, media_type: Option<String>, bytes: u64, sha256: String },
 }
 
-async fn form(mut multipart: Multipart) -> Result<Json<Vec<Field>>, FormFailed> {
+async fn form(mut multipart: Multipart) -> Result<Line<Vec<Field>>, FormFailed> {
     let mut fields = Vec::new();
     while let Some(part) = multipart.next().await {
         fields.push(field(part?).await?);
     }
-    Ok(Json(fields))
+    Ok(Line(fields))
 }
 
 async fn field(part: Part<'_>) -> Result<Field, FormFailed> {

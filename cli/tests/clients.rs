@@ -52,7 +52,7 @@ fn curl_asks_every_route(engine: &str) {
     let cases: &[(&[&str], &str, u16, &str, &str)] = &[
         (&[], "/hello", 200, "content-length: 13\r\n", "Hello, World!"),
         (&[], "/echo?a=1&b=x%20y", 200, "content-type: application/json", r#"{"query":{"a":"1","b":"x y"}}"#),
-        (&[], "/users/42", 200, "text/plain", "user 42"),
+        (&[], "/users/42", 200, "text/plain", "user 42\n"),
         (
             &["--header", "X-Test: yes", "--user-agent", "", "--header", "Host: here", "--header", "Accept:"],
             "/headers",
@@ -74,8 +74,8 @@ fn curl_asks_every_route(engine: &str) {
         ),
         (&[], "/stream?bytes=200000", 200, "transfer-encoding: chunked\r\n", letters),
         (&[], "/stream?bytes=0", 200, "", ""),
-        (&[], "/sleep?ms=20", 200, "", "slept 20 ms"),
-        (&[], "/block?ms=20", 200, "", "blocked 20 ms"),
+        (&[], "/sleep?ms=20", 200, "", "slept 20 ms\n"),
+        (&[], "/block?ms=20", 200, "", "blocked 20 ms\n"),
         (&["--head"], "/hello", 200, "content-length: 13\r\n", ""),
         (&["--head"], "/stream?bytes=10", 200, "", ""),
         (&["--request", "OPTIONS"], "/hello", 204, allow, ""),
@@ -125,7 +125,7 @@ fn curl_uploads(engine: &str) {
     std::fs::write(&file, next.take(UPLOAD_BYTES).collect::<Vec<u8>>()).expect("a file");
     let sum = output_text(&sum, &[&file]);
     let sum = sum.split(' ').next().expect("a word");
-    let expected = format!(r#"{{"bytes":{UPLOAD_BYTES},"sha256":"{sum}"}}"#);
+    let expected = format!("{{\"bytes\":{UPLOAD_BYTES},\"sha256\":\"{sum}\"}}\n");
     let (chunked, at_once) = ("Transfer-Encoding: chunked", "Expect:");
     for arguments in [
         &["--data-binary", &at_file][..],
@@ -236,7 +236,7 @@ ask("GET", "/stream?bytes=300000", 200, b"x" * 300000)
 ask("POST", "/body", 200, b"text", body="text")
 ask("POST", "/body", 200, b"in parts", body=iter([b"in ", b"parts"]), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
 ask("OPTIONS", "/hello", 204, b"")
-ask("GET", "/users/%C3%A9", 200, "user é".encode())
+ask("GET", "/users/%C3%A9", 200, "user é\n".encode())
 print("done")
 "#;
 
@@ -269,7 +269,7 @@ const ask = (method, path, status, body, parts) => new Promise((resolve, reject)
   await ask("GET", "/stream?bytes=300000", 200, "x".repeat(300000));
   await ask("POST", "/body", 200, "in parts", ["in ", "parts"]);
   await ask("OPTIONS", "/hello", 204, "");
-  await ask("GET", "/users/%C3%A9", 200, "user é");
+  await ask("GET", "/users/%C3%A9", 200, "user é\n");
   agent.destroy();
   if (globalThis.fetch) {
     const answer = await fetch(base + "/body", { method: "POST", body: "fetched" });

@@ -63,15 +63,15 @@ fn curl_asks_every_route(engine: &str) {
     let cases: &[(&[&str], &str, u16, &str, &str)] = &[
         (&[], "/hello", 200, "content-length: 13\r\n", "Hello, World!"),
         (&[], "/echo?a=1&b=x%20y", 200, "content-type: application/json", r#"{"query":{"a":"1","b":"x y"}}"#),
-        (&[], "/users/42", 200, "text/plain", "user 42"),
+        (&[], "/users/42", 200, "text/plain", "user 42\n"),
         (&["--data", "some text"], "/body", 200, "content-length: 9\r\n", "some text"),
         (&["--data", "some text", "--header", continues], "/body", 200, "", "some text"),
         (&["--data-binary", &file], "/body", 200, "content-length: 500000\r\n", &large),
         (&["--data", ""], "/body", 200, "content-length: 0\r\n", ""),
         (&[], "/stream?bytes=200000", 200, "", letters),
         (&[], "/stream?bytes=0", 200, "", ""),
-        (&[], "/sleep?ms=20", 200, "", "slept 20 ms"),
-        (&[], "/block?ms=20", 200, "", "blocked 20 ms"),
+        (&[], "/sleep?ms=20", 200, "", "slept 20 ms\n"),
+        (&[], "/block?ms=20", 200, "", "blocked 20 ms\n"),
         (&["--head"], "/hello", 200, "content-length: 13\r\n", ""),
         (&["--head"], "/stream?bytes=10", 200, "", ""),
         (&["--request", "OPTIONS"], "/hello", 204, "allow: get, head, options\r\n", ""),
@@ -117,7 +117,7 @@ fn curl_uploads_and_downloads(engine: &str) {
     std::fs::write(&file, next.take(UPLOAD_BYTES).collect::<Vec<u8>>()).expect("a file");
     let sum = output_text(&sum, &[&file]);
     let sum = sum.split(' ').next().expect("a word");
-    let expected = format!(r#"{{"bytes":{UPLOAD_BYTES},"sha256":"{sum}"}}"#);
+    let expected = format!("{{\"bytes\":{UPLOAD_BYTES},\"sha256\":\"{sum}\"}}\n");
     let fixed = [PRIOR, "--silent", "--show-error", "--max-time", "300"];
     for arguments in [&["--data-binary", &at_file][..], &["--upload-file", &file, "--request", "POST"]] {
         let answer = output_text(&program, &[&fixed[..], arguments, &[&demo.url("/upload")]].concat());
@@ -225,9 +225,9 @@ const ask = (method, path, status, body, parts) => new Promise((resolve, reject)
     ask("POST", "/body", 200, "in parts", ["in ", "parts"]),
     ask("POST", "/body", 200, large, [large]),
     ask("OPTIONS", "/hello", 204, ""),
-    ask("GET", "/users/%C3%A9", 200, "user é"),
-    ask("GET", "/sleep?ms=100", 200, "slept 100 ms"),
-    ...Array.from({ length: 90 }, (_, at) => ask("GET", "/users/" + at, 200, "user " + at)),
+    ask("GET", "/users/%C3%A9", 200, "user é\n"),
+    ask("GET", "/sleep?ms=100", 200, "slept 100 ms\n"),
+    ...Array.from({ length: 90 }, (_, at) => ask("GET", "/users/" + at, 200, "user " + at + "\n")),
   ]);
   // One that is cancelled disturbs none of the others.
   const endless = session.request({ ":path": "/stream?bytes=100000000000" });
@@ -279,9 +279,9 @@ func main() {
       defer group.Done()
       ask("GET", "/hello", "", 200, "Hello, World!")
       ask("HEAD", "/hello", "", 200, "")
-      ask("GET", fmt.Sprintf("/users/%d", at), "", 200, fmt.Sprintf("user %d", at))
+      ask("GET", fmt.Sprintf("/users/%d", at), "", 200, fmt.Sprintf("user %d\n", at))
       ask("GET", "/stream?bytes=300000", "", 200, strings.Repeat("x", 300000))
-      ask("GET", "/sleep?ms=10", "", 200, "slept 10 ms")
+      ask("GET", "/sleep?ms=10", "", 200, "slept 10 ms\n")
       if at % 10 == 0 { ask("POST", "/body", large, 200, large) }
     }()
   }

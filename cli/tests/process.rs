@@ -168,7 +168,7 @@ fn the_first_sigterm_lets_what_is_under_way_finish() {
         let (mut answer, mut nothing) = (String::new(), Vec::new());
         stream.read_to_string(&mut answer).expect("an answer, then the end");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{engine}: {answer}");
-        assert!(answer.ends_with("\r\n\r\nslept 500 ms"), "{engine}: {answer}");
+        assert!(answer.ends_with("\r\n\r\nslept 500 ms\n"), "{engine}: {answer}");
         assert!(answer.to_lowercase().contains("connection: close\r\n"), "{engine}: {answer}");
         assert_eq!(idle.read_to_end(&mut nothing).ok(), Some(0), "{engine}: an idle connection ends in order");
         drop((stream, idle));

@@ -61,12 +61,12 @@ fn curl_speaks_each_version_and_protocol(engine: &str) {
     for (way, version) in WAYS {
         for (arguments, path, status, expected) in [
             (&[][..], "/hello", 200, "Hello, World!"),
-            (&[], "/users/42", 200, "user 42"),
+            (&[], "/users/42", 200, "user 42\n"),
             (&["--data", "some text"], "/body", 200, "some text"),
             (&["--data", "some text", "--header", "Expect: 100-continue"], "/body", 200, "some text"),
             (&[], "/stream?bytes=200000", 200, letters),
-            (&[], "/sleep?ms=20", 200, "slept 20 ms"),
-            (&[], "/block?ms=20", 200, "blocked 20 ms"),
+            (&[], "/sleep?ms=20", 200, "slept 20 ms\n"),
+            (&[], "/block?ms=20", 200, "blocked 20 ms\n"),
             (&["--request", "OPTIONS"], "/hello", 204, ""),
         ] {
             let url = demo.tls_url(path);
@@ -95,7 +95,7 @@ fn curl_uploads_and_downloads(engine: &str) {
     });
     let content: Vec<u8> = next.take(UPLOAD_BYTES).collect();
     let sum: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
-    let expected = format!(r#"{{"bytes":{UPLOAD_BYTES},"sha256":"{sum}"}}"#);
+    let expected = format!("{{\"bytes\":{UPLOAD_BYTES},\"sha256\":\"{sum}\"}}\n");
     let (at_file, large) = (format!("@{}", site.write("upload", content)), demo.tls_url("/stream?bytes=20000000"));
     for (way, version) in WAYS {
         let upload = ["--data-binary", &at_file, &demo.tls_url("/upload")];
@@ -226,7 +226,7 @@ const ask = (agent, method, path, status, body, parts) => new Promise((resolve, 
     ["GET", "/stream?bytes=300000", 200, "x".repeat(300000)],
     ["POST", "/body", 200, "in parts", ["in ", "parts"]],
     ["OPTIONS", "/hello", 204, ""],
-    ["GET", "/users/%C3%A9", 200, "user é"],
+    ["GET", "/users/%C3%A9", 200, "user é\n"],
   ]) assert.ok((await ask(agent, method, path, status, body, parts)).kept, "the connection was not kept before " + path);
   agent.destroy();
   // The session is gone on with by a ticket, connection after connection, in both versions.
@@ -265,10 +265,10 @@ def check(client, version):
     ask("POST", "/body", 200, b"text", content=b"text")
     ask("POST", "/body", 200, b"in parts", content=iter([b"in ", b"parts"]))
     ask("OPTIONS", "/hello", 204, b"")
-    ask("GET", "/users/%C3%A9", 200, "user é".encode())
+    ask("GET", "/users/%C3%A9", 200, "user é\n".encode())
     large = bytes(range(256)) * 8001
     sum = hashlib.sha256(large).hexdigest()
-    ask("POST", "/upload", 200, f'{{"bytes":{len(large)},"sha256":"{sum}"}}'.encode(), content=large)
+    ask("POST", "/upload", 200, f'{{"bytes":{len(large)},"sha256":"{sum}"}}\n'.encode(), content=large)
 for http2, version in ((False, "HTTP/1.1"), (True, "HTTP/2")):
     with httpx.Client(http2=http2, verify=trust, timeout=60) as client:
         check(client, version)
@@ -277,7 +277,7 @@ for http2, version in ((False, "HTTP/1.1"), (True, "HTTP/2")):
             try:
                 for at in range(20):
                     answer = client.get(f"{base}/users/{at}")
-                    assert (answer.http_version, answer.text) == (version, f"user {at}"), answer
+                    assert (answer.http_version, answer.text) == (version, f"user {at}\n"), answer
             except BaseException as error:
                 failures.append(error)
         threads = [threading.Thread(target=several) for _ in range(8)]

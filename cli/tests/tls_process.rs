@@ -176,7 +176,7 @@ fn sigterm_lets_http1_finish_and_says_so_in_tls(engine: &str) {
     for stream in &mut busy {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer, and an end that TLS announces");
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("slept 500 ms"), "{engine}: {answer}");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("slept 500 ms\n"), "{engine}: {answer}");
     }
     assert_eq!(idle.read_to_end(&mut Vec::new()).expect("an end that TLS announces"), 0);
     assert_eq!(half.read_to_end(&mut Vec::new()).expect("an end in order"), 0, "{engine}: half a handshake");
@@ -269,7 +269,7 @@ fn sigterm_lets_http2_finish_and_says_so_in_tls(engine: &str) {
         client.greet();
     }
     demo.terminate();
-    for (client, expected) in [(&mut idle, ""), (&mut busy, "slept 500 ms")] {
+    for (client, expected) in [(&mut idle, ""), (&mut busy, "slept 500 ms\n")] {
         let (mut body, mut told) = (Vec::new(), false);
         while let Some((kind, stream, payload)) = client.frame() {
             if kind == DATA && stream == 1 {
@@ -363,9 +363,11 @@ fn who_says_that_nothing_more_comes_is_still_answered(engine: &str) {
     let site = Site::new();
     let Some(demo) = site.start(engine, &[]) else { return };
     for versions in [TLS12, TLS13] {
-        for (path, expected) in
-            [("/hello", "Hello, World!"), ("/sleep?ms=100", "slept 100 ms"), ("/stream?bytes=300000", "x\r\n0\r\n\r\n")]
-        {
+        for (path, expected) in [
+            ("/hello", "Hello, World!"),
+            ("/sleep?ms=100", "slept 100 ms\n"),
+            ("/stream?bytes=300000", "x\r\n0\r\n\r\n"),
+        ] {
             let client = Client { versions, ..Client::of(&site.authority) };
             let mut stream = open(&demo, client.config()).expect("a handshake");
             stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("bytes");

@@ -63,7 +63,7 @@ fn expected(sum: &str) -> String {
         r#"[{"name":"note","text":"one\r\ntwo é"},"#,
         &format!(r#"{{"name":"file","file":"file é\"1.bin","media_type":"application/octet-stream","bytes":{FILE_BYTES},"sha256":"{sum}"}},"#),
         &format!(r#"{{"name":"none","file":"none.txt","media_type":"text/plain","bytes":0,"sha256":"{empty}"}},"#),
-        r#"{"name":"note","text":""}]"#,
+        "{\"name\":\"note\",\"text\":\"\"}]\n",
     ]
     .concat()
 }

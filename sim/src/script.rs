@@ -269,7 +269,7 @@ impl Player {
             2 => plain("GET", "/echo?hello=world", 200, Some(b"{\"query\":{\"hello\":\"world\"}}".to_vec())),
             3 => {
                 let id = random.below(1000);
-                plain("GET", &format!("/users/{id}"), 200, Some(format!("user {id}").into_bytes()));
+                plain("GET", &format!("/users/{id}"), 200, Some(format!("user {id}\n").into_bytes()));
             }
             4 => plain("GET", "/nowhere", 404, None),
             5 => plain("DELETE", "/hello", 405, None),
@@ -279,7 +279,7 @@ impl Player {
             }
             7 => {
                 let ms = random.below(3000);
-                plain("GET", &format!("/sleep?ms={ms}"), 200, Some(format!("slept {ms} ms").into_bytes()));
+                plain("GET", &format!("/sleep?ms={ms}"), 200, Some(format!("slept {ms} ms\n").into_bytes()));
             }
             8 => plain("GET", "/panic", 500, None),
             9 => plain("GET", "/late-panic", 500, None),
@@ -328,7 +328,7 @@ impl Player {
             body
         } else {
             let sum: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{{\"bytes\":{length},\"sha256\":\"{sum}\"}}").into_bytes()
+            format!("{{\"bytes\":{length},\"sha256\":\"{sum}\"}}\n").into_bytes()
         };
         self.expected.push(Expected { status: 200, body: Some(answer), head: false });
     }
