@@ -257,3 +257,30 @@ fn an_async_function_may_answer_without_the_handler() {
         assert_eq!(seen(&mut client, path), "418 outer");
     }
 }
+
+#[test]
+fn a_body_in_parts_comes_after_the_middleware_and_one_that_is_whole_before_it() {
+    let parts = async |body: Body| body.collect(100).await.map(|bytes| bytes.len().to_string());
+    let app = App::new().post("/whole", |body: String| body.len().to_string()).post("/parts", parts);
+    let refusing = before(|request: &mut Request<'_>| match request.field("x-refuse") {
+        Some(_) => Err(StatusCode::FORBIDDEN),
+        None => Ok(()),
+    });
+    let mut client = client(app.with(mark("m")).with(refusing).configure(|config| {
+        config.caps.body_bytes = 10;
+        config.caps.streamed_body_bytes = 20;
+    }));
+    // How long the body is, whether it is refused, and what is answered.
+    for (path, length, refuses, status, seen) in [
+        ("/whole", 10, false, 200, "m"),
+        ("/whole", 10, true, 403, "m"),
+        ("/whole", 11, false, 413, ""),
+        ("/whole", 11, true, 413, ""),
+        ("/parts", 20, false, 200, "m"),
+        ("/parts", 20, true, 403, "m"),
+    ] {
+        let call = client.post(path).body(vec![b'x'; length]);
+        let answer = if refuses { call.field("x-refuse", "1") } else { call }.send();
+        assert_eq!((answer.status().as_u16(), answer.field("x-seen")), (status, seen), "{path} {length} {refuses}");
+    }
+}

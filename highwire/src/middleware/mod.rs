@@ -26,6 +26,10 @@
 //! well-formed head: of its handlers, also where one panicked or took too long to be waited for, and the app's own 404
 //! and 405. What is nested into another app has its own inside that app's, also around the answers to methods that its
 //! paths do not have: [`Cors`] around a nest answers what browsers ask before a PUT. Around one handler it cannot.
+//!
+//! A body that the handler takes whole has come before they see the request. What is wrong with it by then (too large, too
+//! slow, cut short) the engine answers by itself. A handler that takes its body in parts ([`Body`](crate::Body)) has
+//! middleware that sees the request at once, and may refuse an upload before it comes.
 
 mod access_log;
 mod body_limit;
