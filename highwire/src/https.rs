@@ -12,18 +12,17 @@ const ACME: &[u8] = b"/.well-known/acme-challenge/";
 
 /// A site's rules about TLS; [`App::https`](crate::App::https) takes them.
 ///
-/// ```no_run
-/// use highwire::{App, Https, tls::TlsConfig};
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, Https};
 /// use std::time::Duration;
 ///
-/// let tls = TlsConfig::new().certificate_files("site.pem", "site.key");
-/// App::new()
-///     .get("/", || "safe")
-///     .https(Https::new().redirect(443).hsts(Duration::from_secs(180 * 86_400)))
-///     .listen(":80")?
-///     .listen_tls(":443", tls)?
-///     .run()
-/// # ; Ok::<(), highwire::Error>(())
+/// let rules = Https::new().redirect(443).hsts(Duration::from_secs(180 * 86_400));
+/// let app = || App::new().get("/", || "safe").https(rules.clone());
+/// assert_eq!(Client::new(app())?.get("/a").send().field("location"), "https://test/a");
+/// assert_eq!(Client::https(app())?.get("/").send().field("strict-transport-security"), "max-age=15552000");
+/// // app().listen(":80")?.listen_tls(":443", TlsConfig::new().certificate_files("site.pem", "site.key"))?.run()
+/// # Ok::<(), highwire::Error>(())
 /// ```
 ///
 /// They judge by the connection: behind a proxy that ends TLS every request comes in the clear.

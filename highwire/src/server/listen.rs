@@ -5,17 +5,18 @@ use crate::Result;
 
 /// How to listen at an address: [`Server::listen_with`](super::Server::listen_with) takes it.
 ///
-/// ```no_run
+/// ```
 /// use highwire::{App, server::Listen, tls::TlsConfig};
 ///
-/// let tls = TlsConfig::new().certificate_files("site.pem", "site.key");
-/// App::new()
+/// let tls = TlsConfig::new().self_signed(["localhost"]);
+/// let server = App::new()
 ///     .get("/", || "hello")
 ///     .server()?
 ///     // Behind a balancer that passes bytes on and says whose they are.
-///     .listen_with(":443", Listen::new().tls(tls).proxy_protocol())?
-///     .run()
-/// # ; Ok::<(), highwire::Error>(())
+///     .listen_with("127.0.0.1:0", Listen::new().tls(tls).proxy_protocol())?;
+/// // server.run()
+/// # let _ = server;
+/// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]

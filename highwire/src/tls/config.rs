@@ -42,12 +42,16 @@ pub enum ClientAuth {
 
 /// A TLS server's settings.
 ///
-/// ```no_run
-/// use highwire::tls::TlsConfig;
+/// ```
+/// use highwire::tls::{TlsConfig, Versions};
 ///
-/// let reload = TlsConfig::new().certificate_files("/etc/tls/site.pem", "/etc/tls/site.key").build()?;
-/// let config = reload.current();
-/// # Ok::<(), highwire::tls::LoadError>(())
+/// // For a site: `certificate_files("/etc/tls/site.pem", "/etc/tls/site.key")`, which are read again when they change.
+/// let settings = TlsConfig::new().self_signed(["localhost"]).versions(Versions::Tls13);
+/// let server = highwire::App::new().get("/", || "hello").server()?.listen_tls("127.0.0.1:0", settings.clone())?;
+/// // Or for a server of somebody else's.
+/// let config = settings.build()?.current();
+/// # let _ = (server, config);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// Defaults: TLS 1.2 and 1.3 with the cipher suites of rustls in its order, ALPN `h2`, `http/1.1` and `http/1.0`, no
