@@ -9,70 +9,15 @@ mod play;
 use highwire::server::Engine;
 use io::Driver;
 use io::sim::{Faults, Network, Simulated};
-use play::{Layer, Real, Stage, Talk, report};
-use sim::corpus::{Case, Expected};
+use play::http1::Client;
+use play::{Layer, Real, Stage, report};
+use sim::corpus::Case;
 use sim::tls::{Http, Version};
-use sim::{answers, corpus};
+use sim::{app, corpus};
 use std::path::Path;
-
-/// What proves that a connection is still open, and that nothing came behind the last answer.
-const PROBE: &[u8] = b"GET /hello HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";
 
 fn cases() -> Vec<Case> {
     corpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/http1"))
-}
-
-/// A case, and what came of it.
-struct Client {
-    case: Case,
-    /// A request goes behind the case: the connection is expected to stay open.
-    probes: bool,
-    bytes: Vec<u8>,
-}
-
-impl Client {
-    fn new(case: &Case) -> Client {
-        let mut case = case.clone();
-        let switched = case.expect.iter().any(|expected| expected.status == 101);
-        let probes = !case.closes && !switched && !case.eof;
-        if probes {
-            let probe = Expected { status: 200, body: Some(b"Hello, World!".to_vec()), ..Expected::default() };
-            case.expect.push(probe);
-            case.closes = true;
-        }
-        Client { case, probes, bytes: Vec::new() }
-    }
-}
-
-impl Talk for Client {
-    fn begin(&mut self) -> Vec<u8> {
-        self.case.send.clone()
-    }
-
-    fn ends(&self) -> bool {
-        self.case.eof
-    }
-
-    fn last_word(&mut self) -> Vec<u8> {
-        if self.probes { PROBE.to_vec() } else { Vec::new() }
-    }
-
-    fn hear(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        self.bytes.extend_from_slice(bytes);
-        Ok(Vec::new())
-    }
-
-    fn waits_for_silence(&self) -> bool {
-        !self.case.closes
-    }
-
-    fn expects_end(&self) -> bool {
-        self.case.closes
-    }
-
-    fn judge(&self) -> Result<(), String> {
-        answers::judge(&self.case, &self.bytes)
-    }
 }
 
 /// How a case is cut for the simulator: whole, byte by byte, and in two at each byte of what is not long; long ones at every
@@ -88,7 +33,7 @@ fn cuts(send: &[u8]) -> Vec<Vec<usize>> {
 fn on_the_simulator(name: &str, cuts: impl Fn(usize, &Case) -> Vec<(Layer, Vec<usize>)>) {
     let (mut failures, mut played) = (Vec::new(), 0);
     for (number, case) in cases().iter().enumerate() {
-        let mut stage = Stage::new();
+        let mut stage = Stage::new(app::app());
         for (layer, cut) in cuts(number, case) {
             played += 1;
             if let Err(error) = stage.play(&mut Client::new(case), layer, Http::One, &cut) {
@@ -124,7 +69,7 @@ fn every_case_under_tls_on_the_simulator() {
 }
 
 fn on_engine(engine: Engine, name: &str, layers: &[Layer]) {
-    let Some(real) = Real::start(engine) else { return };
+    let Some(real) = Real::start(engine, app::app()) else { return };
     let (mut failures, mut played) = (Vec::new(), 0);
     for case in cases() {
         let half = case.send.len() / 2 + 1;

@@ -3,16 +3,22 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod http1;
+pub(crate) mod http2;
+
+use highwire::App;
 use highwire::server::{Engine, Handle, Worker};
 use io::sim::{Arrived, Faults, Network, Simulated};
-use sim::app;
 use sim::tls::{self, Clients, Http, Resumption, Session, Version};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Less than any deadline that would close an idle connection, more than any handler of the corpus takes.
 const LONGEST: Duration = Duration::from_secs(9);
+
+/// How long the blocking pool's threads may take, which are real on the simulator too.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A client's part of one connection.
 pub(crate) trait Talk {
@@ -142,17 +148,24 @@ pub(crate) struct Stage {
     worker: Worker<Simulated>,
     clients: Clients,
     account: usize,
+    patience: Duration,
 }
 
 impl Stage {
-    pub(crate) fn new() -> Stage {
+    pub(crate) fn new(app: App) -> Stage {
         let network = Network::new(1, Faults::default());
         let driver = Simulated::new(network.clone()).expect("a driver");
-        let server = app::app().listen("127.0.0.1:0").expect("a free port");
+        let server = app.listen("127.0.0.1:0").expect("a free port");
         let server = server.listen_tls("127.0.0.1:0", tls::server_config()).expect("a free port");
         let worker = server.into_worker(driver).expect("a worker");
         let account = worker.account();
-        Stage { network, worker, clients: Clients::new(Resumption::default()), account }
+        let clients = Clients::new(Resumption::default());
+        Stage { network, worker, clients, account, patience: Duration::ZERO }
+    }
+
+    /// Waits for the blocking pool, which apps with files have.
+    pub(crate) fn patient(self) -> Stage {
+        Stage { patience: PATIENCE, ..self }
     }
 
     /// Plays one connection whose bytes are cut at these places.
@@ -167,7 +180,8 @@ impl Stage {
         let (mut last, mut shut, mut ended) = (false, false, false);
         let mut idle_turns = 0;
         let until = self.network.now() + LONGEST;
-        while !ended && self.network.now() < until {
+        let begun = Instant::now();
+        while !ended && (self.network.now() < until || begun.elapsed() < self.patience) {
             if last && idle_turns > 3 && !end.talk.expects_end() && end.talk.is_done() {
                 break;
             }
@@ -204,7 +218,11 @@ impl Stage {
                 idle_turns = 0;
                 end.last_word();
             } else if idle_turns > 3 {
-                self.network.advance(Duration::from_millis(100));
+                if self.network.now() < until {
+                    self.network.advance(Duration::from_millis(100));
+                } else {
+                    std::thread::yield_now();
+                }
             }
         }
         let judged = end.judge(ended);
@@ -233,14 +251,14 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    pub(crate) fn start(engine: Engine) -> Option<Real> {
+    pub(crate) fn start(engine: Engine, app: App) -> Option<Real> {
         if engine == Engine::Uring
             && let Err(error) = io::Uring::new()
         {
             println!("not run: {error}");
             return None;
         }
-        let app = app::app().configure(|config| config.engine = engine);
+        let app = app.configure(|config| config.engine = engine);
         let mut server = app.listen("127.0.0.1:0").expect("a free port");
         if engine != Engine::Threads {
             server = server.listen_tls("127.0.0.1:0", tls::server_config()).expect("a free port");
