@@ -358,6 +358,35 @@ fn a_changed_file_is_seen_within_a_second() {
     assert_eq!(text(now, "").0, 308);
 }
 
+/// One that is kept open says by itself that it has another content, another name over it, or none any more.
+#[test]
+fn a_changed_large_file_is_seen_at_the_next_request() {
+    let place = Place::new("large-changes");
+    let large = |letter: &str, length| letter.repeat(length);
+    place.write("a.txt", &large("a", 100_000));
+    let mut client = client(place.files());
+    let mut text = |after| {
+        client.advance(after);
+        let answer = client.get("/static/a.txt").send();
+        (answer.status().as_u16(), answer.text().to_string())
+    };
+    let (soon, second) = (Duration::from_millis(1), Duration::from_secs(1));
+    for after in [soon, soon, second, second] {
+        assert!(text(after) == (200, large("a", 100_000)), "it is there");
+    }
+    place.write("new", &large("b", 100_000));
+    fs::rename(place.root().join("new"), place.root().join("a.txt")).expect("both are there");
+    assert!(text(soon) == (200, large("b", 100_000)), "another file");
+    place.write("a.txt", &large("c", 80_000));
+    assert!(text(soon) == (200, large("c", 80_000)), "written in place");
+    place.write("a.txt", "small");
+    assert_eq!(text(soon), (200, "small".to_string()));
+    place.write("a.txt", &large("d", 90_000));
+    assert!(text(second) == (200, large("d", 90_000)), "large again");
+    fs::remove_file(place.root().join("a.txt")).expect("it was there");
+    assert_eq!(text(soon), (404, "not found\n".to_string()));
+}
+
 #[test]
 fn a_file_that_was_just_written_has_a_weak_tag_and_is_read_again() {
     let place = Place::new("young");

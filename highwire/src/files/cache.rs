@@ -20,6 +20,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Descriptors of large files that a worker keeps: few beside those of its connections, and most of what sites have of them.
 const OPEN_FILES: usize = 64;
 
+/// The part of the process's descriptors that they may be at most, for each worker and folder: one of so many.
+const OPEN_SHARE: usize = 256;
+
 /// See the module.
 pub(super) struct Cache {
     /// Weighed by bytes.
@@ -58,7 +61,11 @@ pub(super) enum Known {
 impl Cache {
     /// A cache for so many bytes of small files; without any, large ones are not kept open either.
     pub(super) fn new(most_bytes: usize) -> Cache {
-        let open = if most_bytes == 0 { 0 } else { OPEN_FILES };
+        let open = if most_bytes == 0 { 0 } else { OPEN_FILES.min(io::memory::descriptors() / OPEN_SHARE) };
+        Cache::with_open(most_bytes, open)
+    }
+
+    fn with_open(most_bytes: usize, open: usize) -> Cache {
         Cache { small: Kind::new(most_bytes), open: Kind::new(open) }
     }
 
@@ -202,7 +209,7 @@ mod tests {
     #[test]
     fn an_entry_is_fresh_for_a_while_and_then_looked_at() {
         for entry in [entry(10), open_entry()] {
-            let mut cache = Cache::new(1 << 20);
+            let mut cache = Cache::with_open(1 << 20, OPEN_FILES);
             cache.insert(b"a", &entry, NOW);
             assert!(matches!(cache.get(b"a", NOW + FRESH / 2), Known::Fresh(_)));
             assert!(matches!(cache.get(b"a", NOW + FRESH), Known::Stale(_)));
@@ -223,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_bound_holds_and_what_is_asked_for_stays() {
-        let mut cache = Cache::new(100_000);
+        let mut cache = Cache::with_open(100_000, OPEN_FILES);
         let (small, large, open) = (entry(9_000), entry(30_000), open_entry());
         cache.insert(b"large", &large, NOW);
         assert!(!has(&mut cache, "large"), "it is more than a fourth of all");
@@ -245,7 +252,7 @@ mod tests {
 
     #[test]
     fn files_that_nobody_asks_for_are_closed_by_and_by() {
-        let mut cache = Cache::new(1 << 20);
+        let mut cache = Cache::with_open(1 << 20, OPEN_FILES);
         let later = NOW + IDLE + FRESH;
         for number in 0..10 {
             cache.insert(format!("{number}").as_bytes(), &open_entry(), NOW);
