@@ -59,6 +59,8 @@ pub(crate) struct FilePart {
 pub(crate) struct Step {
     pub(crate) file: Arc<dyn File>,
     pub(crate) range: Range<u64>,
+    /// Another one follows.
+    pub(crate) more: bool,
 }
 
 /// What a part waits for before it can go on.
@@ -118,7 +120,7 @@ impl FilePart {
                 Ok(true) => {
                     self.rest.start = range.end;
                     self.last_step = Some(context::now());
-                    return Poll::Ready(Ok(Step { file: self.file.clone(), range }));
+                    return Poll::Ready(Ok(Step { file: self.file.clone(), range, more: self.left() > 0 }));
                 }
                 Ok(false) => {
                     let (file, range) = (self.file.clone(), range.clone());

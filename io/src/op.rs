@@ -64,6 +64,8 @@ pub enum Op {
         /// Its bytes. From [`limit::UNBOUNDED_FILE_BYTES`](crate::limit::UNBOUNDED_FILE_BYTES) on the kernel may hold many
         /// of them at once: for peers that are fast.
         length: u64,
+        /// Another part of a file follows this one: what the kernel may hold stays as it is until then.
+        more: bool,
     },
     /// After what was asked to be sent, end our direction (FIN); the peer's stays open.
     Shutdown {

@@ -1,8 +1,8 @@
 //! What a socket could not take yet, in order: bytes, and parts of files.
 
 use crate::file::File;
+use crate::limit;
 use bytes::Bytes;
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -28,13 +28,15 @@ pub(crate) struct FileRange {
     pub(crate) file: Arc<dyn File>,
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    /// The bound of unsent bytes that the socket has when this is sent.
-    pub(crate) unsent: Cell<Option<libc::c_int>>,
+    /// Another one follows.
+    pub(crate) more: bool,
+    /// The kernel may hold what it has room for.
+    pub(crate) unbounded: bool,
 }
 
 impl FileRange {
-    pub(crate) fn new(file: Arc<dyn File>, offset: u64, length: u64) -> FileRange {
-        FileRange { file, offset, length, unsent: Cell::new(None) }
+    pub(crate) fn new(file: Arc<dyn File>, offset: u64, length: u64, more: bool) -> FileRange {
+        FileRange { file, offset, length, more, unbounded: length >= limit::UNBOUNDED_FILE_BYTES }
     }
 
     /// How much of it to send next, at most `most` bytes.

@@ -261,19 +261,34 @@ fn send_descriptor(descriptor: RawFd, from: BorrowedFd<'_>, offset: u64, most: u
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
+/// The bound of unsent bytes that a socket had before it was lifted for a file.
+#[derive(Debug, Default)]
+pub(crate) struct Lifted(Option<libc::c_int>);
+
+impl Lifted {
+    fn restore(&mut self, descriptor: RawFd) {
+        if let Some(before) = self.0.take() {
+            set_unsent_bytes(descriptor, before);
+        }
+    }
+}
+
 /// Sends what the kernel takes of a range that waits, and no more than is fair. Of a large one the kernel may take what it has
 /// room for, whatever the bound of unsent bytes says: it holds the file's own pages and no copies, and each time that it
 /// takes little costs a call and small segments (measured: a quarter of the CPU of 10 MB).
-pub(crate) fn send_range(descriptor: RawFd, range: &FileRange) -> io::Result<usize> {
-    if range.length >= limit::UNBOUNDED_FILE_BYTES && range.unsent.get().is_none() {
-        range.unsent.set(unsent_bytes(descriptor));
-        set_unsent_bytes(descriptor, 0);
+pub(crate) fn send_range(descriptor: RawFd, range: &FileRange, lifted: &mut Lifted) -> io::Result<usize> {
+    match lifted.0 {
+        None if range.unbounded => {
+            lifted.0 = unsent_bytes(descriptor);
+            set_unsent_bytes(descriptor, 0);
+        }
+        // The peer has become slow.
+        Some(_) if !range.unbounded && range.more => lifted.restore(descriptor),
+        _ => {}
     }
     let sent = send_file(descriptor, &*range.file, range.offset, range.next(limit::SEND_FILE_BYTES))?;
-    if sent as u64 == range.length
-        && let Some(before) = range.unsent.take()
-    {
-        set_unsent_bytes(descriptor, before);
+    if sent as u64 == range.length && !range.more {
+        lifted.restore(descriptor);
     }
     Ok(sent)
 }
@@ -434,9 +449,9 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_large_range_is_sent_whole_and_leaves_the_bound_of_unsent_bytes_as_it_was() {
+    fn large_ranges_are_sent_whole_and_leave_the_bound_of_unsent_bytes_as_it_was() {
         const BOUND: libc::c_int = 77_777;
-        let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let content: Vec<u8> = (0..3_500_000_u32).map(|at| (at % 251) as u8).collect();
         let path = std::env::temp_dir().join(format!("highwire-range-{}", std::process::id()));
         std::fs::write(&path, &content).expect("room");
         let folder = Folder::open(path.parent().expect("a folder")).expect("a folder");
@@ -447,20 +462,33 @@ mod tests {
         let (server, _) = listener.accept().expect("a connection");
         server.set_nonblocking(true).expect("an option");
         set_unsent_bytes(server.as_raw_fd(), BOUND);
-        let length = content.len() as u64;
-        let mut range = FileRange::new(Arc::new(file), 0, length);
-        let mut received = Vec::new();
-        while range.length > 0 {
-            match send_range(server.as_raw_fd(), &range) {
-                Ok(sent) => (range.offset, range.length) = (range.offset + sent as u64, range.length - sent as u64),
-                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        let (file, mut lifted, mut received) = (Arc::new(file), Lifted::default(), Vec::new());
+        // Two large parts, one for a peer that has become slow, one large again, and a small last one.
+        for (part, more, during, after) in [
+            (0..1_100_000, true, 0, 0),
+            (1_100_000..2_200_000, true, 0, 0),
+            (2_200_000..2_300_000, true, BOUND, BOUND),
+            (2_300_000..3_400_000, true, 0, 0),
+            (3_400_000..3_500_000, false, 0, BOUND),
+        ] {
+            let mut range = FileRange::new(file.clone(), part.start, part.end - part.start, more);
+            while range.length > 0 {
+                match send_range(server.as_raw_fd(), &range, &mut lifted) {
+                    Ok(sent) => (range.offset, range.length) = (range.offset + sent as u64, range.length - sent as u64),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                }
+                let there = range.offset as usize - received.len();
+                let bound = if range.length > 0 { during } else { after };
+                assert_eq!(
+                    unsent_bytes(server.as_raw_fd()),
+                    Some(bound),
+                    "{} bytes are left of {part:?}",
+                    range.length
+                );
+                let mut piece = vec![0; there];
+                client.read_exact(&mut piece).expect("what was sent");
+                received.extend(piece);
             }
-            let there = range.offset as usize - received.len();
-            let bound = if range.length > 0 { 0 } else { BOUND };
-            assert_eq!(unsent_bytes(server.as_raw_fd()), Some(bound), "{} bytes are left", range.length);
-            let mut part = vec![0; there];
-            client.read_exact(&mut part).expect("what was sent");
-            received.extend(part);
         }
         assert!(received == content, "what was received is not what was sent");
     }

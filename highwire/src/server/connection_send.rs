@@ -267,7 +267,8 @@ impl Connection {
         let mut after = Vec::new();
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
             out.flush_before(self.id, true);
-            out.queue.push(Op::SendFile { socket: self.id, file: step.file, offset: step.range.start, length });
+            let Step { file, range, more } = step;
+            out.queue.push(Op::SendFile { socket: self.id, file, offset: range.start, length, more });
             out.queue.output.extend_from_slice(&after);
             self.sent_away(waiting, kit, out);
         }

@@ -12,7 +12,7 @@ use crate::clock::{self, RealClock};
 use crate::embed::Nest;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
-use crate::socket::{self, Socket};
+use crate::socket::{self, Lifted, Socket};
 use crate::wake::Notifier;
 use crate::{
     Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
@@ -52,6 +52,7 @@ struct Connection {
     queued: bool,
     /// Its becoming writable is reported.
     both: bool,
+    lifted: Lifted,
     /// Bytes that wait for the peer; boxed, since nearly no connection ever has any.
     outgoing: Option<Box<Outgoing>>,
 }
@@ -131,6 +132,7 @@ impl Readiness {
             failed: false,
             queued: false,
             both: connecting,
+            lifted: Lifted::default(),
             outgoing: None,
         };
         let socket = self.connections.insert(connection);
@@ -151,8 +153,8 @@ impl Readiness {
             match op {
                 Op::Send { socket, start, end, more } => self.send(socket, &output[start as usize..end as usize], more),
                 Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
-                Op::SendFile { socket, file, offset, length } => {
-                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange::new(file, offset, length)));
+                Op::SendFile { socket, file, offset, length, more } => {
+                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange::new(file, offset, length, more)));
                 }
                 Op::Shutdown { socket } => {
                     let Some(connection) = self.connections.get(socket).filter(|connection| !connection.failed) else {

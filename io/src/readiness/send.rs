@@ -1,7 +1,8 @@
 //! Sending: what a socket takes at once, what waits for it, and what is left of connections that are closed.
 
-use super::{BOTH, Readiness, token};
+use super::{BOTH, Connection, Readiness, token};
 use crate::outgoing::{Next, Outgoing};
+use crate::socket::Lifted;
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use mio::unix::SourceFd;
 use std::io;
@@ -43,7 +44,7 @@ impl Readiness {
         let fresh = connection.outgoing.is_none();
         push(connection.outgoing.get_or_insert_default());
         if fresh {
-            match flush(&connection.descriptor, connection.outgoing.as_mut().expect("just filled")) {
+            match connection.flush() {
                 Ok(_) if connection.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_empty()) => {
                     connection.outgoing = None;
                     if self.drained.back() != Some(&id) {
@@ -67,8 +68,9 @@ impl Readiness {
             };
             return self.tell(socket, completion, queue, sink);
         }
+        let flushed = connection.flush();
         let Some(outgoing) = &mut connection.outgoing else { return };
-        match flush(&connection.descriptor, outgoing) {
+        match flushed {
             Ok(_) if outgoing.is_empty() => {
                 if outgoing.shutdown {
                     socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
@@ -96,7 +98,7 @@ impl Readiness {
         let mut held: usize = self.lingering.iter().map(|lingering| lingering.outgoing.held()).sum();
         self.lingering.retain_mut(|lingering| {
             let before = lingering.outgoing.held();
-            let flushed = flush(&lingering.descriptor, &mut lingering.outgoing);
+            let flushed = flush(&lingering.descriptor, &mut lingering.outgoing, &mut Lifted::default());
             if flushed.is_ok() && lingering.outgoing.is_empty() {
                 held -= before;
                 return false;
@@ -111,6 +113,16 @@ impl Readiness {
     }
 }
 
+impl Connection {
+    /// Sends from what waits.
+    fn flush(&mut self) -> io::Result<Flushed> {
+        match &mut self.outgoing {
+            Some(outgoing) => flush(&self.descriptor, outgoing, &mut self.lifted),
+            None => Ok(Flushed { any: false, full: true }),
+        }
+    }
+}
+
 /// What a flush came to.
 struct Flushed {
     /// The kernel took some.
@@ -120,7 +132,7 @@ struct Flushed {
 }
 
 /// Sends from the front until the kernel takes no more, or enough for a turn is sent.
-fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<Flushed> {
+fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing, lifted: &mut Lifted) -> io::Result<Flushed> {
     let mut any = false;
     for _ in 0..limit::SENDS_A_TURN {
         if outgoing.is_empty() {
@@ -129,7 +141,7 @@ fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing) -> io::Result<Flushed> {
         let raw = descriptor.as_raw_fd();
         let sent = match outgoing.next(limit::SEND_BYTES) {
             Next::Bytes(bytes) => socket::send(raw, bytes, false),
-            Next::File(range) => socket::send_range(raw, range),
+            Next::File(range) => socket::send_range(raw, range, lifted),
         };
         match sent {
             Ok(sent) => {

@@ -107,8 +107,8 @@ impl Simulated {
                     self.send(socket, Bytes::copy_from_slice(&output[start as usize..end as usize]), Report::Blocked);
                 }
                 Op::SendBytes { socket, bytes } => self.send(socket, bytes, Report::Drained),
-                Op::SendFile { socket, file, offset, length } => {
-                    self.send_file(socket, FileRange::new(file, offset, length));
+                Op::SendFile { socket, file, offset, length, more } => {
+                    self.send_file(socket, FileRange::new(file, offset, length, more));
                 }
                 Op::Shutdown { socket } => {
                     if let Some(connection) = sending(&mut self.connections, socket) {

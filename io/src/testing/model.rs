@@ -344,7 +344,13 @@ impl Model {
             connection.owed = true;
             connection.short = there < count;
         }
-        queue.push(Op::SendFile { socket, file: self.file.clone(), offset, length: count as u64 });
+        queue.push(Op::SendFile {
+            socket,
+            file: self.file.clone(),
+            offset,
+            length: count as u64,
+            more: count % 2 == 1,
+        });
     }
 
     /// The next bytes of the stream to a client, unless that has become too long.

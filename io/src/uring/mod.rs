@@ -22,7 +22,7 @@ use crate::clock::{self, RealClock};
 use crate::embed::Nest;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
-use crate::socket::{self, Socket};
+use crate::socket::{self, Lifted, Socket};
 use crate::wake::Notifier;
 use crate::{
     Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
@@ -98,6 +98,7 @@ struct Connection {
     owed: bool,
     /// The loop knows that bytes wait.
     told: bool,
+    lifted: Lifted,
     outgoing: Option<Box<Outgoing>>,
 }
 
@@ -219,6 +220,7 @@ impl Uring {
             lost: false,
             owed: false,
             told: false,
+            lifted: Lifted::default(),
             outgoing: None,
         });
         self.arm(id);
@@ -236,8 +238,8 @@ impl Uring {
                 }
                 Op::Send { socket, start, end, more } => self.send(socket, &queue.output, (start, end), more),
                 Op::SendBytes { socket, bytes } => self.send_shared(socket, |outgoing| outgoing.push(bytes)),
-                Op::SendFile { socket, file, offset, length } => {
-                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange::new(file, offset, length)));
+                Op::SendFile { socket, file, offset, length, more } => {
+                    self.send_shared(socket, |outgoing| outgoing.push_file(FileRange::new(file, offset, length, more)));
                 }
                 Op::Shutdown { socket } => self.shutdown(socket),
                 Op::Close { socket } => self.close(socket),

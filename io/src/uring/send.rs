@@ -124,7 +124,7 @@ impl Uring {
         let Next::File(range) = outgoing.next(0) else { return };
         let descriptor = connection.descriptor.as_raw_fd();
         let before = range.length;
-        let sent = match socket::send_range(descriptor, range) {
+        let sent = match socket::send_range(descriptor, range, &mut connection.lifted) {
             Ok(sent) => sent,
             Err(error) if is_passing(&error) => 0,
             Err(error) => return self.lose(id, error),
