@@ -363,7 +363,7 @@ fn a_changed_file_is_seen_within_a_second() {
 fn a_changed_large_file_is_seen_at_the_next_request() {
     let place = Place::new("large-changes");
     let large = |letter: &str, length| letter.repeat(length);
-    place.write("a.txt", &large("a", 100_000));
+    place.write("a.txt", large("a", 100_000));
     let mut client = client(place.files());
     let mut text = |after| {
         client.advance(after);
@@ -374,14 +374,14 @@ fn a_changed_large_file_is_seen_at_the_next_request() {
     for after in [soon, soon, second, second] {
         assert!(text(after) == (200, large("a", 100_000)), "it is there");
     }
-    place.write("new", &large("b", 100_000));
+    place.write("new", large("b", 100_000));
     fs::rename(place.root().join("new"), place.root().join("a.txt")).expect("both are there");
     assert!(text(soon) == (200, large("b", 100_000)), "another file");
-    place.write("a.txt", &large("c", 80_000));
+    place.write("a.txt", large("c", 80_000));
     assert!(text(soon) == (200, large("c", 80_000)), "written in place");
     place.write("a.txt", "small");
     assert_eq!(text(soon), (200, "small".to_string()));
-    place.write("a.txt", &large("d", 90_000));
+    place.write("a.txt", large("d", 90_000));
     assert!(text(second) == (200, large("d", 90_000)), "large again");
     fs::remove_file(place.root().join("a.txt")).expect("it was there");
     assert_eq!(text(soon), (404, "not found\n".to_string()));
