@@ -19,6 +19,17 @@
 //! A handler is a plain function, an `async` one or [`blocking`]; its arguments are extractors ([`FromRequest`]), and what
 //! it returns is anything that is [`IntoResponse`]. Plain functions run inline on the worker that owns the connection and
 //! must not block; an async function's future stays on that worker and need not be `Send`.
+//!
+//! # Features
+//!
+//! | feature | what it brings |
+//! |---|---|
+//! | `json`, by default | `Json`, `Query`, `Form` and typed `Path` |
+//! | `tls`, by default | `tls`, `Server::listen_tls`, `testing::Client::https` |
+//! | `compress` | `compress`: compressed answers, and compressed bodies of requests |
+//! | `cookies` | signed and private cookies; with `json` the module `session` |
+//! | `tower` | `tower`: axum routers and other services inside an app, or an app inside them |
+//! | `tokio` | a tokio runtime in the background, for handlers that need one |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
