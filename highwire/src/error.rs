@@ -8,7 +8,6 @@ use std::io;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a server could not be built, started or kept running.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A route's path cannot be used.
@@ -26,6 +25,13 @@ impl fmt::Display for Error {
             Error::System(error) => error.fmt(f),
             Error::Setting(text) => f.write_str(text),
         }
+    }
+}
+
+/// In words, too: a `main` that returns an error shows it so, and whoever starts the program reads it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -48,5 +54,16 @@ impl From<io::Error> for Error {
 impl From<PatternError> for Error {
     fn from(error: PatternError) -> Error {
         Error::Pattern(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_that_fails_says_why_in_words() {
+        let error = Error::from(io::Error::new(io::ErrorKind::AddrInUse, "127.0.0.1:80 is taken"));
+        assert_eq!(format!("{error:?}"), "127.0.0.1:80 is taken");
     }
 }

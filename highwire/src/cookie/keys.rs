@@ -57,7 +57,7 @@ impl fmt::Debug for Keys {
 }
 
 /// Why there are no keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
     /// There is no secret, or one of fewer than 32 bytes.
@@ -69,9 +69,16 @@ pub enum KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeyError::Short => "a secret for cookies has 32 bytes at least",
+            KeyError::Short => "a secret for cookies is missing or too short: it has 32 bytes at least",
             KeyError::Refused => "keys for cookies cannot be made",
         })
+    }
+}
+
+/// In words, too: a `main` that returns an error shows it so.
+impl fmt::Debug for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -270,6 +277,8 @@ mod tests {
     fn secrets_that_are_none() {
         assert_eq!(Keys::new(&[[0; 31]]).err(), Some(KeyError::Short));
         assert_eq!(Keys::new::<[u8; 32]>(&[]).err(), Some(KeyError::Short));
+        // A `main` that fails shows it with `Debug`, and says so in words.
+        assert_eq!(format!("{:?}", KeyError::Short), KeyError::Short.to_string());
         let random = || Keys::random().expect("random bytes");
         let signed = random().sign("a", "b").expect("a signature");
         assert_eq!(random().verify("a", &signed), None, "no two are the same");
