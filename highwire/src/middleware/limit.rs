@@ -101,7 +101,9 @@ impl std::fmt::Debug for RateLimit {
 }
 
 impl RateLimit {
-    /// So many requests in each period, for each address; a /64 counts as one in IPv6. Zero requests are one.
+    /// So many requests in each period, for each address; a /64 counts as one in IPv6. Zero requests are one. Where the
+    /// address is not known nothing is limited: on unix sockets without a trusted proxy, and in an app as a service
+    /// that is not told who asks.
     pub fn new(requests: u32, period: Duration) -> RateLimit {
         let requests = u64::from(requests.max(1));
         let gap = (period.as_nanos() / u128::from(requests)).clamp(1, u128::from(u64::MAX >> 20)) as u64;

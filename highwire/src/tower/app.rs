@@ -46,6 +46,9 @@ pub(crate) type RequestBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> +
 /// - A [`Peer`](crate::Peer) or a `SocketAddr` in the request's extensions is whom it comes from, a [`Tls`](crate::Tls) says that
 ///   it came under TLS, and [`Extension`](crate::Extension) takes the others. Without `Tls` a request counts as in the clear: an
 ///   app that sends those to https is best told to do so where it is served.
+/// - axum does not say whom a request comes from by itself, and without it limits by address let everything pass. Its
+///   `into_make_service_with_connect_info::<SocketAddr>` leaves a `ConnectInfo<SocketAddr>`, out of which a layer
+///   (`middleware::map_request`) puts the `SocketAddr` into the extensions.
 /// - `Content-Length` and `Transfer-Encoding` of a request are not believed; its body says how long it is.
 /// - There is no way for interim responses, reason phrases and other protocols: a handler that accepts an upgrade, and every
 ///   CONNECT, is answered 501. `Server` and `Date` are left to whoever sends the answer.
