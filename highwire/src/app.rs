@@ -154,7 +154,9 @@ impl App {
     }
 
     /// Takes over another app's routes below a prefix, with what stands around them: also around the answers to methods that
-    /// their paths do not have, such as those to OPTIONS. Its settings stay behind.
+    /// their paths do not have, such as those to OPTIONS. Its settings stay behind, and so does
+    /// its [`fallback`](App::fallback): what takes all paths below a prefix is [`any`](App::any) with `/{*rest}`. Handlers see
+    /// the whole path, with the prefix.
     pub fn nest(mut self, prefix: &str, mut other: App) -> App {
         let prefix = prefix.trim_end_matches('/');
         for mut registered in self.take_over(&mut other) {
