@@ -262,7 +262,7 @@ fn mistakes_in_building_are_told_when_it_is_finished() {
         (App::new().get("x", || ""), "does not begin with a slash"),
         (App::new().get("/{", || ""), "a parameter is a whole segment"),
         (App::new().get("/a", || "").get("/a", || ""), "registered twice"),
-        (App::new().configure(|config| config.workers = 100_000), "more than 1,024 workers"),
+        (App::new().configure(|config| config.workers = 100_000), "100000 workers are more than 1024, the most"),
         (App::new().configure(|config| config.server_name = Some("a\r\nb".into())), "name has a byte"),
     ] {
         let error = app.server().expect_err(text).to_string();

@@ -203,7 +203,15 @@ impl Config {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |text: &str| Err(Error::Setting(text.to_string()));
         if self.workers > MOST_WORKERS {
-            return refuse("more than 1,024 workers");
+            return Err(Error::Setting(format!("{} workers are more than {MOST_WORKERS}, the most", self.workers)));
+        }
+        if self.engine == Engine::Threads && !self.http1 {
+            return refuse(
+                "the engine `threads` speaks HTTP/1 only, which is not to be spoken here; the others speak HTTP/2",
+            );
+        }
+        if self.caps.connections == Some(0) {
+            return refuse("with 0 connections at a time nobody is served: 1 is the least");
         }
         if let Some(memory) = self.memory
             && memory < LEAST_MEMORY
