@@ -302,6 +302,20 @@ fn settings_change_what_is_said_and_served() {
 }
 
 #[test]
+fn a_page_for_an_error_says_in_which_coding_it_is() {
+    let place = Place::new("coded_page");
+    place.write("404.html", "nothing here");
+    place.write("404.html.br", "as if by Brotli");
+    let mut client = client(place.files().precompressed().error_page(StatusCode::NOT_FOUND, "404.html"));
+    for (accepted, coding, body) in [("br", "br", "as if by Brotli"), ("identity", "", "nothing here")] {
+        let answer = client.get("/static/nothing").field("accept-encoding", accepted).send();
+        let said = (answer.status().as_u16(), answer.field("content-encoding"), answer.field("vary"));
+        assert_eq!((said, answer.text()), ((404, coding, "accept-encoding"), body));
+        assert_eq!(answer.field("content-type"), "text/html; charset=utf-8");
+    }
+}
+
+#[test]
 fn other_methods_are_not_allowed() {
     let place = Place::new("methods");
     place.write("a", "a");

@@ -12,7 +12,7 @@ use crate::response;
 use crate::server::{Shared, context};
 use crate::{Response, StatusCode};
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -109,8 +109,11 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
 
 /// A file as the answer of another status: a page for an error.
 pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
-    let response = body(variant, 0..variant.length()).with_status(status);
-    response.with_field(header::CONTENT_TYPE, variant.media_type.clone())
+    let mut response = body(variant, 0..variant.length()).with_status(status);
+    let of_content = |name: &HeaderName| [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::VARY].contains(name);
+    let fields = variant.fields.fields.iter().filter(|(name, _)| of_content(name));
+    response.fields.extend(fields.cloned());
+    response
 }
 
 /// An error in the program's words.
