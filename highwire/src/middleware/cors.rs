@@ -137,7 +137,10 @@ impl Middleware for Cors {
     type State = Origin;
 
     fn before(&self, request: &mut Request<'_>) -> Result<Origin, Response> {
-        let Some(origin) = request.field("origin") else { return Ok(Origin(None)) };
+        let Some(origin) = request.field("origin") else {
+            // Where all may, an answer says so to everybody: a cache gives it to pages of other origins, too.
+            return Ok(Origin((self.any_origin && !self.varies()).then_some(Allowed::Every)));
+        };
         let allowed = self.judge(origin);
         if request.method() == "OPTIONS" && request.field("access-control-request-method").is_some() {
             let mut response = self.preflight(allowed);
