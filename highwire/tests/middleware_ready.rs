@@ -340,6 +340,8 @@ fn proxies_are_believed_where_they_are_known() {
         (&[(far, "192.0.2.1:4711")], "192.0.2.1 None "),
         (&[(far, "[2001:db9::1]:80, 2001:db8::1")], "2001:db9::1 None "),
         (&[(far, "garbage, 10.0.0.1")], "- None "),
+        (&[(far, "::ffff:192.0.2.1")], "192.0.2.1 None "),
+        (&[(far, "[::ffff:192.0.2.1]:80, ::ffff:10.0.0.1")], "192.0.2.1 None "),
         (
             &[(far, "192.0.2.1"), ("x-forwarded-proto", "https"), ("x-forwarded-host", "a.test")],
             "192.0.2.1 Some(true) a.test",
@@ -351,6 +353,13 @@ fn proxies_are_believed_where_they_are_known() {
         (&[("forwarded", "for=unknown, for=10.0.0.1")], "- None "),
         (&[("forwarded", "for=_hidden")], "- None "),
         (&[("forwarded", "host=\"a b\";for=192.0.2.1")], "192.0.2.1 None "),
+        // Quotes that a client leaves open, in front of what its proxy says of it.
+        (&[(far, "\", 192.0.2.1")], "192.0.2.1 None "),
+        (&[(far, "203.0.113.9:\", 192.0.2.1")], "192.0.2.1 None "),
+        (&[(far, "[2001:db9::9]\""), (far, "192.0.2.1")], "192.0.2.1 None "),
+        (&[("forwarded", "for=203.0.113.9;x=\", for=192.0.2.1")], "192.0.2.1 None "),
+        (&[("forwarded", "for=203.0.113.9;x=\"\\, for=\"[2001:db9::1]:80\"")], "2001:db9::1 None "),
+        (&[("forwarded", "for=192.0.2.1;x=\"a\\\", b\"")], "192.0.2.1 None "),
     ] {
         assert_eq!(ask(fields), expected, "{fields:?}");
     }

@@ -226,8 +226,8 @@ fn standard(request: &Request<'_>) -> Vec<Forwarded> {
 fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
     let (addresses, schemes, hosts) =
         (values(request, "x-forwarded-for"), values(request, "x-forwarded-proto"), values(request, "x-forwarded-host"));
-    let (schemes, hosts) = (split(&schemes, ','), split(&hosts, ','));
-    let addresses = split(&addresses, ',');
+    let (schemes, hosts) = (entries(&schemes), entries(&hosts));
+    let addresses = entries(&addresses);
     let count = addresses.len();
     let mut steps: Vec<Forwarded> = (0..count.max(1))
         .map(|at| {
@@ -250,33 +250,44 @@ fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
     steps
 }
 
-/// Splits at a separator that stands outside of quotes, without empty parts.
+/// Splits at a separator that stands outside of quotes, without empty parts. It is read from its end, where the nearest proxy
+/// has written: a quote that somebody before it has left open must not swallow what it says.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut parts = Vec::new();
-    let (mut start, mut quoted, mut escaped) = (0, false, false);
-    for (at, character) in text.char_indices() {
+    let (mut end, mut quoted) = (text.len(), false);
+    for (at, character) in text.char_indices().rev() {
         match character {
-            _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
-            '"' => quoted = !quoted,
+            '"' if !(quoted && is_escaped(&text[..at])) => quoted = !quoted,
             _ if character == separator && !quoted => {
-                parts.push(&text[start..at]);
-                start = at + 1;
+                parts.push(&text[at + separator.len_utf8()..end]);
+                end = at;
             }
             _ => {}
         }
     }
-    parts.push(&text[start..]);
-    parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
+    parts.push(&text[..end]);
+    parts.into_iter().rev().map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
-/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+/// Whether what follows is escaped within quotes: by a backslash that is not escaped itself.
+fn is_escaped(before: &str) -> bool {
+    before.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
+}
+
+/// The entries of a list that knows no quotes.
+fn entries(text: &str) -> Vec<&str> {
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect()
+}
+
+/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. IPv4 that is written
+/// as a part of IPv6 is IPv4, so that its callers do not all count as one.
 fn node(text: &str) -> Option<IpAddr> {
     let text = text.trim().trim_matches('"');
-    if let Some(rest) = text.strip_prefix('[') {
-        return rest.split_once(']').and_then(|(address, _)| address.parse().ok());
-    }
-    text.parse().ok().or_else(|| text.split_once(':').and_then(|(address, _)| address.parse().ok()))
+    let address: Option<IpAddr> = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').and_then(|(address, _)| address.parse().ok()),
+        None => text.parse().ok().or_else(|| text.split_once(':').and_then(|(address, _)| address.parse().ok())),
+    };
+    address.map(|address| address.to_canonical())
 }
 
 fn scheme(text: &str) -> Option<bool> {

@@ -64,7 +64,7 @@ fn text(window: &[u8]) -> Said {
     if words.next().is_some() {
         return Said::Wrong;
     }
-    Said::Header { bytes, peer: Some(Peer::Internet(source, port)) }
+    Said::Header { bytes, peer: Some(Peer::Internet(source.to_canonical(), port)) }
 }
 
 /// Signature, version and command, family, length, addresses, and what is added to them (section 2.2).
@@ -94,7 +94,7 @@ fn binary(window: &[u8]) -> Said {
             if rest.len() < 36 {
                 return Said::Wrong;
             }
-            Some(Peer::Internet(Ipv6Addr::from(*source).into(), port))
+            Some(Peer::Internet(Ipv6Addr::from(*source).to_canonical(), port))
         }
         // Unix sockets, datagrams, and what is not known: nobody that has an address.
         _ => None,
@@ -129,6 +129,8 @@ mod tests {
     fn both_versions_say_whose_connection_it_is() {
         check(b"PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n", internet("192.0.2.1", 4711));
         check(b"PROXY TCP6 2001:db8::1 ::1 0 65535\r\n", internet("2001:db8::1", 0));
+        // What a proxy that listens on both writes of IPv4: the same peer, and not one of a network that all of IPv4 shares.
+        check(b"PROXY TCP6 ::ffff:192.0.2.1 ::1 1 2\r\n", internet("192.0.2.1", 1));
         check(b"PROXY UNKNOWN\r\n", None);
         check(b"PROXY UNKNOWN ffff::1 what ever\r\n", None);
         let four = [192, 0, 2, 1, 198, 51, 100, 1, 0x12, 0x67, 1, 187];
@@ -137,6 +139,8 @@ mod tests {
         let mut six = [0; 36];
         (six[0], six[1], six[15], six[33]) = (0x20, 1, 9, 80);
         check(&version_two(0x21, 0x21, &six), internet("2001::9", 80));
+        six[..16].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
+        check(&version_two(0x21, 0x21, &six), internet("192.0.2.1", 80));
         check(&version_two(0x20, 0, &[]), None);
         check(&version_two(0x20, 0x11, &four), None);
         check(&version_two(0x21, 0x31, &[0; 216]), None);
