@@ -325,9 +325,12 @@ fn proxies_are_believed_where_they_are_known() {
             .with(proxies)
     };
     // The simulated network's peers have addresses in 10.0.0.0/24.
-    let mut trusting = client(app(TrustedProxies::new(["10.0.0.0/8", "2001:db8::/32"]).expect("networks")));
+    let proxies = || TrustedProxies::new(["10.0.0.0/8", "2001:db8::/32"]).expect("networks");
+    let (mut trusting, mut standard) = (client(app(proxies())), client(app(proxies().by_forwarded())));
     let mut ask = |fields: &[(&str, &str)]| {
-        let call = fields.iter().fold(trusting.get("/"), |call, (name, value)| call.field(name, value));
+        let is_standard = fields.first().is_some_and(|(name, _)| *name == "forwarded");
+        let asked = if is_standard { &mut standard } else { &mut trusting };
+        let call = fields.iter().fold(asked.get("/"), |call, (name, value)| call.field(name, value));
         call.send().text().to_string()
     };
     let far = "x-forwarded-for";
@@ -348,6 +351,8 @@ fn proxies_are_believed_where_they_are_known() {
         ),
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http, https")], "192.0.2.1 Some(false) "),
         (&[("forwarded", "for=192.0.2.1;proto=https;host=a.test"), (far, "192.0.2.9")], "192.0.2.1 Some(true) a.test"),
+        // What the one kind of proxy passes on is the client's word.
+        (&[(far, "192.0.2.1"), ("forwarded", "for=203.0.113.9;proto=https;host=evil.test")], "192.0.2.1 None "),
         (&[("forwarded", "For=\"[2001:db9::1]:80\" , for=10.0.0.1;by=x")], "2001:db9::1 None "),
         (&[("forwarded", "for=\"a,b\", for=192.0.2.1")], "192.0.2.1 None "),
         (&[("forwarded", "for=unknown, for=10.0.0.1")], "- None "),
@@ -365,11 +370,16 @@ fn proxies_are_believed_where_they_are_known() {
     }
     // Who nobody speaks for is the proxy itself.
     assert!(ask(&[]).starts_with("10.0.0.") && ask(&[("x-forwarded-proto", "https")]).ends_with(" Some(true) "));
-    let hidden = trusting.get("/address").field("forwarded", "for=unknown").send();
+    assert!(ask(&[("forwarded", "")]).starts_with("10.0.0."));
+    let hidden = standard.get("/address").field("forwarded", "for=unknown").send();
     assert_eq!(hidden.status(), 400);
-    let mut wary = client(app(TrustedProxies::new(["192.168.0.0/16"]).expect("a network")));
-    for (name, value) in [(far, "192.0.2.1"), ("forwarded", "for=192.0.2.1;proto=https;host=a.test")] {
-        let answer = wary.get("/").field(name, value).send();
+    let strangers = || TrustedProxies::new(["192.168.0.0/16"]).expect("a network");
+    let mut wary = client(app(strangers()));
+    for (proxies, name, value) in [
+        (strangers(), far, "192.0.2.1"),
+        (strangers().by_forwarded(), "forwarded", "for=192.0.2.1;proto=https;host=a.test"),
+    ] {
+        let answer = client(app(proxies)).get("/").field(name, value).send();
         assert!(answer.text().starts_with("10.0.0.") && answer.text().ends_with(" None "), "it is no proxy");
     }
     assert!(wary.get("/address").send().text().starts_with("10.0.0."));

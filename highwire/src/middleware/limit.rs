@@ -138,7 +138,7 @@ impl RateLimit {
             make_room(&mut part, now);
         }
         part.insert(key, next);
-        (Ok((now + most - next) / self.gap), next - now)
+        (Ok((now.saturating_add(most) - next) / self.gap), next - now)
     }
 }
 

@@ -14,9 +14,13 @@ pub const FORWARDED_STEPS: usize = 32;
 /// Believes what proxies at known addresses say: the client's address, its scheme and the host that it asked for. Handlers
 /// and other middleware take them as [`ClientAddress`] and [`Forwarded`].
 ///
-/// `Forwarded` is read where a request has it, else `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`. From the
-/// last entry on, entries are skipped as long as they are trusted proxies themselves: the first other one is the client.
-/// A request from anywhere else says what it likes, and nobody listens.
+/// `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are read, or instead of them `Forwarded`
+/// ([`by_forwarded`](Self::by_forwarded)), and never both: most proxies write the one and pass on of the other what the
+/// client says. From the last entry on, entries are skipped as long as they are trusted proxies themselves: the first other
+/// one is the client. A request from anywhere else says what it likes, and nobody listens.
+///
+/// Of the fields that are read, have the proxy write or remove each, scheme and host as well: what it passes on as it came
+/// is the client's word.
 ///
 /// ```
 /// use highwire::App;
@@ -32,6 +36,7 @@ pub const FORWARDED_STEPS: usize = 32;
 pub struct TrustedProxies {
     networks: Vec<Network>,
     local: bool,
+    standard: bool,
 }
 
 /// An address and how many of its bits count.
@@ -90,12 +95,18 @@ impl TrustedProxies {
     /// The first text that is no network.
     pub fn new<'t>(networks: impl IntoIterator<Item = &'t str>) -> Result<TrustedProxies, NotANetwork> {
         let networks = networks.into_iter().map(str::parse).collect::<Result<_, _>>()?;
-        Ok(TrustedProxies { networks, local: false })
+        Ok(TrustedProxies { networks, local: false, standard: false })
     }
 
     /// Whoever comes through a unix socket, too.
     pub fn and_local(mut self) -> TrustedProxies {
         self.local = true;
+        self
+    }
+
+    /// Reads `Forwarded` (RFC 7239), and nothing of `X-Forwarded-*`: for proxies that write it.
+    pub fn by_forwarded(mut self) -> TrustedProxies {
+        self.standard = true;
         self
     }
 
@@ -110,7 +121,11 @@ impl TrustedProxies {
         if !peer.map_or(self.local, |peer| self.trusts(peer)) {
             return known;
         }
-        let steps = if request.field("forwarded").is_some() { standard(request) } else { traditional(request) };
+        let mut steps = if self.standard { standard(request) } else { traditional(request) };
+        if steps.is_empty() {
+            // Nobody says who it was: the proxy itself, then.
+            steps.push(known.clone());
+        }
         for step in steps.into_iter().rev().take(FORWARDED_STEPS) {
             // Each proxy says of whom it has the request, and how that one asked.
             known = Forwarded { address: step.address, https: step.https, host: step.host };
@@ -132,7 +147,7 @@ impl TrustedProxies {
 ///
 /// let app = App::new()
 ///     .get("/", |known: Forwarded| format!("{:?} {:?}", known.https, known.host))
-///     .with(TrustedProxies::new(["10.0.0.0/8"])?);
+///     .with(TrustedProxies::new(["10.0.0.0/8"])?.by_forwarded());
 /// let call = "for=192.0.2.1;proto=https;host=example.com";
 /// assert_eq!(Client::new(app)?.get("/").field("forwarded", call).send().text(), "Some(true) Some(\"example.com\")");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
