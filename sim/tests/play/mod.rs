@@ -67,7 +67,7 @@ pub(crate) enum Layer {
 }
 
 /// A client's end of a connection: bytes in and out, whatever carries them.
-struct End<'t, T> {
+struct End<'t, T: ?Sized> {
     talk: &'t mut T,
     session: Option<Session>,
     out: Vec<u8>,
@@ -75,7 +75,7 @@ struct End<'t, T> {
     closed: bool,
 }
 
-impl<'t, T: Talk> End<'t, T> {
+impl<'t, T: Talk + ?Sized> End<'t, T> {
     fn new(talk: &'t mut T, session: Option<Session>) -> End<'t, T> {
         let mut end = End { talk, session, out: Vec::new(), closed: false };
         let bytes = end.talk.begin();
@@ -169,7 +169,13 @@ impl Stage {
     }
 
     /// Plays one connection whose bytes are cut at these places.
-    pub(crate) fn play(&mut self, talk: &mut impl Talk, layer: Layer, http: Http, cut: &[usize]) -> Result<(), String> {
+    pub(crate) fn play<T: Talk + ?Sized>(
+        &mut self,
+        talk: &mut T,
+        layer: Layer,
+        http: Http,
+        cut: &[usize],
+    ) -> Result<(), String> {
         let (listener, session) = match layer {
             Layer::Plain => (0, None),
             Layer::Tls(version) => (1, Some(self.clients.session(version, http))),
@@ -268,7 +274,13 @@ impl Real {
     }
 
     /// Plays one connection whose bytes are sent in pieces of a size, as far as there are so many at once.
-    pub(crate) fn play(&self, talk: &mut impl Talk, layer: Layer, http: Http, piece: usize) -> Result<(), String> {
+    pub(crate) fn play<T: Talk + ?Sized>(
+        &self,
+        talk: &mut T,
+        layer: Layer,
+        http: Http,
+        piece: usize,
+    ) -> Result<(), String> {
         let (listener, session) = match layer {
             Layer::Plain => (0, None),
             Layer::Tls(version) => (1, Some(self.clients.session(version, http))),

@@ -1,0 +1,118 @@
+//! The behaviour suite of what stands on top of the protocol: values, forms, cookies, credentials, files, codings, middleware.
+//! Every case on every engine and on the simulator, by HTTP/1 and by HTTP/2, in the clear and under TLS.
+
+mod play;
+
+use highwire::server::Engine;
+use play::http1::Client as Client1;
+use play::http2::Client as Client2;
+use play::{Layer, Real, Stage, Talk, report};
+use sim::corpus::{self, Case};
+use sim::corpus_http2::{self, Step};
+use sim::tls::{Http, Version};
+use sim::translate::translate;
+use sim::web::{Site, app};
+use std::path::Path;
+
+fn cases() -> Vec<Case> {
+    corpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/web"))
+}
+
+/// All of them can be said in HTTP/2: they are about what both versions carry.
+fn translated(case: &Case) -> corpus_http2::Case {
+    let (requests, expect) = translate(case).unwrap_or_else(|reason| panic!("{}: {reason:?}", case.name));
+    let steps = requests.into_iter().map(Step::Ask).collect();
+    corpus_http2::Case { name: case.name.clone(), steps, expect, ..corpus_http2::Case::default() }
+}
+
+fn version(number: usize) -> Version {
+    if number.is_multiple_of(2) { Version::Tls13 } else { Version::Tls12 }
+}
+
+/// What says a case in a version of HTTP.
+fn client<'c>(case: &'c Case, translated: &'c corpus_http2::Case, http: Http) -> Box<dyn Talk + 'c> {
+    match http {
+        Http::One => Box::new(Client1::new(case)),
+        Http::Two => Box::new(Client2::new(translated)),
+    }
+}
+
+/// Whole, byte by byte, in two at a place that moves with the case, and under TLS.
+#[test]
+fn every_case_on_the_simulator() {
+    let site = Site::new("sim");
+    let (mut failures, mut played) = (Vec::new(), 0);
+    for (number, case) in cases().iter().enumerate() {
+        let other = translated(case);
+        let mut stage = Stage::new(app(&site)).patient();
+        for http in [Http::One, Http::Two] {
+            let bytes = client(case, &other, http).begin().len();
+            let plain = [vec![], (1..bytes.min(1000)).collect(), vec![1 + number * 7 % bytes]];
+            let plays = plain.into_iter().map(|cut| (Layer::Plain, cut));
+            for (layer, cut) in plays.chain([(Layer::Tls(version(number)), vec![])]) {
+                played += 1;
+                if let Err(error) = stage.play(&mut *client(case, &other, http), layer, http, &cut) {
+                    let cut = if cut.len() > 1 { "each byte".to_string() } else { format!("{cut:?}") };
+                    failures.push(format!("{} by {http:?} over {layer:?} cut at {cut}: {error}", case.name));
+                    break;
+                }
+            }
+        }
+        if let Err(error) = stage.end() {
+            failures.push(format!("{}: {error}", case.name));
+        }
+    }
+    report("sim", &failures, played);
+}
+
+fn on_engine(engine: Engine, name: &str) {
+    let site = Site::new(name);
+    let Some(real) = Real::start(engine, app(&site)) else { return };
+    let (mut failures, mut played) = (Vec::new(), 0);
+    for (number, case) in cases().iter().enumerate() {
+        let other = translated(case);
+        let half = client(case, &other, Http::One).begin().len() / 2 + 1;
+        let tls = (Layer::Tls(version(number)), usize::MAX);
+        let mut plays = vec![(Http::One, Layer::Plain, usize::MAX), (Http::One, Layer::Plain, half)];
+        // The engine of threads has neither.
+        if engine != Engine::Threads {
+            plays.extend([(Http::One, tls.0, tls.1), (Http::Two, Layer::Plain, half), (Http::Two, tls.0, tls.1)]);
+        }
+        for (http, layer, piece) in plays {
+            played += 1;
+            if let Err(error) = real.play(&mut *client(case, &other, http), layer, http, piece) {
+                failures.push(format!("{} by {http:?} over {layer:?} in pieces of {piece}: {error}", case.name));
+                break;
+            }
+        }
+    }
+    real.stop();
+    report(name, &failures, played);
+}
+
+/// Needs a real kernel: the driver under test is the kernel's io_uring.
+#[test]
+fn every_case_on_uring() {
+    on_engine(Engine::Uring, "uring");
+}
+
+/// Needs a real kernel: the driver under test is the kernel's readiness.
+#[test]
+fn every_case_on_readiness() {
+    on_engine(Engine::Readiness, "readiness");
+}
+
+/// Needs a real kernel: its calls that block are what this engine is about.
+#[test]
+fn every_case_on_threads() {
+    on_engine(Engine::Threads, "threads");
+}
+
+#[test]
+fn there_are_cases_for_each_part() {
+    let all = cases();
+    for part in ["value", "form", "who", "file", "coded", "around", "event"] {
+        let count = all.iter().filter(|case| case.name.starts_with(&format!("{part}-"))).count();
+        assert!(count >= 5, "{part}: {count}");
+    }
+}
