@@ -95,7 +95,9 @@ impl Server {
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
         // Sharing the port among our workers must not mean sharing it with a stranger by accident: the first bind shares
-        // with nobody, and fails where somebody listens.
+        // with nobody, and fails where somebody listens. A port of the system's choice is nobody else's, and is kept: given
+        // back for a moment, it could be taken.
+        options.reuse_port |= several && matches!(address, Address::Tcp(socket) if socket.port() == 0);
         let mut listener = Listener::bind(&address, &options)?;
         if several && !options.reuse_port && matches!(address, Address::Tcp(_)) {
             let bound = listener.address().clone();
