@@ -13,6 +13,9 @@ pub(crate) struct MediaType<'v> {
     parameters: &'v str,
 }
 
+/// Parameters that a media type may have. Nobody sends more than a few, and each is compared with all before it.
+const MOST_PARAMETERS: usize = 16;
+
 impl<'v> MediaType<'v> {
     /// Reads one; nothing where it is malformed, or has a parameter twice: two parties could take different ones.
     pub(crate) fn parse(value: &'v str) -> Option<MediaType<'v>> {
@@ -25,7 +28,7 @@ impl<'v> MediaType<'v> {
         let mut names = Vec::new();
         for parameter in media_type.parameters() {
             let (name, _) = parameter?;
-            if names.iter().any(|known: &&str| known.eq_ignore_ascii_case(name)) {
+            if names.len() == MOST_PARAMETERS || names.iter().any(|known: &&str| known.eq_ignore_ascii_case(name)) {
                 return None;
             }
             names.push(name);
@@ -256,6 +259,13 @@ mod tests {
         ] {
             assert_eq!(parameters(text).as_deref(), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn parameters_have_a_bound() {
+        let with = |count| (0..count).fold("a/b".to_string(), |text, number| format!("{text};p{number}=1"));
+        assert!(MediaType::parse(&with(MOST_PARAMETERS)).is_some());
+        assert_eq!(MediaType::parse(&with(MOST_PARAMETERS + 1)), None);
     }
 
     #[test]
