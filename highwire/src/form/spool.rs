@@ -117,6 +117,12 @@ impl Spool {
         }
     }
 
+    /// It is whole: what gathered bytes for it is not kept, as long as the file may be.
+    pub(super) fn finished(mut self) -> Spool {
+        self.gathered = Vec::new();
+        self
+    }
+
     /// How many bytes it has.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks for a file's emptiness by another name")]
     pub fn len(&self) -> u64 {
