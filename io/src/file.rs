@@ -199,6 +199,8 @@ impl Files for Folder {
         match self.resolve(&name(path)?, READING, libc::RESOLVE_CACHED) {
             Ok(descriptor) => Open::of(descriptor).map(Some),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            // Before Linux 5.12 the kernel cannot say; whether the path is one is seen by whoever may wait.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
             Err(error) => Err(error),
         }
     }
