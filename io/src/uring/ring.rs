@@ -61,8 +61,6 @@ impl Ring {
             return Ok(false);
         }
         self.ring.submitter().register_enable_rings()?;
-        // Saves a descriptor look-up at each enter; where the kernel refuses, nothing is lost but that.
-        let _ = self.ring.submitter().register_ring_fd();
         self.enabled = true;
         Ok(true)
     }
