@@ -69,7 +69,10 @@ impl Drop for Answerer {
             *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             answer
         });
-        slot.asker.take().into_iter().for_each(Waker::wake);
+        let asker = slot.asker.take();
+        // Its executor may drop the future there and then, and that takes the lock.
+        drop(slot);
+        asker.into_iter().for_each(Waker::wake);
     }
 }
 

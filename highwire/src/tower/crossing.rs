@@ -24,10 +24,11 @@ struct Crossing<E> {
     reader_gone: bool,
 }
 
-impl<E> Crossing<E> {
-    fn wake_reader(&mut self) {
-        self.reader.take().into_iter().for_each(Waker::wake);
-    }
+/// Wakes the reader without holding the lock: its executor may drop it there and then, and that takes the lock.
+fn wake_reader<E>(mut crossing: MutexGuard<'_, Crossing<E>>) {
+    let reader = crossing.reader.take();
+    drop(crossing);
+    reader.into_iter().for_each(Waker::wake);
 }
 
 /// Nobody reads any more.
@@ -82,7 +83,7 @@ impl<E: From<BodyError>> Writer<E> {
         if !crossing.reader_gone && !part.is_empty() {
             crossing.held += part.len();
             crossing.parts.push_back(part);
-            crossing.wake_reader();
+            wake_reader(crossing);
         }
     }
 
@@ -107,7 +108,7 @@ impl<E: From<BodyError>> Drop for Writer<E> {
         let mut crossing = locked(&self.crossing);
         crossing.writer = None;
         crossing.end.get_or_insert_with(|| Err(BodyError::CutShort.into()));
-        crossing.wake_reader();
+        wake_reader(crossing);
     }
 }
 
@@ -157,5 +158,40 @@ impl<E> Drop for Reader<E> {
         crossing.reader_gone = true;
         crossing.parts = VecDeque::new();
         crossing.writer.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Wake;
+
+    /// An executor that is going down: what is woken is dropped there and then.
+    struct Dropping(Mutex<Option<Reader<BodyError>>>);
+
+    impl Wake for Dropping {
+        fn wake(self: Arc<Self>) {
+            let reader = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(reader);
+        }
+    }
+
+    #[test]
+    fn a_reader_may_be_dropped_by_its_own_wake() {
+        for ends in [false, true] {
+            let (writer, reader) = crossing::<BodyError>();
+            let kept = Arc::new(Dropping(Mutex::new(Some(reader))));
+            let waker = Waker::from(kept.clone());
+            let mut place = kept.0.lock().expect("no panic");
+            let reader = Pin::new(place.as_mut().expect("it is there"));
+            assert!(reader.poll_frame(&mut Context::from_waker(&waker)).is_pending());
+            drop(place);
+            if !ends {
+                writer.push(Bytes::from_static(b"part"));
+                assert!(writer.crossing.lock().expect("no panic").reader_gone);
+            }
+            drop(writer);
+            assert!(kept.0.lock().expect("no panic").is_none(), "it was woken");
+        }
     }
 }
