@@ -197,7 +197,7 @@ mod tests {
             number: 0,
         };
         let itself = Part { metadata, content };
-        let source = Source { path: b"a".to_vec(), itself, coded: [const { None }; 3], is_whole: true };
+        let source = Source { path: b"a".to_vec(), itself, coded: [const { None }; 3], may_be_kept: true };
         let site = Site::open(crate::files::Files::new(std::env::temp_dir())).expect("a folder");
         Rc::new(Entry::new(source, &site))
     }

@@ -81,7 +81,7 @@ impl FilesEndpoint {
         match found {
             Found::File(source) => {
                 let entry = Rc::new(Entry::new(source, &self.site));
-                if entry.is_whole
+                if entry.may_be_kept
                     && let Some(name) = name
                 {
                     self.cache.borrow_mut().insert(&name.0, &entry, context::now());

@@ -21,7 +21,7 @@ pub(super) struct Entry {
     path: Vec<u8>,
     itself: Variant,
     coded: [Option<Variant>; CODINGS.len()],
-    pub(super) is_whole: bool,
+    pub(super) may_be_kept: bool,
     /// When its files were last seen unchanged.
     seen_at: Cell<Option<Instant>>,
 }
@@ -45,7 +45,7 @@ const WARM: Duration = Duration::from_secs(1);
 
 impl Entry {
     pub(super) fn new(source: Source, site: &Site) -> Entry {
-        let Source { path, itself, coded, is_whole } = source;
+        let Source { path, itself, coded, may_be_kept } = source;
         let now = SystemTime::now();
         let variant = |part, coding| Variant::new(part, coding, &path, site, now);
         let itself = variant(itself, None);
@@ -54,7 +54,7 @@ impl Entry {
             let coding = codings.next();
             part.map(|part| variant(part, coding))
         });
-        Entry { itself, coded, is_whole, path, seen_at: Cell::new(None) }
+        Entry { itself, coded, may_be_kept, path, seen_at: Cell::new(None) }
     }
 
     /// The variant for a client.

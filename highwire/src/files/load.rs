@@ -37,7 +37,7 @@ pub(super) struct Source {
     /// In the order of [`CODINGS`].
     pub(super) coded: [Option<Part>; CODINGS.len()],
     /// None of them is being written: it may be kept.
-    pub(super) is_whole: bool,
+    pub(super) may_be_kept: bool,
 }
 
 /// One coding of a file.
@@ -194,8 +194,8 @@ impl Look<'_> {
         let itself = self.read(file)?;
         let is_being_written =
             |part: &Part| matches!(part.content, Content::File(_)) && part.metadata.length <= SMALL_BYTES;
-        let is_whole = !coded.iter().flatten().chain([&itself]).any(is_being_written);
-        Ok(Source { path: path.to_vec(), itself, coded, is_whole })
+        let may_be_kept = !coded.iter().flatten().chain([&itself]).any(is_being_written);
+        Ok(Source { path: path.to_vec(), itself, coded, may_be_kept })
     }
 
     fn read(self, file: Open) -> Result<Part, Obstacle> {
