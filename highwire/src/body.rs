@@ -411,6 +411,14 @@ impl BodyStream {
         }
     }
 
+    /// All of it, where that can be sent now, in one go and without being read: nothing is left of it then.
+    pub(crate) fn take_whole(&mut self) -> Option<Step> {
+        match self {
+            BodyStream::File(part) => part.take_whole(),
+            BodyStream::Made(_) | BodyStream::There { .. } => None,
+        }
+    }
+
     /// As [`poll`](Self::poll), for a connection that can send files as they are.
     pub(crate) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
         match self {

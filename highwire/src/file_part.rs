@@ -98,6 +98,16 @@ impl FilePart {
         self.left() >= SEND_FROM_BYTES
     }
 
+    /// All that is left, counted as given, where it is one step that was seen in memory a moment ago.
+    pub(crate) fn take_whole(&mut self) -> Option<Step> {
+        let is_whole = self.begins_warm && self.is_large() && step_length(self.left(), STEP_BYTES) == self.left();
+        is_whole.then(|| {
+            let range = self.rest.clone();
+            self.rest.start = range.end;
+            Step { file: self.file.clone(), range, more: false }
+        })
+    }
+
     /// The next bytes that can be sent without a wait for the disk, of a part that is [large](Self::is_large): counted as
     /// given.
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step>> {

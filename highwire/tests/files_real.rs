@@ -267,3 +267,46 @@ fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
         assert_eq!(sent, ["200 3000000".to_string(), format!("206 {}", expected.len())], "{engine:?}");
     }
 }
+
+#[test]
+fn large_files_that_are_kept_open_are_sent_between_other_answers() {
+    let place = Place::new("kept");
+    // The second needs more than sockets take at once.
+    let (one, step) = (bytes(100_000), bytes(540_000));
+    place.write("one.bin", &one);
+    place.write("step.bin", &step);
+    place.write("small.txt", "small");
+    let head = |method: &str, path: &str, more: &str| format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
+    let requests = [
+        head("GET", "/one.bin", ""),
+        head("HEAD", "/step.bin", ""),
+        head("GET", "/step.bin", ""),
+        head("GET", "/small.txt", ""),
+        head("GET", "/step.bin", "Range: bytes=0-99999\r\n"),
+        head("GET", "/one.bin", ""),
+        head("GET", "/step.bin", "Connection: close\r\n"),
+    ];
+    let bodies: [&[u8]; 7] = [&one, b"", &step, b"small", &step[..100_000], &one, &step];
+    for engine in ENGINES {
+        let handle = start("/", place.files(), engine);
+        for round in 0..3 {
+            let mut stream = connect(&handle);
+            stream.write_all(requests.concat().as_bytes()).expect("the server reads");
+            // Meanwhile it fills what sockets hold.
+            std::thread::sleep(Duration::from_millis(50));
+            let mut answers = Vec::new();
+            stream.read_to_end(&mut answers).expect("the server answers and closes");
+            let mut rest = &answers[..];
+            for (request, body) in requests.iter().zip(bodies) {
+                let end = rest.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+                let at = format!("{engine:?}, round {round}: {request}");
+                assert!(rest.starts_with(b"HTTP/1.1 20"), "{at}");
+                assert!(rest[end..].starts_with(body), "{at}");
+                rest = &rest[end + body.len()..];
+            }
+            assert!(rest.is_empty(), "{engine:?}: {} bytes more", rest.len());
+        }
+        handle.stop();
+        handle.wait().expect("it ends");
+    }
+}

@@ -39,6 +39,12 @@ impl FileRange {
         FileRange { file, offset, length, more, unbounded: length >= limit::UNBOUNDED_FILE_BYTES }
     }
 
+    /// So many bytes of it are sent.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.offset += count as u64;
+        self.length -= count as u64;
+    }
+
     /// How much of it to send next, at most `most` bytes.
     pub(crate) fn next(&self, most: usize) -> usize {
         usize::try_from(self.length).map_or(most, |length| length.min(most))
@@ -120,8 +126,7 @@ impl Outgoing {
                 false
             }
             Some(Piece::File(range)) if (count as u64) < range.length => {
-                range.offset += count as u64;
-                range.length -= count as u64;
+                range.advance(count);
                 false
             }
             Some(_) => true,

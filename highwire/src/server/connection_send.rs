@@ -162,9 +162,17 @@ impl Connection {
                     self.broken_answer(error, kit, out);
                 }
             }
-            Content::Stream(streamed) => {
-                self.exchange(kit).body = Some(*streamed);
-                self.pump(kit, out);
+            Content::Stream(mut streamed) => {
+                // Under TLS every byte is looked at.
+                let whole = if out.tls.is_none() { streamed.body.take_whole() } else { None };
+                let Some(step) = whole else {
+                    self.exchange(kit).body = Some(*streamed);
+                    return self.pump(kit, out);
+                };
+                let sent = self.send_step(step, kit, out).and_then(|()| self.end_body(*streamed, out));
+                if let Err(error) = sent {
+                    self.misfit(error, kit, out);
+                }
             }
             Content::Switch(_) => {}
         }
@@ -243,10 +251,14 @@ impl Connection {
                 Poll::Ready(None) => self.end_body(streamed, out),
             };
             if let Err(error) = sent {
-                tracing::error!(%error, "a response's body does not fit what its head announced");
-                return self.abort(kit, out);
+                return self.misfit(error, kit, out);
             }
         }
+    }
+
+    fn misfit(&mut self, error: proto::Error, kit: &mut Kit, out: &mut Out<'_>) {
+        tracing::error!(%error, "a response's body does not fit what its head announced");
+        self.abort(kit, out);
     }
 
     fn send_part(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {

@@ -1,7 +1,7 @@
 //! Sending: what a socket takes at once, what waits for it, and what is left of connections that are closed.
 
 use super::{BOTH, Connection, Readiness, token};
-use crate::outgoing::{Next, Outgoing};
+use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::socket::Lifted;
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use mio::unix::SourceFd;
@@ -18,7 +18,7 @@ impl Readiness {
         let rest = match socket::send(connection.descriptor.as_raw_fd(), bytes, more) {
             Ok(sent) if sent == bytes.len() => return,
             Ok(sent) => &bytes[sent..],
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => bytes,
+            Err(error) if is_passing(&error) => bytes,
             Err(error) => return self.fail(id, error),
         };
         let mut outgoing = Box::new(Outgoing::default());
@@ -47,14 +47,32 @@ impl Readiness {
             match connection.flush() {
                 Ok(_) if connection.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_empty()) => {
                     connection.outgoing = None;
-                    if self.drained.back() != Some(&id) {
-                        self.drained.push_back(id);
-                    }
+                    self.has_drained(id);
                 }
                 Ok(flushed) if !flushed.full => self.again(id),
                 Ok(_) => self.watch_writable(id),
                 Err(error) => self.fail(id, error),
             }
+        }
+    }
+
+    /// Sends a part of a file. What leaves at once is kept nowhere.
+    pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
+        let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
+        if connection.outgoing.is_none() && range.length > 0 {
+            match socket::send_range(connection.descriptor.as_raw_fd(), &range, &mut connection.lifted) {
+                Ok(sent) if sent as u64 == range.length => return self.has_drained(id),
+                Ok(sent) => range.advance(sent),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return self.fail(id, error),
+            }
+        }
+        self.send_shared(id, |outgoing| outgoing.push_file(range));
+    }
+
+    fn has_drained(&mut self, id: SocketId) {
+        if self.drained.back() != Some(&id) {
+            self.drained.push_back(id);
         }
     }
 
@@ -154,4 +172,9 @@ fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing, lifted: &mut Lifted) -> 
         }
     }
     Ok(Flushed { any, full: false })
+}
+
+/// Whether a send may be tried again later.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,7 +1,7 @@
 //! Sending and closing: what leaves at once, what has to wait, and what becomes of a connection then.
 
 use super::{Connection, Uring, data, kind, number_of, numbered, socket_of};
-use crate::outgoing::{Next, Outgoing};
+use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use io_uring::{opcode, squeue, types};
 use std::io;
@@ -73,6 +73,35 @@ impl Uring {
         }
     }
 
+    /// Sends a part of a file. What leaves at once is kept nowhere.
+    pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
+        let round = self.round;
+        let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
+        if connection.outgoing.is_some() || connection.round == round || range.length == 0 {
+            return self.send_shared(id, |outgoing| outgoing.push_file(range));
+        }
+        match socket::send_range(connection.descriptor.as_raw_fd(), &range, &mut connection.lifted) {
+            Ok(sent) => range.advance(sent),
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return self.lose(id, error),
+        }
+        connection.told = true;
+        if range.length == 0 {
+            return self.drained.push(id);
+        }
+        connection.outgoing.get_or_insert_default().push_file(range);
+        connection.owed = true;
+        self.wait_until_writable(id);
+    }
+
+    fn wait_until_writable(&mut self, id: SocketId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.sending = true;
+        let descriptor = types::Fd(connection.descriptor.as_raw_fd());
+        let entry = opcode::PollAdd::new(descriptor, libc::POLLOUT as u32).build();
+        self.submit(entry.user_data(data(kind::WRITABLE, id)));
+    }
+
     /// Sends the front of what waits, unless a send is in flight; where nothing waits, does what comes after.
     pub(super) fn send_waiting(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
@@ -108,7 +137,7 @@ impl Uring {
         connection.sending = true;
         let bytes = match outgoing.next(limit::SEND_BYTES) {
             Next::Bytes(bytes) => bytes,
-            Next::File(_) => return self.send_file(id),
+            Next::File(_) => return self.send_front_file(id),
         };
         let descriptor = types::Fd(connection.descriptor.as_raw_fd());
         // Not MSG_WAITALL: a part that was taken shows that the peer is slow, not dead.
@@ -118,7 +147,7 @@ impl Uring {
 
     /// Sends of the file in front what the socket takes, and goes on when that is writable again, in the next turn at the
     /// earliest. (As an operation of the ring, a splice, it would be done by another thread.)
-    fn send_file(&mut self, id: SocketId) {
+    fn send_front_file(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Some(outgoing) = &mut connection.outgoing else { return };
         let Next::File(range) = outgoing.next(0) else { return };
@@ -134,8 +163,7 @@ impl Uring {
             connection.sending = false;
             return self.send_waiting(id);
         }
-        let entry = opcode::PollAdd::new(types::Fd(descriptor), libc::POLLOUT as u32).build();
-        self.submit(entry.user_data(data(kind::WRITABLE, id)));
+        self.wait_until_writable(id);
     }
 
     /// A socket that a file waits for is writable, or broken: the next send says which.

@@ -2,6 +2,7 @@
 //!
 //! Figures from different days, machines or orders are not compared: every round runs each server once, and the order rotates.
 
+mod folder;
 mod idle;
 mod memory;
 mod models;
@@ -236,6 +237,7 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
     if peers.contains(&"nginx") {
         needs(NGINX)?;
     }
+    folder::write_files(root)?;
     build_programs(root)?;
     // Its own target folder, whatever the environment says: the commands name it.
     cargo_build(root, &["build", "--release", "--target-dir", "target"])?;

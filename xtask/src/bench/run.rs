@@ -5,11 +5,12 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::folder::Folder;
 use super::idle::{self, Client};
 use super::memory;
 use super::scenario::{Load, Protocol, Server};
@@ -32,9 +33,6 @@ const HEADERS: &str = "bench/scripts/headers.txt";
 /// Latencies of a constant rate, in the generator's words and ours.
 const PERCENTILES: &[(&str, &str)] =
     &[("p50", "p50 µs"), ("p90", "p90 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"), ("max", "max µs")];
-
-/// Files of the static scenarios, and their bytes.
-const FILES: &[(&str, u64)] = &[("1k.txt", 1024), ("100k.bin", 100_000), ("10m.bin", 10_000_000)];
 
 /// What is being measured.
 #[derive(Debug, Clone, Copy)]
@@ -213,66 +211,6 @@ struct Served {
 impl Served {
     fn id(&self) -> u32 {
         self.running.id()
-    }
-}
-
-/// A folder for a server that wants one (`DIR` in its command), with its configuration; removed afterwards.
-struct Folder {
-    path: Option<PathBuf>,
-}
-
-impl Folder {
-    fn for_server(root: &Path, server: &Server, port: u16) -> Result<Self> {
-        if !server.command.iter().any(|word| word.contains("DIR")) {
-            return Ok(Self { path: None });
-        }
-        let path = std::env::temp_dir().join(format!("highwire-bench-{}-{port}", std::process::id()));
-        // The first server's second run has a name of its own, and the same configuration. Ours have none.
-        let name = server.name.trim_end_matches(" again");
-        let template = root.join(format!("bench/peers/{name}.conf"));
-        let write = || {
-            std::fs::create_dir_all(path.join("www"))?;
-            std::fs::write(path.join("www/hello"), "Hello, World!")?;
-            for (file, bytes) in FILES {
-                // Neither all the same nor worth compressing.
-                let content: Vec<u8> = (0..*bytes).map(|at| b'!' + (at * at / 7 % 90) as u8).collect();
-                std::fs::write(path.join("www").join(file), content)?;
-            }
-            if server.command.iter().any(|word| word.contains("highwire")) {
-                return Ok(());
-            }
-            // A file of holes: it takes no place on the disk.
-            std::fs::File::create(path.join("www").join(tls::DOWNLOAD_FILE))?.set_len(tls::DOWNLOAD_BYTES)?;
-            if name.ends_with("-tls") {
-                certificate(&path)?;
-            }
-            let text = std::fs::read_to_string(&template)?;
-            let text = text.replace("@PORT@", &port.to_string()).replace("@DIR@", &path.to_string_lossy());
-            std::fs::write(path.join(format!("{name}.conf")), text)
-        };
-        write().map_err(|error| Error::doing(template.display(), error))?;
-        Ok(Self { path: Some(path) })
-    }
-
-    fn shown(&self) -> String {
-        self.path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
-    }
-}
-
-/// A certificate of the kind that Highwire makes for itself: ECDSA with P-256.
-fn certificate(folder: &Path) -> std::io::Result<()> {
-    let mut command = Command::new("openssl");
-    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
-    command.args(["-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"]).current_dir(folder);
-    let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    if done.success() { Ok(()) } else { Err(std::io::Error::other("openssl makes no certificate")) }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            let _ = std::fs::remove_dir_all(path);
-        }
     }
 }
 

@@ -1,0 +1,91 @@
+//! The folder of a server that wants one: its configuration, and the files that it serves.
+//!
+//! All servers get the same files, as links to one copy: where the kernel keeps what of a file in memory, in single pages or in
+//! large pieces, is up to chance and decides what sending it costs (measured: 100 KB cost 10 to 15 % more in single pages).
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::scenario::Server;
+use super::tls;
+use crate::{Error, Result};
+
+/// Files of the static scenarios, and their bytes.
+const FILES: &[(&str, u64)] = &[("1k.txt", 1024), ("100k.bin", 100_000), ("10m.bin", 10_000_000)];
+
+/// Where their one copy is. Folders are beside it, since links do not leave a file system.
+const COPY: &str = "target/bench-files";
+
+/// Writes the files that all servers share.
+pub(super) fn write_files(root: &Path) -> Result<()> {
+    let copy = root.join(COPY);
+    let write = || {
+        std::fs::create_dir_all(&copy)?;
+        for (file, bytes) in FILES {
+            // Neither all the same nor worth compressing.
+            let content: Vec<u8> = (0..*bytes).map(|at| b'!' + (at * at / 7 % 90) as u8).collect();
+            std::fs::write(copy.join(file), content)?;
+        }
+        Ok(())
+    };
+    write().map_err(|error: std::io::Error| Error::doing(copy.display(), error))
+}
+
+/// A folder for a server that wants one (`DIR` in its command), with its configuration; removed afterwards.
+pub(super) struct Folder {
+    path: Option<PathBuf>,
+}
+
+impl Folder {
+    pub(super) fn for_server(root: &Path, server: &Server, port: u16) -> Result<Self> {
+        if !server.command.iter().any(|word| word.contains("DIR")) {
+            return Ok(Self { path: None });
+        }
+        let path = root.join(format!("target/bench-{}-{port}", std::process::id()));
+        // The first server's second run has a name of its own, and the same configuration. Ours have none.
+        let name = server.name.trim_end_matches(" again");
+        let template = root.join(format!("bench/peers/{name}.conf"));
+        let write = || {
+            std::fs::create_dir_all(path.join("www"))?;
+            std::fs::write(path.join("www/hello"), "Hello, World!")?;
+            for (file, _) in FILES {
+                std::fs::hard_link(root.join(COPY).join(file), path.join("www").join(file))?;
+            }
+            if server.command.iter().any(|word| word.contains("highwire")) {
+                return Ok(());
+            }
+            // A file of holes: it takes no place on the disk.
+            std::fs::File::create(path.join("www").join(tls::DOWNLOAD_FILE))?.set_len(tls::DOWNLOAD_BYTES)?;
+            if name.ends_with("-tls") {
+                certificate(&path)?;
+            }
+            let text = std::fs::read_to_string(&template)?;
+            let text = text.replace("@PORT@", &port.to_string()).replace("@DIR@", &path.to_string_lossy());
+            std::fs::write(path.join(format!("{name}.conf")), text)
+        };
+        let folder = Self { path: Some(path.clone()) };
+        write().map_err(|error| Error::doing(template.display(), error))?;
+        Ok(folder)
+    }
+
+    pub(super) fn shown(&self) -> String {
+        self.path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// A certificate of the kind that Highwire makes for itself: ECDSA with P-256.
+fn certificate(folder: &Path) -> std::io::Result<()> {
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
+    command.args(["-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"]).current_dir(folder);
+    let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if done.success() { Ok(()) } else { Err(std::io::Error::other("openssl makes no certificate")) }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
