@@ -89,6 +89,8 @@ pub(crate) struct Connection {
     pub(super) paused: bool,
     /// The peer has ended its direction.
     pub(super) ended: bool,
+    /// The peer itself has said so.
+    pub(super) end_said: bool,
     /// The protocol has been told so.
     pub(super) end_seen: bool,
     /// Nothing more is asked or answered: what the driver still has goes out, then the connection ends.
@@ -129,6 +131,7 @@ impl Connection {
             blocked: false,
             paused: false,
             ended: false,
+            end_said: false,
             end_seen: false,
             closing: false,
             body_refused: false,
@@ -240,7 +243,7 @@ impl Connection {
 
     /// Nothing more comes. `is_said`: by the peer itself.
     pub(super) fn peer_is_done(&mut self, is_said: bool, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        self.ended = true;
+        (self.ended, self.end_said) = (true, is_said);
         // A handshake that waits for its turn, and what is behind it, came before the end.
         if self.is_ending() || !self.sealed.is_empty() {
             return;

@@ -96,8 +96,11 @@ impl Connection {
 
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let away = self.away;
+        let (away, session) = (self.away, self.session);
         self.release(kit);
+        // It lives as long as the connection does.
+        self.session = session;
+        self.recharge(kit);
         if self.ended && !self.blocked && out.waiting() > 0 {
             // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.
             self.send_and_hear(kit, out);

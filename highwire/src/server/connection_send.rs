@@ -345,6 +345,9 @@ impl Connection {
         let start = AssertUnwindSafe(|| (switch.start)(RawStream { raw: raw.clone() }));
         match catch_unwind(start) {
             Ok(task) => {
+                if kit.draining {
+                    raw.borrow_mut().end(false);
+                }
                 self.exchange(kit).switched = Some(Switched { raw, task: Some(task) });
                 self.poll_switched(kit, out);
             }
@@ -419,7 +422,6 @@ impl Connection {
             return self.abort(kit, out);
         }
         if over {
-            self.release(kit);
             out.flush(self.id);
             return self.finish(kit, out);
         }

@@ -1,6 +1,7 @@
 //! After whatever happened to a connection: what it waits for now, and how long.
 
 use super::connection::{Connection, Phase};
+use super::connection_close::DRAIN_TICKS;
 use super::dispatch::Kit;
 use super::exchange::Exchange;
 use super::out::Out;
@@ -21,7 +22,7 @@ impl Connection {
             if self.http.client() == h1::state::State::Idle && !self.is_ending() {
                 out.flush(self.id);
                 self.phase = Phase::Idle;
-                kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.idle);
+                kit.deadlines.set(self.id.index, kit.tick, idle_ticks(kit));
                 return;
             }
         }
@@ -42,6 +43,13 @@ impl Connection {
             return;
         }
         if self.ended && !self.end_seen && !self.blocked {
+            // What could not be read before it may be by now.
+            self.proceed(kit, head, out);
+            if self.is_ending() {
+                return;
+            }
+        }
+        if self.ended && !self.end_seen && !self.blocked {
             // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
             let reads_on = match self.http.client() {
                 State::Idle => true,
@@ -56,6 +64,10 @@ impl Connection {
                 }
                 if self.is_ending() {
                     return;
+                }
+                if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
+                    // It came before the other protocol did, behind bytes that belong to that.
+                    switched.raw.borrow_mut().end(!self.end_said);
                 }
             }
         }
@@ -106,7 +118,7 @@ impl Connection {
         let timeouts = kit.timeouts;
         let after = match phase {
             Phase::Fresh | Phase::Head => timeouts.head,
-            Phase::Idle => timeouts.idle,
+            Phase::Idle => idle_ticks(kit),
             Phase::Body => {
                 self.arrived = 0;
                 timeouts.body
@@ -120,6 +132,11 @@ impl Connection {
         };
         kit.deadlines.set(self.id.index, kit.tick, after);
     }
+}
+
+/// How long to wait for another request. While the server stops, it may be on its way already, and no more.
+fn idle_ticks(kit: &Kit) -> u32 {
+    if kit.draining { DRAIN_TICKS } else { kit.timeouts.idle }
 }
 
 /// Empty lines before a request that never comes are nothing that could be cut short.

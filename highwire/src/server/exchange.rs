@@ -98,6 +98,7 @@ impl Exchange {
             + self.incoming.as_ref().map_or(0, |incoming| incoming.borrow().held)
             + self.switched.as_ref().map_or(0, |switched| raw(&switched.raw.borrow()))
             + self.body.as_ref().map_or(0, |streamed| streamed.body.held())
+            + self.log.as_ref().map_or(0, |line| line.method.capacity() + line.target.capacity())
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -449,9 +449,6 @@ impl Floor {
             self.kit.deadlines.clear(socket.index);
             return queue.push(Op::Abort { socket });
         }
-        if !self.kit.shared.config().http1 && !has_tls && !proxied {
-            connection.speak_http2(&mut self.kit, queue);
-        }
         let index = socket.index as usize;
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
@@ -459,6 +456,9 @@ impl Floor {
         self.connections[index] = Some(connection);
         self.count += 1;
         self.outside.connections.store(self.count as u32, Ordering::Relaxed);
+        if !self.kit.shared.config().http1 && !has_tls && !proxied {
+            self.with(socket, queue, |connection, kit, _, queue| connection.speak_http2(kit, queue));
+        }
         if self.kit.draining {
             self.with(socket, queue, |connection, kit, _, queue| connection.drain(kit, queue));
         }

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod plain;
+
 use highwire::App;
 use highwire::server::Worker;
 use io::sim::{Arrived, Client, Faults, Network, Simulated};

@@ -1,0 +1,112 @@
+//! How connections end, in virtual time: when the server stops, when another protocol is over, when there is no memory.
+
+mod peer;
+
+use highwire::{App, RawStream, Response, Upgrade};
+use io::sim::Arrived;
+use peer::plain::Play;
+use peer::{SECOND, Weather};
+
+/// More than a link holds, and than is copied behind a head.
+const LARGE: usize = 200_000;
+
+async fn echo(mut stream: RawStream) {
+    while let Ok(Some(bytes)) = stream.read().await {
+        if stream.write(bytes).await.is_err() {
+            return;
+        }
+    }
+    let _ = stream.write("end").await;
+}
+
+fn app() -> App {
+    App::new()
+        .get("/large", || Response::bytes("text/plain", vec![b'x'; LARGE]))
+        .get("/late", async |upgrade: Upgrade| {
+            highwire::time::sleep(2 * SECOND).await;
+            upgrade.accept("echo", echo)
+        })
+        .get("/flood", |upgrade: Upgrade| {
+            upgrade.accept("flood", async |mut stream: RawStream| {
+                let _ = stream.write(vec![b'x'; LARGE]).await;
+            })
+        })
+}
+
+fn upgrade(path: &str, protocol: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: {protocol}\r\n\r\n").into_bytes()
+}
+
+#[test]
+fn a_stop_does_not_wait_for_more_requests_behind_an_answer_that_is_taken_slowly() {
+    let mut play = Play::new(app());
+    play.client.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    play.settle(false);
+    play.worker.stop();
+    play.settle(false);
+    assert_eq!(play.worker.connections(), 1, "its answer is on its way");
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert!(seconds <= 3, "{seconds} seconds");
+    assert!(play.received.len() > LARGE && play.ended == Some(Arrived::End), "{:?}", play.ended);
+    assert_eq!(play.worker.report().cut, 0);
+}
+
+#[test]
+fn a_protocol_that_is_accepted_late_hears_of_the_end_behind_its_bytes() {
+    let mut play = Play::new(app());
+    play.client.send(&[upgrade("/late", "echo"), b"hello, ".to_vec()].concat());
+    play.client.shutdown();
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert_eq!((seconds, play.ended.clone()), (2, Some(Arrived::End)));
+    assert!(play.received.ends_with(b"\r\n\r\nhello, end"), "{}", String::from_utf8_lossy(&play.received));
+}
+
+#[test]
+fn a_protocol_that_is_accepted_while_the_server_stops_is_told() {
+    let mut play = Play::new(app());
+    play.client.send(&upgrade("/late", "echo"));
+    play.settle(true);
+    play.worker.stop();
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert!(seconds <= 3, "{seconds} seconds");
+    assert!(play.received.ends_with(b"\r\n\r\nend"), "{}", String::from_utf8_lossy(&play.received));
+}
+
+#[test]
+fn what_a_protocol_leaves_behind_is_in_the_account_until_the_peer_has_it() {
+    let mut play = Play::new(app());
+    play.client.send(&upgrade("/flood", "flood"));
+    play.settle(false);
+    assert!(play.worker.account() > LARGE / 2, "{} bytes", play.worker.account());
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert!(play.received.len() > LARGE, "{} bytes in {seconds} seconds", play.received.len());
+    play.client.shutdown();
+    play.settle(true);
+    assert_eq!((play.worker.connections(), play.worker.account()), (0, 0));
+}
+
+#[test]
+fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
+    const PEERS: usize = 100;
+    let app = app().configure(|config| {
+        (config.http1, config.memory) = (false, Some(64 * 1024));
+        // Whoever is let in stays for now.
+        config.deadlines.head = 1000 * SECOND;
+    });
+    let mut play = peer::Play::new(app, &Weather::fair());
+    // Nobody says anything that would be another reason to look at them again.
+    let mut peers: Vec<_> = (0..PEERS).map(|_| play.network.connect()).collect();
+    play.settle();
+    let mut ends = |peer: &mut io::sim::Client| loop {
+        match peer.receive(usize::MAX) {
+            Some(Arrived::Bytes(_)) => {}
+            other => return other,
+        }
+    };
+    let cut = peers.iter_mut().filter_map(&mut ends).filter(|end| *end == Arrived::Reset).count();
+    assert!((1..PEERS).contains(&cut), "{cut} of {PEERS} were cut");
+    assert_eq!(play.worker.connections(), PEERS - cut);
+    play.worker.stop();
+    let seconds = play.seconds_to_the_stop();
+    assert!(seconds <= 3, "{seconds} seconds");
+}
