@@ -127,7 +127,7 @@ struct Running {
     http2_only: bool,
 
     /// How many workers; 0 is one for each CPU.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     workers: usize,
 
     /// How to talk to the kernel.
@@ -151,7 +151,7 @@ struct Running {
     memory: Option<usize>,
 
     /// Connections at once; by default what the descriptor limit allows.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     connections: Option<u32>,
 
     /// Log each request to standard error.

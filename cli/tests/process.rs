@@ -53,6 +53,8 @@ fn mistakes_are_told() {
         (&["--workers", "some"], "'some'"),
         (&["--memory", "much"], "a number of bytes, such as 64M or 2G"),
         (&["--memory", "1"], "write 1M for megabytes, 1G for gigabytes"),
+        (&["--memory", "999999G"], "1073740750258176 bytes of memory for all peers are more than the "),
+        (&["--workers", "-1"], "invalid value '-1' for '--workers <N>'"),
         (&["--memory", "1K"], "1024 bytes of memory for all peers are too few: a server needs 65536 at least"),
         (&["--engine", "steam"], "'steam'"),
         (&["--no-such-option"], "'--no-such-option'"),

@@ -268,6 +268,22 @@ impl<'de> de::MapAccess<'de> for Groups {
     }
 }
 
+/// A path's parameters in their order, each known by its name where it does not fit.
+struct Parameters(std::vec::IntoIter<(String, String)>);
+
+impl<'de> de::SeqAccess<'de> for Parameters {
+    type Error = Misfit;
+
+    fn next_element_seed<T: de::DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
+        let Some((name, value)) = self.0.next() else { return Ok(None) };
+        seed.deserialize(Values::new(value)).map(Some).map_err(|misfit| misfit.of(&name))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
 macro_rules! of_one {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
@@ -316,9 +332,7 @@ impl<'de> Deserializer<'de> for Fields {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.shape {
-            Shape::Values => {
-                visitor.visit_seq(SeqDeserializer::new(self.pairs.into_iter().map(|(_, value)| Values::new(value))))
-            }
+            Shape::Values => visitor.visit_seq(Parameters(self.pairs.into_iter())),
             Shape::Pairs => {
                 let pairs =
                     self.pairs.into_iter().map(|(name, value)| Values { first: name.into(), more: vec![value] });
@@ -418,6 +432,8 @@ mod tests {
         assert_eq!(of_path::<Both>(&[("b", "2"), ("a", "1")]), Ok(Both { a: 1, b: "2".to_string() }));
         assert_eq!(of_path::<HashMap<String, u8>>(&[("a", "1")]), Ok(HashMap::from([("a".to_string(), 1)])));
         assert_eq!(of_path::<u64>(&[("id", "x")]), misfit("id", "\"x\": invalid digit found in string"));
+        let ones = [("a", "1"), ("b", "x")];
+        assert_eq!(of_path::<(u8, u8)>(&ones), misfit("b", "\"x\": invalid digit found in string"));
         assert_eq!(of_path::<u64>(&[]), misfit("", "the template has not exactly one parameter"));
     }
 

@@ -146,7 +146,11 @@ fn wrong_json<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Pr
         true => (StatusCode::UNPROCESSABLE_ENTITY, "does not fit"),
         false => (StatusCode::BAD_REQUEST, "is malformed"),
     };
-    let problem = Problem::new(status, shortened(format!("the JSON {fault}: {error}")))
+    let detail = match body.is_empty() {
+        true => "JSON is expected, and the body is empty".to_string(),
+        false => shortened(format!("the JSON {fault}: {error}")),
+    };
+    let problem = Problem::new(status, detail)
         .with("in", "body")
         .with_number("line", error.line() as u64)
         .with_number("column", error.column() as u64);

@@ -139,6 +139,12 @@ fn extractors_take_what_fits_and_refuse_the_rest() {
     );
     check(
         extractors,
+        &post("/json", "application/json", ""),
+        400,
+        r#"{"title":"Bad Request","status":400,"detail":"JSON is expected, and the body is empty","in":"body","line":1,"column":0}"#,
+    );
+    check(
+        extractors,
         &post("/json", "application/json", "{\"x\":1}"),
         422,
         r#"{"title":"Unprocessable Entity","status":422,"detail":"the JSON does not fit: missing field `y` at line 1 column 7","in":"body","line":1,"column":7}"#,

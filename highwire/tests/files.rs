@@ -334,7 +334,7 @@ fn mistakes_are_told_when_the_app_is_built() {
     let place = Place::new("mistakes");
     for (files, expected) in [
         (Files::new(place.0.join("nothing")), "nothing"),
-        (place.files().cache_control("*", "a\nb"), "cannot be a field's value"),
+        (place.files().cache_control("*", "a\nb"), "cannot be the Cache-Control of *"),
     ] {
         for app in [App::new().files("/", files.clone()), App::new().nest("/x", App::new().files("/y", files))] {
             let error = Client::new(app).expect_err("a mistake").to_string();

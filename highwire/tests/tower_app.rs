@@ -84,8 +84,13 @@ fn requests_find_their_routes_and_answers_their_way_back() {
     check("POST", "/whole", nothing(), (200, ""));
     check("POST", "/ignored", Sent::of(&["abc"]).without_end(), (200, "ignored"));
     let long = Box::leak("x".repeat(1001).into_boxed_str());
-    check("POST", "/whole", Sent::of(&[long]), (413, "the body is too large\n"));
-    check("POST", "/whole", Sent { length: Some(1001), ..nothing() }.without_end(), (413, "the body is too large\n"));
+    check("POST", "/whole", Sent::of(&[long]), (413, "the body is larger than the 1000 bytes that are taken here\n"));
+    check(
+        "POST",
+        "/whole",
+        Sent { length: Some(1001), ..nothing() }.without_end(),
+        (413, "the body is larger than the 1000 bytes that are taken here\n"),
+    );
     // What a length says must be what comes.
     for length in [2, 4] {
         check("POST", "/whole", Sent { length: Some(length), ..Sent::of(&["ab", "c"]) }, (400, SHORT));

@@ -41,7 +41,13 @@ impl Address {
             return Err(invalid(&why));
         }
         if text.parse::<Ipv6Addr>().is_ok() {
-            return Err(invalid(&format!("an IPv6 address stands in brackets before its port, as in [{text}]:8080")));
+            // The end of it may be meant as the port.
+            let with_port = text
+                .rsplit_once(':')
+                .filter(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && port.parse::<u16>().is_ok_and(|port| port > 0));
+            let meant = with_port.map_or_else(String::new, |(ip, port)| format!(", or in [{ip}]:{port}"));
+            let why = format!("an IPv6 address stands in brackets before its port, as in [{text}]:8080{meant}");
+            return Err(invalid(&why));
         }
         let Some((host, port)) = text.rsplit_once(':') else {
             return Err(invalid(&format!("the port is missing, as in {text}:8080")));
@@ -317,6 +323,19 @@ mod tests {
         ] {
             let error = Address::parse(text).expect_err(text).to_string();
             assert!(error.contains(&format!("{text:?} is no address: ")) && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_ipv6_address_without_brackets_is_told_what_may_be_meant() {
+        for (text, expected) in [
+            ("::1", "in brackets before its port, as in [::1]:8080"),
+            ("::1:80", "in brackets before its port, as in [::1:80]:8080, or in [::1]:80"),
+            ("::1:ab", "in brackets before its port, as in [::1:ab]:8080"),
+            ("::1:99999", "the port is not a number from 0 to 65535"),
+        ] {
+            let error = Address::parse(text).expect_err("there are no brackets").to_string();
+            assert!(error.ends_with(expected), "{error}");
         }
     }
 

@@ -182,10 +182,10 @@ impl Site {
             let text = format!("the folder {}: {error}", files.folder.display());
             Error::System(std::io::Error::new(error.kind(), text))
         })?;
-        let values = |settings: Vec<(String, String)>| -> Result<Vec<(String, HeaderValue)>> {
+        let values = |name: &str, settings: Vec<(String, String)>| -> Result<Vec<(String, HeaderValue)>> {
             let checked = settings.into_iter().map(|(key, text)| match HeaderValue::try_from(&text) {
                 Ok(value) => Ok((key, value)),
-                Err(_) => Err(Error::Setting(format!("{text:?} cannot be a field's value"))),
+                Err(_) => Err(Error::Setting(format!("{text:?} cannot be the {name} of {key}"))),
             });
             checked.collect()
         };
@@ -197,8 +197,8 @@ impl Site {
             precompressed: files.precompressed,
             single_page: files.single_page.map(String::into_bytes),
             error_pages: files.error_pages.into_iter().map(|(status, page)| (status, page.into_bytes())).collect(),
-            cache_control: values(files.cache_control)?,
-            media_types: values(files.media_types)?,
+            cache_control: values("Cache-Control", files.cache_control)?,
+            media_types: values("media type", files.media_types)?,
             cache_bytes: files.cache_bytes,
         })
     }

@@ -183,9 +183,7 @@ impl Call {
         };
         let body_use = if self.body.is_some() { kit.body_use(route) } else { BodyUse::None };
         let announced = self.announced.unwrap_or(0);
-        let too_large = body_use != BodyUse::None && announced > kit.body_limit(route, body_use);
-        if too_large || (body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2) {
-            let response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+        if let Some(response) = kit.announces_too_much(route, body_use, announced) {
             return self.respond(response, kit);
         }
         self.route = route;
@@ -301,7 +299,8 @@ impl Call {
         if self.announced.is_some_and(|announced| self.body_bytes > announced) {
             self.body_failed(BodyError::CutShort, kit);
         } else if self.body_bytes > kit.body_limit(self.route, body_use) {
-            self.refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", BodyError::TooLarge, kit);
+            let text = kit.shared.too_large(self.route, body_use);
+            self.refuse(StatusCode::PAYLOAD_TOO_LARGE, &text, BodyError::TooLarge, kit);
         } else if !self.charge(kit) {
             self.no_memory(kit);
         }
@@ -338,11 +337,11 @@ impl Call {
     }
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting its body.
-    fn refuse(&mut self, status: StatusCode, text: &'static str, why: BodyError, kit: &mut Kit) {
+    fn refuse(&mut self, status: StatusCode, text: &str, why: BodyError, kit: &mut Kit) {
         self.body = None;
         self.exchange.give_up(why, kit);
         if self.answerer.is_none() {
-            return self.fail(text.into());
+            return self.fail(text.to_string().into());
         }
         let response = match status {
             StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),

@@ -220,6 +220,14 @@ impl Config {
                 "{memory} bytes of memory for all peers are too few: a server needs {LEAST_MEMORY} at least"
             )));
         }
+        let available = io::memory::available();
+        if let Some(memory) = self.memory
+            && memory > available
+        {
+            return Err(Error::Setting(format!(
+                "{memory} bytes of memory for all peers are more than the {available} that this process may use"
+            )));
+        }
         if self.limits.head_bytes > proto::Limits::MAX_HEAD_BYTES
             || self.limits.trailer_bytes > proto::Limits::MAX_HEAD_BYTES
         {

@@ -4,7 +4,6 @@ use super::connection::Connection;
 use super::dispatch::{Kit, Routed};
 use super::exchange::Collect;
 use super::out::Out;
-use crate::StatusCode;
 use crate::body::{Body, Incoming};
 use crate::request::{BodyUse, Ready};
 use bytes::Bytes;
@@ -34,15 +33,8 @@ impl Connection {
             body_use => body_use,
         };
         let announced = if let Length::Exact(length) = length { length } else { 0 };
-        if body_use != BodyUse::None && announced > kit.body_limit(route, body_use) {
+        if let Some(mut response) = kit.announces_too_much(route, body_use, announced) {
             self.http.close_after();
-            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
-            self.respond(&mut response, kit, out);
-            return 0;
-        }
-        if body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2 {
-            self.http.close_after();
-            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this server can hold");
             self.respond(&mut response, kit, out);
             return 0;
         }

@@ -87,7 +87,8 @@ impl Connection {
             }
             return self.finish(kit, out);
         }
-        self.end_with(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large", kit, out);
+        let text = kit.shared.too_large(self.route, body_use);
+        self.end_with(StatusCode::PAYLOAD_TOO_LARGE, &text, kit, out);
         out.flush(self.id);
         if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
             self.finish(kit, out);

@@ -213,9 +213,7 @@ impl Connection {
         }
         let body_use = kit.body_use(route);
         let announced = if let Length::Exact(length) = length { length } else { 0 };
-        let too_large = body_use != BodyUse::None && announced > kit.body_limit(route, body_use);
-        if too_large || (body_use == BodyUse::Whole && announced > kit.shared.budget.limit() as u64 / 2) {
-            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+        if let Some(mut response) = kit.announces_too_much(route, body_use, announced) {
             return self.respond_http2(http2, stream, &mut response, kit, out);
         }
         if body_use != BodyUse::None && head.expects_continue {
@@ -336,7 +334,8 @@ impl Connection {
         } else {
             BodyUse::None
         };
-        if active.body_bytes > kit.body_limit(active.route, body_use) {
+        let route = active.route;
+        if active.body_bytes > kit.body_limit(route, body_use) {
             if body_use == BodyUse::None {
                 // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
                 let drops = active.drops;
@@ -350,7 +349,7 @@ impl Connection {
             if body_use == BodyUse::Whole {
                 http2.http.dropped(data.len(), &mut out.queue.output);
             }
-            let mut response = kit.error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+            let mut response = kit.too_large(route, body_use);
             self.give_up_http2(http2, stream, BodyError::TooLarge, kit);
             return self.respond_http2(http2, stream, &mut response, kit, out);
         }

@@ -195,6 +195,21 @@ impl Kit {
         self.shared.body_limit(route, body_use)
     }
 
+    /// What a body gets that is longer than its route takes.
+    pub(crate) fn too_large(&self, route: u32, body_use: BodyUse) -> Response {
+        self.error(StatusCode::PAYLOAD_TOO_LARGE, &self.shared.too_large(route, body_use))
+    }
+
+    /// The same where the announced length says so, before any of it is read.
+    pub(crate) fn announces_too_much(&self, route: u32, body_use: BodyUse, announced: u64) -> Option<Response> {
+        if body_use != BodyUse::None && announced > self.body_limit(route, body_use) {
+            return Some(self.too_large(route, body_use));
+        }
+        let fits = body_use != BodyUse::Whole || announced <= self.shared.budget.limit() as u64 / 2;
+        let text = "the body is larger than this server can hold";
+        (!fits).then(|| self.error(StatusCode::PAYLOAD_TOO_LARGE, text))
+    }
+
     pub(crate) fn body_use(&self, route: u32) -> BodyUse {
         self.shared.body_uses[route as usize]
     }

@@ -192,6 +192,11 @@ impl Shared {
         }
     }
 
+    /// What a body is told that is longer.
+    pub(crate) fn too_large(&self, route: u32, body_use: BodyUse) -> String {
+        format!("the body is larger than the {} bytes that are taken here", self.body_limit(route, body_use))
+    }
+
     pub(crate) fn connection_count(&self) -> usize {
         self.counters.connections.load(Ordering::Relaxed)
     }
