@@ -239,11 +239,15 @@ impl Uring {
         }
     }
 
-    /// Closes the descriptor. A receive in flight would keep the connection open, so it is cancelled first.
+    /// Closes the descriptor. A receive in flight would keep the connection open, and a poll one that is being made, so they are
+    /// cancelled first.
     pub(super) fn finish(&mut self, id: SocketId) {
         let Some(connection) = self.connections.remove(id) else { return };
         if connection.armed {
             self.cancel(data(kind::RECEIVE, id));
+        }
+        if connection.connecting {
+            self.cancel(data(kind::CONNECT, id));
         }
         let descriptor = connection.descriptor.into_raw_fd();
         let entry = opcode::Close::new(types::Fd(descriptor)).build();
@@ -295,10 +299,14 @@ impl Uring {
         }
         let rest = &output[(start + sent).min(end) as usize..end as usize];
         let closed = connection.closed;
+        // With something behind it, closing has seen that it waits.
+        let lingers = connection.outgoing.is_some() || connection.sending;
         connection.outgoing.get_or_insert_default().push_copy_front(rest);
         self.deferred.push(id);
         if closed {
-            self.lingering.push((id, self.now));
+            if !lingers {
+                self.lingering.push((id, self.now));
+            }
         } else {
             connection.owed = true;
             self.blocked.push(id);
@@ -343,8 +351,11 @@ const LAST_WAITS: usize = 20;
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // Closes that wait for their submission keep descriptors open.
-        let _ = self.ring.submit();
+        // Closes that wait for their submission keep descriptors open. Where the last submission failed, sends wait with them whose
+        // bytes the loop may have freed: then descriptors are lost rather than such bytes sent.
+        if self.batch.is_empty() {
+            let _ = self.ring.submit();
+        }
         // Sends in flight point into bytes that this driver owns: they end before their bytes are freed.
         let mut sending: Vec<SocketId> = self.connections.ids().collect();
         sending.retain(|&id| self.connections.get(id).is_some_and(Connection::lends_bytes));
