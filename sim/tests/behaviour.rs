@@ -10,7 +10,7 @@ use highwire::server::Engine;
 use io::Driver;
 use io::sim::{Faults, Network, Simulated};
 use play::http1::Client;
-use play::{Layer, Real, Stage, report};
+use play::{Layer, Real, Stage, Talk, Tally};
 use sim::corpus::Case;
 use sim::tls::{Http, Version};
 use sim::{app, corpus};
@@ -29,24 +29,19 @@ fn cuts(send: &[u8]) -> Vec<Vec<usize>> {
     cuts
 }
 
+/// What says a case.
+fn client(case: &Case) -> Box<dyn Talk + '_> {
+    Box::new(Client::new(case))
+}
+
 /// Plays every case on the simulator, cut as `cuts` says.
 fn on_the_simulator(name: &str, cuts: impl Fn(usize, &Case) -> Vec<(Layer, Vec<usize>)>) {
-    let (mut failures, mut played) = (Vec::new(), 0);
+    let mut tally = Tally::new(name);
     for (number, case) in cases().iter().enumerate() {
-        let mut stage = Stage::new(app::app());
-        for (layer, cut) in cuts(number, case) {
-            played += 1;
-            if let Err(error) = stage.play(&mut Client::new(case), layer, Http::One, &cut) {
-                let cut = if cut.len() > 1 { "each byte".to_string() } else { format!("{cut:?}") };
-                failures.push(format!("{} over {layer:?} cut at {cut}: {error}", case.name));
-                break;
-            }
-        }
-        if let Err(error) = stage.end() {
-            failures.push(format!("{}: {error}", case.name));
-        }
+        let ways = cuts(number, case).into_iter().map(|(layer, cut)| (Http::One, layer, cut));
+        tally.on_stage(Stage::new(app::app()), &case.name, ways, |_| client(case));
     }
-    report(name, &failures, played);
+    tally.report();
 }
 
 #[test]
@@ -70,30 +65,21 @@ fn every_case_under_tls_on_the_simulator() {
 
 fn on_engine(engine: Engine, name: &str, layers: &[Layer]) {
     let Some(real) = Real::start(engine, app::app()) else { return };
-    let (mut failures, mut played) = (Vec::new(), 0);
+    let mut tally = Tally::new(name);
     for case in cases() {
         let half = case.send.len() / 2 + 1;
-        for &layer in layers {
+        let ways = layers.iter().flat_map(|&layer| {
             let pieces = match layer {
                 Layer::Tls(_) => vec![usize::MAX],
                 Layer::Plain if case.send.len() < 2000 => vec![usize::MAX, 1, half],
                 Layer::Plain => vec![usize::MAX, half],
             };
-            for piece in pieces {
-                played += 1;
-                if let Err(error) = real.play(&mut Client::new(&case), layer, Http::One, piece) {
-                    failures.push(format!("{} over {layer:?} in pieces of {piece}: {error}", case.name));
-                    break;
-                }
-            }
-        }
-        // Each may have taken as long as a client waits.
-        if failures.len() == 5 {
-            break;
-        }
+            pieces.into_iter().map(move |piece| (Http::One, layer, piece))
+        });
+        tally.through(&real, &case.name, ways, |_| client(&case));
     }
     real.stop();
-    report(name, &failures, played);
+    tally.report();
 }
 
 /// Needs a real kernel: the driver under test is the kernel's io_uring.

@@ -5,7 +5,7 @@ mod play;
 
 use highwire::server::Engine;
 use play::http2::Client;
-use play::{Layer, Real, Stage, Talk, report};
+use play::{Layer, Real, Stage, Talk, Tally};
 use sim::corpus_http2::{Case, Step};
 use sim::tls::{Http, Version};
 use sim::translate::{Reason, translate};
@@ -37,25 +37,20 @@ fn translated_cases() -> Vec<Case> {
     corpus::read(&folder("http1")).iter().filter_map(|case| translated(case).ok()).collect()
 }
 
+/// What says a case.
+fn client(case: &Case) -> Box<dyn Talk + '_> {
+    Box::new(Client::new(case))
+}
+
 /// Plays cases on the simulator, cut as `cuts` says of a case's number and length.
 fn on_the_simulator(name: &str, cases: &[Case], cuts: impl Fn(usize, usize) -> Vec<(Layer, Vec<usize>)>) {
-    let (mut failures, mut played) = (Vec::new(), 0);
+    let mut tally = Tally::new(name);
     for (number, case) in cases.iter().enumerate() {
-        let mut stage = Stage::new(app::app());
-        let bytes = Client::new(case).begin().len();
-        for (layer, cut) in cuts(number, bytes) {
-            played += 1;
-            if let Err(error) = stage.play(&mut Client::new(case), layer, Http::Two, &cut) {
-                let cut = if cut.len() > 1 { "each byte".to_string() } else { format!("{cut:?}") };
-                failures.push(format!("{} over {layer:?} cut at {cut}: {error}", case.name));
-                break;
-            }
-        }
-        if let Err(error) = stage.end() {
-            failures.push(format!("{}: {error}", case.name));
-        }
+        let cuts = cuts(number, client(case).begin().len());
+        let ways = cuts.into_iter().map(|(layer, cut)| (Http::Two, layer, cut));
+        tally.on_stage(Stage::new(app::app()), &case.name, ways, |_| client(case));
     }
-    report(name, &failures, played);
+    tally.report();
 }
 
 /// Whole, byte by byte, and in two at every so many bytes; under TLS at fewer places.
@@ -85,24 +80,16 @@ fn every_translated_case_on_the_simulator() {
 
 fn on_engine(engine: Engine, name: &str) {
     let Some(real) = Real::start(engine, app::app()) else { return };
-    let (mut failures, mut played) = (Vec::new(), 0);
+    let mut tally = Tally::new(name);
     for (number, case) in own_cases().iter().chain(&translated_cases()).enumerate() {
-        let half = Client::new(case).begin().len() / 2 + number % 9;
+        let half = client(case).begin().len() / 2 + number % 9;
         let version = if number % 2 == 0 { Version::Tls13 } else { Version::Tls12 };
-        for (layer, piece) in [(Layer::Plain, usize::MAX), (Layer::Plain, half), (Layer::Tls(version), usize::MAX)] {
-            played += 1;
-            if let Err(error) = real.play(&mut Client::new(case), layer, Http::Two, piece) {
-                failures.push(format!("{} over {layer:?} in pieces of {piece}: {error}", case.name));
-                break;
-            }
-        }
-        // Each may have taken as long as a client waits.
-        if failures.len() == 5 {
-            break;
-        }
+        let ways = [(Layer::Plain, usize::MAX), (Layer::Plain, half), (Layer::Tls(version), usize::MAX)];
+        let ways = ways.map(|(layer, piece)| (Http::Two, layer, piece));
+        tally.through(&real, &case.name, ways, |_| client(case));
     }
     real.stop();
-    report(name, &failures, played);
+    tally.report();
 }
 
 /// Needs a real kernel: the driver under test is the kernel's io_uring.

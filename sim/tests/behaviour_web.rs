@@ -6,7 +6,7 @@ mod play;
 use highwire::server::Engine;
 use play::http1::Client as Client1;
 use play::http2::Client as Client2;
-use play::{Layer, Real, Stage, Talk, report};
+use play::{Layer, Real, Stage, Talk, Tally};
 use sim::corpus::{self, Case};
 use sim::corpus_http2::{self, Step};
 use sim::tls::{Http, Version};
@@ -41,53 +41,39 @@ fn client<'c>(case: &'c Case, translated: &'c corpus_http2::Case, http: Http) ->
 #[test]
 fn every_case_on_the_simulator() {
     let site = Site::new("sim");
-    let (mut failures, mut played) = (Vec::new(), 0);
+    let mut tally = Tally::new("sim");
     for (number, case) in cases().iter().enumerate() {
         let other = translated(case);
-        let mut stage = Stage::new(app(&site)).patient();
-        for http in [Http::One, Http::Two] {
-            let bytes = client(case, &other, http).begin().len();
+        let talk = |http| client(case, &other, http);
+        let ways = [Http::One, Http::Two].into_iter().flat_map(|http| {
+            let bytes = talk(http).begin().len();
             let plain = [vec![], (1..bytes.min(1000)).collect(), vec![1 + number * 7 % bytes]];
-            let plays = plain.into_iter().map(|cut| (Layer::Plain, cut));
-            for (layer, cut) in plays.chain([(Layer::Tls(version(number)), vec![])]) {
-                played += 1;
-                if let Err(error) = stage.play(&mut *client(case, &other, http), layer, http, &cut) {
-                    let cut = if cut.len() > 1 { "each byte".to_string() } else { format!("{cut:?}") };
-                    failures.push(format!("{} by {http:?} over {layer:?} cut at {cut}: {error}", case.name));
-                    break;
-                }
-            }
-        }
-        if let Err(error) = stage.end() {
-            failures.push(format!("{}: {error}", case.name));
-        }
+            let plain = plain.into_iter().map(move |cut| (http, Layer::Plain, cut));
+            plain.chain([(http, Layer::Tls(version(number)), vec![])])
+        });
+        tally.on_stage(Stage::new(app(&site)).patient(), &case.name, ways, talk);
     }
-    report("sim", &failures, played);
+    tally.report();
 }
 
 fn on_engine(engine: Engine, name: &str) {
     let site = Site::new(name);
     let Some(real) = Real::start(engine, app(&site)) else { return };
-    let (mut failures, mut played) = (Vec::new(), 0);
+    let mut tally = Tally::new(name);
     for (number, case) in cases().iter().enumerate() {
         let other = translated(case);
-        let half = client(case, &other, Http::One).begin().len() / 2 + 1;
-        let tls = (Layer::Tls(version(number)), usize::MAX);
-        let mut plays = vec![(Http::One, Layer::Plain, usize::MAX), (Http::One, Layer::Plain, half)];
+        let talk = |http| client(case, &other, http);
+        let half = talk(Http::One).begin().len() / 2 + 1;
+        let tls = Layer::Tls(version(number));
+        let mut ways = vec![(Http::One, Layer::Plain, usize::MAX), (Http::One, Layer::Plain, half)];
         // The engine of threads has neither.
         if engine != Engine::Threads {
-            plays.extend([(Http::One, tls.0, tls.1), (Http::Two, Layer::Plain, half), (Http::Two, tls.0, tls.1)]);
+            ways.extend([(Http::One, tls, usize::MAX), (Http::Two, Layer::Plain, half), (Http::Two, tls, usize::MAX)]);
         }
-        for (http, layer, piece) in plays {
-            played += 1;
-            if let Err(error) = real.play(&mut *client(case, &other, http), layer, http, piece) {
-                failures.push(format!("{} by {http:?} over {layer:?} in pieces of {piece}: {error}", case.name));
-                break;
-            }
-        }
+        tally.through(&real, &case.name, ways, talk);
     }
     real.stop();
-    report(name, &failures, played);
+    tally.report();
 }
 
 /// Needs a real kernel: the driver under test is the kernel's io_uring.

@@ -5,6 +5,7 @@
 
 pub(crate) mod http1;
 pub(crate) mod http2;
+mod tally;
 
 use highwire::App;
 use highwire::server::{Engine, Handle, Worker};
@@ -13,6 +14,8 @@ use sim::tls::{self, Clients, Http, Resumption, Session, Version};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
+
+pub(crate) use tally::Tally;
 
 /// Less than any deadline that would close an idle connection, more than any handler of the corpus takes.
 const LONGEST: Duration = Duration::from_secs(9);
@@ -333,10 +336,4 @@ impl Real {
         self.handle.abort();
         self.handle.wait().expect("a server that ends");
     }
-}
-
-/// All failures of a run at once.
-pub(crate) fn report(engine: &str, failures: &[String], played: usize) {
-    assert!(played > 0, "nothing was played");
-    assert!(failures.is_empty(), "{engine}: {} of {played} plays failed:\n{}", failures.len(), failures.join("\n\n"));
 }
