@@ -2,7 +2,7 @@
 
 mod peer;
 
-use highwire::{App, Body, Reply, Response, StatusCode, body};
+use highwire::{App, Body, Reply, Response, StatusCode, Upgrade, body};
 use io::sim::Arrived;
 use peer::SECOND;
 use peer::plain::Play;
@@ -109,6 +109,26 @@ fn a_peer_that_reads_slowly_is_served_to_the_end() {
         play.network.advance(SECOND);
     }
     assert_eq!(play.worker.connections(), 1);
+}
+
+#[test]
+fn a_tunnel_that_flows_has_no_end_and_one_that_stands_has() {
+    let app = App::new().get("/flood", |upgrade: Upgrade| {
+        upgrade.accept("flood", async |mut stream| while stream.write(vec![b'x'; 65_536]).await.is_ok() {})
+    });
+    let mut play = Play::new(app);
+    // What the driver has fits at once as soon as the client has taken some: there is never a rest of it.
+    play.network.hold(128 * 1024);
+    play.client.send(b"GET /flood HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: flood\r\n\r\n");
+    for second in 0..150 {
+        play.settle(false);
+        if second % 2 == 0 {
+            let taken = play.client.receive(65_536);
+            assert!(matches!(taken, Some(Arrived::Bytes(_))), "{taken:?} after {second} seconds");
+        }
+        play.network.advance(SECOND);
+    }
+    assert_eq!(play.seconds_to_the_end(false, |_| {}), 59);
 }
 
 #[test]

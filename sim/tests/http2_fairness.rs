@@ -4,6 +4,7 @@ mod peer;
 
 use bytes::Bytes;
 use highwire::{App, Authority, Body, HeaderMap, HeaderName, Method, RawStream, Response, Upgrade, body};
+use io::sim::Arrived;
 use peer::{Play, SECOND, Weather, in_all_weathers};
 use proto::h2::{Bounds, Code};
 use std::cell::Cell;
@@ -166,6 +167,26 @@ fn an_upload_beside_a_download_that_is_not_taken_goes_on() {
         assert_eq!(play.peers[0].answer(download).whole().1.len(), 2_000_000);
         play.end();
     });
+}
+
+#[test]
+fn a_download_that_flows_has_its_time_and_one_that_stands_has_not() {
+    let mut play = play(app(), &Weather::fair(), wide());
+    // What the driver has fits at once as soon as the client has taken some: there is never a rest of it.
+    play.network.hold(128 * 1024);
+    play.peers[0].takes = 0;
+    let download = play.peers[0].get("/letters/8000000");
+    for second in 0..150 {
+        if second % 2 == 0 {
+            play.peers[0].takes = 65_536;
+        }
+        play.pass(1);
+        assert_eq!(play.peers[0].ended, None, "after {second} seconds");
+    }
+    assert!(play.peers[0].answer(download).body.len() > 70 * 65_536, "it flowed");
+    let seconds = play.seconds_until(|play| play.peers[0].ended.is_some());
+    assert_eq!((seconds, play.peers[0].ended.clone()), (58, Some(Arrived::Reset)));
+    play.end();
 }
 
 #[test]

@@ -264,6 +264,10 @@ impl Connection {
             if connection.closing {
                 connection.finish(kit, out);
             } else if !connection.is_ending() && connection.sealed.is_empty() {
+                if connection.phase == Phase::Write {
+                    // It is taken: whatever has to be taken next has its whole time.
+                    connection.phase = Phase::Fresh;
+                }
                 connection.drive(kit, head, out);
                 connection.settle(kit, head, out);
             }

@@ -10,7 +10,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes that one direction of a link holds until the other side takes some: small, so that back-pressure is met often.
+/// Bytes that one direction of a link holds until the other side takes some, where a test says nothing else: few, so that
+/// back-pressure is met often.
 const LINK_BYTES: usize = 16 * 1024;
 
 /// The most that one delivery brings.
@@ -45,6 +46,8 @@ struct State {
     random: Seeded,
     now: Instant,
     refusing: bool,
+    /// Bytes that one direction of a link holds.
+    room: usize,
     trace: u64,
 }
 
@@ -89,6 +92,7 @@ impl Network {
             random: Seeded::new(seed),
             now: Instant { nanoseconds: 1_000_000_000 },
             refusing: false,
+            room: LINK_BYTES,
             trace: seed,
         };
         Network { state: Rc::new(RefCell::new(state)) }
@@ -109,6 +113,11 @@ impl Network {
     pub fn advance_to(&self, moment: Instant) {
         let mut state = self.state.borrow_mut();
         state.now = state.now.max(moment);
+    }
+
+    /// From now on each direction of a link holds so many bytes until the other side takes some.
+    pub fn hold(&self, bytes: usize) {
+        self.state.borrow_mut().room = bytes;
     }
 
     /// A number that the seed decides.
@@ -177,7 +186,7 @@ impl Network {
         if state.links[link].broken || state.links[link].client_gone {
             return None;
         }
-        let room = LINK_BYTES.saturating_sub(state.links[link].to_client.bytes.len());
+        let room = state.room.saturating_sub(state.links[link].to_client.bytes.len());
         let mut take = bytes.len().min(room);
         if state.random.one_in(no_send) {
             take = 0;
@@ -253,6 +262,7 @@ impl Client {
     /// Sends: how much the link took. What is sent to a server that has closed breaks the link.
     pub fn send(&self, bytes: &[u8]) -> usize {
         let mut state = self.network.state.borrow_mut();
+        let room = state.room;
         let link = &mut state.links[self.link];
         if link.server_gone && !bytes.is_empty() {
             link.broken = true;
@@ -260,7 +270,7 @@ impl Client {
         if link.broken || link.to_server.ended {
             return 0;
         }
-        let take = bytes.len().min(LINK_BYTES.saturating_sub(link.to_server.bytes.len()));
+        let take = bytes.len().min(room.saturating_sub(link.to_server.bytes.len()));
         link.to_server.bytes.extend(&bytes[..take]);
         take
     }

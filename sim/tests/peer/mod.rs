@@ -225,6 +225,8 @@ pub(crate) struct Peer {
     pub(crate) http: h2::Connection,
     /// It takes what comes.
     pub(crate) reads: bool,
+    /// So many bytes of it, until it is allowed more.
+    pub(crate) takes: usize,
     /// It gives back what it took of bodies.
     pub(crate) credits: bool,
     /// It understands what comes.
@@ -254,6 +256,7 @@ impl Peer {
             client,
             http,
             reads: true,
+            takes: usize::MAX,
             credits: true,
             parses: true,
             out,
@@ -380,9 +383,10 @@ impl Peer {
     fn act(&mut self) -> bool {
         let mut any = false;
         while self.reads && self.ended.is_none() {
-            match self.client.receive(usize::MAX) {
+            match self.client.receive(self.takes) {
                 None => break,
                 Some(Arrived::Bytes(bytes)) => {
+                    self.takes -= bytes.len();
                     self.received += bytes.len();
                     if self.parses {
                         self.window.extend_from_slice(&bytes);
