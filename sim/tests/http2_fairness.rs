@@ -190,6 +190,54 @@ fn a_download_that_flows_has_its_time_and_one_that_stands_has_not() {
 }
 
 #[test]
+fn handlers_have_their_time_and_no_more_while_a_download_trickles() {
+    in_all_weathers(|weather| {
+        let app = app().configure(|config| config.deadlines.handler = 20 * SECOND);
+        let mut play = play(app, weather, wide());
+        DROPPED.set(0);
+        let waiting: Vec<_> = (0..5).map(|_| play.peers[0].get("/waits")).collect();
+        play.settle();
+        let download = play.peers[0].get("/letters/2000000");
+        play.peers[0].takes = 0;
+        let seconds = play.seconds_until(|play| {
+            play.peers[0].takes += 1000;
+            DROPPED.get() == 5
+        });
+        assert!((19..=21).contains(&seconds), "{seconds} seconds");
+        play.peers[0].takes = usize::MAX;
+        play.settle();
+        assert_eq!(play.peers[0].answer(download).whole().1.len(), 2_000_000);
+        assert!(waiting.iter().all(|&stream| play.peers[0].answer(stream).whole().0 == 503));
+        play.end();
+    });
+}
+
+#[test]
+fn a_window_that_opens_behind_what_is_not_taken_is_no_late_one() {
+    in_all_weathers(|weather| {
+        let narrow = Bounds { stream_window: 20_000, ..wide() };
+        let mut play = play(app(), weather, narrow);
+        play.peers[0].credits = false;
+        let stream = play.peers[0].get("/letters/30000");
+        play.settle();
+        play.peers[0].takes = 0;
+        let others: Vec<_> = (0..12).map(|_| play.peers[0].get("/letters/15000")).collect();
+        play.settle();
+        play.peers[0].credit(Some(stream), 20_000);
+        for _ in 0..80 {
+            play.peers[0].takes = 2000;
+            play.pass(1);
+        }
+        play.peers[0].takes = usize::MAX;
+        play.pass(1);
+        for (stream, length) in others.iter().map(|&other| (other, 15_000)).chain([(stream, 30_000)]) {
+            assert_eq!(play.peers[0].answer(stream).whole().1.len(), length);
+        }
+        play.end();
+    });
+}
+
+#[test]
 fn a_client_is_not_judged_by_the_time_that_a_handler_took() {
     let app = App::new().post("/slow", async |mut body: Body| {
         let mut bytes = 0;

@@ -13,6 +13,7 @@ const EVERY_STREAM: u32 = 0x7fff_ffff;
 fn app() -> App {
     App::new()
         .get("/hello", || "hello")
+        .get("/letters", || vec![b'x'; 1_000_000])
         .get("/later", async || {
             highwire::time::sleep(5 * SECOND).await;
             "later"
@@ -55,6 +56,30 @@ fn streams_under_way_are_finished() {
         assert!(seconds <= 6, "{seconds} seconds after the first two");
         assert_eq!(play.peers[0].answer(later).whole(), (200, "later".to_string()));
         assert_eq!(play.peers[0].answer(body).whole(), (200, "200000".to_string()));
+        assert_eq!((play.peers[0].ended.clone(), play.worker.report().cut), (Some(Arrived::End), 0));
+        play.end();
+    });
+}
+
+#[test]
+fn the_last_stream_is_told_while_a_download_trickles() {
+    in_all_weathers(|weather| {
+        let mut play = Play::new(app(), weather);
+        play.connect(Bounds { stream_window: 1 << 22, connection_window: 1 << 22, ..Bounds::default() });
+        play.settle();
+        play.peers[0].takes = 0;
+        let download = play.peers[0].get("/letters");
+        play.settle();
+        play.worker.stop();
+        for _ in 0..20 {
+            play.peers[0].takes = 10_000;
+            play.pass(1);
+        }
+        assert_eq!(play.peers[0].goaways(), [(EVERY_STREAM, 0), (download.number, 0)]);
+        assert!(!play.peers[0].is_over(download));
+        play.peers[0].takes = usize::MAX;
+        play.seconds_to_the_stop();
+        assert_eq!(play.peers[0].answer(download).whole().1.len(), 1_000_000);
         assert_eq!((play.peers[0].ended.clone(), play.worker.report().cut), (Some(Arrived::End), 0));
         play.end();
     });

@@ -296,7 +296,7 @@ impl Connection {
     /// The peer took some of them.
     pub(crate) fn progressed(&mut self, kit: &mut Kit) {
         if self.phase == Phase::Write {
-            kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.write);
+            self.wait_to_write(kit);
         }
     }
 

@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::connection_h2_send::is_of_a_connection;
 use super::connection_send::is_framing;
-use super::deadline::TICKS_A_SECOND;
+use super::deadline::{NEVER, TICKS_A_SECOND};
 use super::dispatch::{Kit, Routed};
 use super::exchange::{Collect, LogLine};
 use super::out::Out;
@@ -59,8 +59,9 @@ impl Connection {
             owed: 0,
             goes_at: None,
             arrived: 0,
-            blocked_at: None,
             sent_at: kit.tick,
+            blocked_at: None,
+            write_due: NEVER,
         };
         self.http2 = Some(Box::new(http2));
         if !self.recharge(kit) {

@@ -1,6 +1,7 @@
 //! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
 
 use super::connection::{Connection, Phase};
+use super::deadline::NEVER;
 use super::dispatch::Kit;
 use super::out::Out;
 use super::streams::{Active, Http2, Waits};
@@ -23,7 +24,7 @@ impl Connection {
             self.end_tunnels(kit, out);
         }
         let Some(http2) = &mut self.http2 else { return out.flush(self.id) };
-        http2.note_blocked(self.blocked, kit.tick);
+        http2.note_blocked(self.blocked, kit);
         let owed = std::mem::take(&mut http2.owed);
         http2.http.dropped(owed, &mut out.queue.output);
         let is_quiet = http2.http.open_streams() == 0;
@@ -33,7 +34,7 @@ impl Connection {
         if is_quiet {
             http2.http.shrink();
         }
-        let due = http2.active.iter().flatten().map(|active| active.due).chain(http2.goes_at).min();
+        let due = http2.due();
         if self.blocked && out.waiting() > 0 {
             self.sent_away(out.waiting(), kit, out);
         }
@@ -43,6 +44,8 @@ impl Connection {
         }
         if self.blocked {
             self.wait_for(Phase::Write, kit);
+            let write_due = self.http2.as_ref().map_or(NEVER, |http2| http2.write_due);
+            kit.deadlines.set_at(self.id.index, due.map_or(write_due, |due| due.min(write_due)));
         } else if let Some(due) = due {
             self.phase = Phase::Streams;
             kit.deadlines.set_at(self.id.index, due);
@@ -72,9 +75,16 @@ impl Connection {
     /// The deadline of the present phase passed.
     pub(super) fn expired_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
+        let may_write = self.http2.as_ref().is_some_and(|http2| http2.write_due > kit.tick);
         match phase {
-            Phase::Streams => {
+            Phase::Write if !may_write => {
+                kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.abort(kit, out);
+            }
+            Phase::Streams | Phase::Write => {
                 let Some(mut http2) = self.http2.take() else { return };
+                // What the peer has to take has the rest of its time.
+                self.phase = phase;
                 if http2.goes_at.take_if(|at| *at <= kit.tick).is_some() {
                     // Whoever has begun a stream meanwhile has it served.
                     http2.http.go_away(&mut out.queue.output);
@@ -82,10 +92,6 @@ impl Connection {
                 self.streams_expired(&mut http2, kit, out);
                 self.put_back(http2, kit);
                 self.drive_http2(kit, head, out);
-            }
-            Phase::Write => {
-                kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                self.abort(kit, out);
             }
             _ => {
                 if let Some(http2) = &mut self.http2 {
@@ -104,7 +110,7 @@ impl Connection {
         let bodies = http2.active.iter().flatten().filter(|active| active.waits == Waits::Body).count() as u64;
         for place in 0..http2.active.len() {
             let Some(Some(active)) = http2.active.get_mut(place) else { continue };
-            if active.due > kit.tick {
+            if active.due > kit.tick || !active.is_judged(self.blocked) {
                 continue;
             }
             let (stream, waits, answered) = (active.stream, active.waits, active.answered);

@@ -124,13 +124,20 @@ impl Connection {
                 timeouts.body
             }
             Phase::Handler => timeouts.handler,
-            Phase::Write => timeouts.write,
+            Phase::Write => return self.wait_to_write(kit),
             Phase::Linger => timeouts.linger,
             Phase::Switched | Phase::Streams | Phase::Gone => {
                 return kit.deadlines.clear(self.id.index);
             }
         };
         kit.deadlines.set(self.id.index, kit.tick, after);
+    }
+
+    /// From now on the peer has its time to take some of what it is sent.
+    pub(super) fn wait_to_write(&mut self, kit: &mut Kit) {
+        let due = kit.tick.saturating_add(kit.timeouts.write);
+        let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, kit));
+        kit.deadlines.set_at(self.id.index, due);
     }
 }
 

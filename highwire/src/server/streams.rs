@@ -53,6 +53,12 @@ impl Active {
         let pending = if self.pending.is_unique() { self.pending.len() } else { 0 };
         STREAM_BYTES + self.lent.max(pending) + self.exchange.held()
     }
+
+    /// Whether its time runs. While the peer does not take what it is sent, only that of handlers and bodies' writers does,
+    /// as long as they have nothing to send.
+    pub(super) fn is_judged(&self, is_blocked: bool) -> bool {
+        !is_blocked || (self.waits == Waits::Handler && !self.scheduled)
+    }
 }
 
 /// What a stream waits for.
@@ -79,8 +85,9 @@ pub(crate) struct Http2 {
     pub(super) sent_at: u32,
     /// Bytes of bodies that came, on all streams.
     pub(super) arrived: u64,
-    /// Since when the peer has not taken what it was sent; nothing of it is received meanwhile.
+    /// Since when the peer has not taken what it was sent, and how long it may; nothing of it is received meanwhile.
     pub(super) blocked_at: Option<u32>,
+    pub(super) write_due: u32,
 }
 
 impl Http2 {
@@ -145,19 +152,40 @@ impl Http2 {
         self.active.iter().flatten().max_by_key(|active| active.held()).map(|active| active.stream)
     }
 
-    /// Whether the peer takes what it is sent. While it does not, it is not received from: bodies are not judged by that
-    /// time.
-    pub(super) fn note_blocked(&mut self, is_blocked: bool, now: u32) {
+    /// Whether the peer takes what it is sent. While it does not, it is not received from: neither bodies nor windows are
+    /// judged by that time.
+    pub(super) fn note_blocked(&mut self, is_blocked: bool, kit: &Kit) {
         match (self.blocked_at, is_blocked) {
-            (None, true) => self.blocked_at = Some(now),
+            (None, true) => self.blocked_at = Some(kit.tick),
             (Some(since), false) => {
                 self.blocked_at = None;
-                for active in self.active.iter_mut().flatten().filter(|active| active.waits == Waits::Body) {
-                    active.due = active.due.saturating_add(now.saturating_sub(since));
+                let blocked = kit.tick.saturating_sub(since);
+                let write_due = kit.tick.saturating_add(kit.timeouts.write);
+                for active in self.active.iter_mut().flatten() {
+                    match active.waits {
+                        Waits::Body => active.due = active.due.saturating_add(blocked),
+                        // Some of its time may have begun meanwhile.
+                        Waits::Window => active.due = active.due.saturating_add(blocked).min(write_due),
+                        Waits::Handler => {}
+                    }
                 }
             }
             _ => {}
         }
+    }
+
+    /// The peer has until then to take some of what it is sent: when to look at the connection.
+    pub(super) fn blocked_until(&mut self, due: u32, kit: &Kit) -> u32 {
+        self.note_blocked(true, kit);
+        self.write_due = due;
+        self.due().map_or(due, |other| other.min(due))
+    }
+
+    /// When the first of those who may have waited too long is looked at.
+    pub(super) fn due(&self) -> Option<u32> {
+        let is_blocked = self.blocked_at.is_some();
+        let judged = self.active.iter().flatten().filter(|active| active.is_judged(is_blocked));
+        judged.map(|active| active.due).chain(self.goes_at).min()
     }
 
     pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
