@@ -59,7 +59,7 @@ impl Connection {
             owed: 0,
             goes_at: None,
             arrived: 0,
-            sent_at: kit.tick,
+            sent: 0,
             blocked_at: None,
             write_due: NEVER,
         };

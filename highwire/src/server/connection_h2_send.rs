@@ -106,6 +106,7 @@ impl Connection {
                     true => http2.http.send_data(stream, &bytes, true, &mut out.queue.output).unwrap_or(0),
                     false => 0,
                 };
+                http2.sent += sent as u64;
                 if sent < bytes.len() {
                     let active = http2.active(stream, kit);
                     // All of it stays until the last of it is sent.
@@ -119,9 +120,10 @@ impl Connection {
             }
             Content::Stream(streamed) => {
                 let write_due = kit.tick.saturating_add(kit.timeouts.write);
+                let all = http2.sent;
                 let active = http2.active(stream, kit);
                 (active.exchange.body, active.answered) = (Some(*streamed), true);
-                (active.due, active.waits) = (write_due, Waits::Window);
+                (active.due, active.waits, active.sent_before) = (write_due, Waits::Window, all);
                 self.schedule_http2(http2, stream);
                 return self.pump_http2(http2, kit, out);
             }
@@ -225,7 +227,6 @@ impl Connection {
     /// Sends one frame of a stream's answer.
     fn send_frame_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
         let waker = kit.context.inbox.waker(self.stream_task(stream).number());
-        let now = kit.tick;
         let Some(active) = http2.get(stream) else { return Sent::Over };
         while active.pending.is_empty() && !active.ends {
             let Some(streamed) = &mut active.exchange.body else { return Sent::Over };
@@ -266,17 +267,16 @@ impl Connection {
                 return Sent::Waits;
             }
         };
-        if sent > 0 {
-            http2.sent_at = now;
-        }
+        http2.sent += sent as u64;
+        let all = http2.sent;
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let _ = active.pending.split_to(sent);
         if sent == 0 {
             // Only what the peer says next can help: it has the time that any peer has to take something.
-            active.took(0, kit);
+            active.took(0, all, kit);
             return Sent::Waits;
         }
-        active.took(sent, kit);
+        active.took(sent, all, kit);
         if active.pending.is_empty() && active.ends && !is_streamed { Sent::Over } else { Sent::More }
     }
 

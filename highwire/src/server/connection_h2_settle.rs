@@ -162,29 +162,34 @@ impl Connection {
         http2.active.iter().flatten().for_each(|active| active.drain());
     }
 
-    /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send.
+    /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send, as fast
+    /// as it would have to take it from this one.
     fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
-        let is_open = http2.http.is_open_by_itself(stream);
-        let due = http2.sent_at.saturating_add(kit.timeouts.write);
+        let (is_open, all) = (http2.http.is_open_by_itself(stream), http2.sent);
         let Some(active) = http2.get(stream) else { return false };
         let waits = active.answered && (active.scheduled || active.waits == Waits::Window);
-        if !waits || !is_open || due <= kit.tick {
+        if !waits || !is_open || all - active.sent_before < wanted_to_be_taken(kit) {
             return false;
         }
-        active.due = due;
+        (active.due, active.sent_before) = (kit.tick.saturating_add(kit.timeouts.write), all);
         true
     }
+}
+
+/// Bytes of answers that the peer has to take in the time that it has to take something.
+fn wanted_to_be_taken(kit: &Kit) -> u64 {
+    let deadlines = &kit.shared.setup.config.deadlines;
+    u64::from(deadlines.body_rate) * deadlines.write.as_secs().max(1)
 }
 
 impl Active {
     /// The peer has taken some of the answer. It has its time from when it could begin, and again whenever it has taken as
     /// much as a body would have to bring in that time: whoever takes a byte now and then keeps all the rest in memory.
-    pub(super) fn took(&mut self, bytes: usize, kit: &Kit) {
-        let deadlines = &kit.shared.setup.config.deadlines;
-        let wanted = u64::from(deadlines.body_rate) * deadlines.write.as_secs().max(1);
+    /// `all`: what has been sent on all streams.
+    pub(super) fn took(&mut self, bytes: usize, all: u64, kit: &Kit) {
         self.taken += bytes as u64;
-        if self.waits != Waits::Window || self.taken >= wanted {
-            self.taken = 0;
+        if self.waits != Waits::Window || self.taken >= wanted_to_be_taken(kit) {
+            (self.taken, self.sent_before) = (0, all);
             (self.due, self.waits) = (kit.tick.saturating_add(kit.timeouts.write), Waits::Window);
         }
     }

@@ -40,8 +40,9 @@ pub(super) struct Active {
     /// Bytes that came since the body's rate was last judged, and what had come on all streams by then.
     pub(super) arrived: u64,
     pub(super) arrived_before: u64,
-    /// Bytes of the answer that the peer has taken since it was last given time.
+    /// Bytes of the answer that the peer has taken since it was last given time, and what had been sent on all streams by then.
     pub(super) taken: u64,
+    pub(super) sent_before: u64,
     /// When it is looked at, and why.
     pub(super) due: u32,
     pub(super) waits: Waits,
@@ -81,10 +82,9 @@ pub(crate) struct Http2 {
     pub(super) owed: usize,
     /// When the second GOAWAY of a graceful shutdown is due.
     pub(super) goes_at: Option<u32>,
-    /// When bytes of a body were sent last.
-    pub(super) sent_at: u32,
-    /// Bytes of bodies that came, on all streams.
+    /// Bytes of bodies that came, on all streams, and that were sent.
     pub(super) arrived: u64,
+    pub(super) sent: u64,
     /// Since when the peer has not taken what it was sent, and how long it may; nothing of it is received meanwhile.
     pub(super) blocked_at: Option<u32>,
     pub(super) write_due: u32,
@@ -124,6 +124,7 @@ impl Http2 {
                 arrived: 0,
                 arrived_before: 0,
                 taken: 0,
+                sent_before: 0,
                 due: kit.tick.saturating_add(kit.timeouts.handler),
                 waits: Waits::Handler,
             })
