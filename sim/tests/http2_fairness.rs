@@ -5,7 +5,7 @@ mod peer;
 use bytes::Bytes;
 use highwire::{App, Authority, Body, HeaderMap, HeaderName, Method, RawStream, Response, Upgrade, body};
 use io::sim::Arrived;
-use peer::{Play, SECOND, Weather, in_all_weathers};
+use peer::{PING, Play, SECOND, Weather, in_all_weathers};
 use proto::h2::{Bounds, Code};
 use std::cell::Cell;
 
@@ -257,6 +257,32 @@ fn streams_that_share_a_window_flow_together_or_are_cut_together() {
         assert_eq!((cut, play.peers[0].ended.is_some()), (if is_cut { 20 } else { 0 }, false), "with {bytes} bytes");
         play.end();
     }
+}
+
+#[test]
+fn pings_keep_no_connection_without_requests() {
+    const A_PING: [u8; 17] = [0, 0, 8, PING, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    in_all_weathers(|weather| {
+        let mut play = play(app(), weather, wide());
+        for path in ["/hello", "/letters/300000", "/hello"] {
+            assert_eq!(play.get(path).whole().0, 200);
+            for _ in 0..7 {
+                play.peers[0].out.extend_from_slice(&A_PING);
+                play.pass(10);
+                assert_eq!(play.peers[0].ended, None);
+            }
+        }
+        let mut pings = 0;
+        let seconds = play.seconds_until(|play| {
+            pings += 1;
+            assert!(pings < 100, "it lives on");
+            play.peers[0].out.extend_from_slice(&A_PING);
+            play.peers[0].ended.is_some()
+        });
+        assert!((4..=6).contains(&seconds), "{seconds} seconds after 70");
+        assert_eq!((play.peers[0].ended.clone(), play.peers[0].goaways().len()), (Some(Arrived::End), 2));
+        play.end();
+    });
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl Connection {
             sent: 0,
             blocked_at: None,
             write_due: NEVER,
+            idle_since: None,
         };
         self.http2 = Some(Box::new(http2));
         if !self.recharge(kit) {
@@ -126,6 +127,9 @@ impl Connection {
                 }
             };
             at += received.consumed;
+            if let Event::Head(..) | Event::Refused(..) = received.event {
+                http2.idle_since = None;
+            }
             match received.event {
                 Event::NeedMore => break,
                 Event::Head(stream, length) => {

@@ -33,8 +33,10 @@ impl Connection {
         }
         if is_quiet {
             http2.http.shrink();
+            http2.idle_since.get_or_insert(kit.tick);
         }
         let due = http2.due();
+        let idle_due = http2.idle_since.unwrap_or(kit.tick).saturating_add(kit.timeouts.idle);
         if self.blocked && out.waiting() > 0 {
             self.sent_away(out.waiting(), kit, out);
         }
@@ -49,10 +51,12 @@ impl Connection {
         } else if let Some(due) = due {
             self.phase = Phase::Streams;
             kit.deadlines.set_at(self.id.index, due);
-        } else if !self.unread.is_empty() {
+        } else if !self.unread.is_empty() && (self.phase == Phase::Head || idle_due > kit.tick) {
             self.wait_for(Phase::Head, kit);
         } else {
-            self.wait_for(Phase::Idle, kit);
+            // Whatever else comes, such as PINGs, is no request.
+            self.phase = Phase::Idle;
+            kit.deadlines.set_at(self.id.index, idle_due);
         }
     }
 

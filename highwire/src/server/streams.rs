@@ -88,6 +88,8 @@ pub(crate) struct Http2 {
     /// Since when the peer has not taken what it was sent, and how long it may; nothing of it is received meanwhile.
     pub(super) blocked_at: Option<u32>,
     pub(super) write_due: u32,
+    /// Since when there is no request.
+    pub(super) idle_since: Option<u32>,
 }
 
 impl Http2 {
