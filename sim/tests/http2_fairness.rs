@@ -21,6 +21,9 @@ fn play(app: App, weather: &Weather, bounds: Bounds) -> Play {
     play
 }
 
+/// A WINDOW_UPDATE for the connection.
+const A_BYTE_MORE: [u8; 13] = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
 async fn echo(mut stream: RawStream) {
     while let Ok(Some(bytes)) = stream.read().await {
         if stream.write(bytes).await.is_err() {
@@ -190,6 +193,38 @@ fn a_download_that_flows_has_its_time_and_one_that_stands_has_not() {
 }
 
 #[test]
+fn who_takes_a_download_is_heard_meanwhile() {
+    for link in [16 * 1024, 128 * 1024] {
+        let mut play = play(app(), &Weather::fair(), wide());
+        play.network.hold(link);
+        play.peers[0].takes = 0;
+        // Whole answers, of which the driver keeps a rest: it receives no more until that is out.
+        (0..12).for_each(|_| _ = play.peers[0].get("/letters/15000"));
+        let download = play.peers[0].get("/letters/4000000");
+        let take = |play: &mut Play, seconds: u64| {
+            for _ in 0..seconds {
+                play.peers[0].takes = 65_536;
+                // As many of them as a client may have to say about 64 KiB.
+                (0..8).for_each(|_| play.peers[0].out.extend_from_slice(&A_BYTE_MORE));
+                play.pass(1);
+            }
+        };
+        take(&mut play, 10);
+        for _ in 0..3 {
+            let beside = play.peers[0].ask("GET", "/hello", &[("priority", "u=1")], true);
+            take(&mut play, 5);
+            assert_eq!(play.peers[0].answer(beside).whole(), (200, "hello".to_string()), "over {link} bytes");
+        }
+        assert!(!play.peers[0].is_over(download));
+        play.peers[0].reset(download);
+        take(&mut play, 10);
+        let received = play.peers[0].received;
+        assert!(received < 2_300_000, "{received} bytes of what was reset after half of it");
+        play.end();
+    }
+}
+
+#[test]
 fn handlers_have_their_time_and_no_more_while_a_download_trickles() {
     in_all_weathers(|weather| {
         let app = app().configure(|config| config.deadlines.handler = 20 * SECOND);
@@ -346,8 +381,7 @@ fn a_body_that_hangs_is_cut_however_busy_its_connection_is() {
         let stream = play.peers[0].get("/hangs");
         play.settle();
         let seconds = play.seconds_until(|play| {
-            // A WINDOW_UPDATE of one byte for the connection.
-            play.peers[0].out.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+            play.peers[0].out.extend_from_slice(&A_BYTE_MORE);
             play.peers[0].is_over(stream)
         });
         assert!((19..=21).contains(&seconds), "{seconds} seconds");

@@ -111,7 +111,7 @@ impl Connection {
         let mut fields = std::mem::take(&mut kit.fields);
         // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
         let limits = &kit.shared.setup.config.limits.clone();
-        let mut at = 0;
+        let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(kit.tick / TICKS_A_SECOND);
         while !self.blocked && !self.is_ending() {
             let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
@@ -146,8 +146,8 @@ impl Connection {
                     self.end_http2(&mut http2, stream, trailers, kit, out);
                 }
                 Event::Reset(stream, _) => http2.forget(stream, kit),
-                Event::Opened(stream) => self.opened_http2(&mut http2, stream, kit, out),
-                Event::AllOpened => self.all_opened_http2(&mut http2, kit, out),
+                Event::Opened(stream) => has_opened |= self.opened_http2(&mut http2, stream),
+                Event::AllOpened => has_opened |= self.all_opened_http2(&mut http2),
                 Event::GoingAway | Event::Interim(_) => {}
             }
             if out.waiting() > BATCH_BYTES && !self.is_ending() {
@@ -156,6 +156,10 @@ impl Connection {
         }
         fields.clear();
         kit.fields = fields;
+        if has_opened {
+            // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
+            self.pump_http2(&mut http2, kit, out);
+        }
         self.put_back(http2, kit);
         at
     }

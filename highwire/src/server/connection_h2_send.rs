@@ -174,16 +174,17 @@ impl Connection {
         }
     }
 
-    /// The peer allows more on a stream.
-    pub(super) fn opened_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
-        if http2.get(stream).is_some_and(|active| has_something(active)) {
+    /// The peer allows more on a stream: whether that has something to send.
+    pub(super) fn opened_http2(&mut self, http2: &mut Http2, stream: StreamRef) -> bool {
+        let has_something = http2.get(stream).is_some_and(|active| has_something(active));
+        if has_something {
             self.schedule_http2(http2, stream);
-            self.pump_http2(http2, kit, out);
         }
+        has_something
     }
 
-    /// The peer allows more on all streams together.
-    pub(super) fn all_opened_http2(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+    /// The peer allows more on all streams together: whether one of them has something to send.
+    pub(super) fn all_opened_http2(&mut self, http2: &mut Http2) -> bool {
         for place in 0..http2.active.len() {
             let Some(active) = &http2.active[place] else { continue };
             let stream = active.stream;
@@ -191,7 +192,7 @@ impl Connection {
                 self.schedule_http2(http2, stream);
             }
         }
-        self.pump_http2(http2, kit, out);
+        !http2.schedule.is_empty()
     }
 
     /// Sends on with whoever's turn it is, as far as the peer takes it.
@@ -307,6 +308,9 @@ impl Connection {
 
     /// Moves on whatever can move: handlers, bodies, unread frames.
     pub(super) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        // What the peer has said comes first: where more can always be sent, it would never be heard.
+        self.proceed_http2(kit, head, out);
+        self.resume_if_wanted(out.queue);
         let Some(mut http2) = self.http2.take() else { return };
         for place in 0..http2.active.len() {
             self.drive_stream(&mut http2, place, kit, out);

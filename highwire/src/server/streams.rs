@@ -85,7 +85,7 @@ pub(crate) struct Http2 {
     /// Bytes of bodies that came, on all streams, and that were sent.
     pub(super) arrived: u64,
     pub(super) sent: u64,
-    /// Since when the peer has not taken what it was sent, and how long it may; nothing of it is received meanwhile.
+    /// Since when there was always something that the peer had not taken, and until when it has to take some.
     pub(super) blocked_at: Option<u32>,
     pub(super) write_due: u32,
     /// Since when there is no request.
@@ -155,7 +155,7 @@ impl Http2 {
         self.active.iter().flatten().max_by_key(|active| active.held()).map(|active| active.stream)
     }
 
-    /// Whether the peer takes what it is sent. While it does not, it is not received from: neither bodies nor windows are
+    /// Whether the peer takes what it is sent. While it does not, nothing that it says is read: neither bodies nor windows are
     /// judged by that time.
     pub(super) fn note_blocked(&mut self, is_blocked: bool, kit: &Kit) {
         match (self.blocked_at, is_blocked) {
