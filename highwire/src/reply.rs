@@ -4,28 +4,76 @@ use crate::request::{FromRequest, Request};
 use crate::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 type Answer = Box<dyn FnOnce() -> Response + Send>;
 
+/// What is to be done elsewhere, and makes the answer.
+type Work = Box<dyn FnOnce() -> Answer + Send>;
+
 /// Where an answer from another thread waits for the connection's worker.
-pub(crate) struct ReplySlot {
-    answer: Mutex<Option<Answer>>,
+struct ReplySlot {
+    content: Mutex<Content>,
     waker: Waker,
 }
 
+/// What a slot holds.
+enum Content {
+    Nothing,
+    Work(Work),
+    Answer(Answer),
+}
+
 impl ReplySlot {
-    /// The answer, if it has come. It is made on the worker, so that it may hold what cannot cross threads.
-    pub(crate) fn take(&self) -> Option<Response> {
-        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        answer.map(|make| make())
+    /// Takes what it holds where that is wanted.
+    fn take(&self, is_wanted: impl FnOnce(&Content) -> bool) -> Content {
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_wanted(&content) { std::mem::replace(&mut content, Content::Nothing) } else { Content::Nothing }
     }
 
-    fn put(&self, answer: Answer) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+    fn put(&self, content: Content) {
+        let mut place = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *place, content);
+        // Without the lock: what is dropped is the program's own, and may reach this slot.
+        drop(place);
+        drop(before);
+    }
+
+    fn answer(&self, answer: Answer) {
+        self.put(Content::Answer(answer));
         self.waker.wake_by_ref();
+    }
+}
+
+/// The end of a slot that waits for the answer. Dropped, it takes along what was to be done for that and has not begun, so
+/// that a request which is over holds nothing more and has no effect any more.
+pub(crate) struct Awaited {
+    slot: Arc<ReplySlot>,
+    /// What the same request waited for before its handler took a [`Reply`] too.
+    #[expect(dead_code, reason = "it is held, and dropped with this one")]
+    earlier: Option<Box<Awaited>>,
+}
+
+impl Awaited {
+    /// The answer, if it has come. It is made on the worker, so that it may hold what cannot cross threads.
+    pub(crate) fn take(&self) -> Option<Response> {
+        match self.slot.take(|content| matches!(content, Content::Answer(_))) {
+            Content::Answer(make) => Some(make()),
+            Content::Nothing | Content::Work(_) => None,
+        }
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        // A panic of what the program drops here ends with it: this may be in the middle of another one.
+        let left = self.slot.take(|_| true);
+        if catch_unwind(AssertUnwindSafe(|| drop(left))).is_err() {
+            tracing::error!("what was to be done for an answer panicked when it was dropped");
+        }
     }
 }
 
@@ -50,15 +98,35 @@ impl Reply {
     /// Answers.
     pub fn send(mut self, answer: impl IntoResponse + Send + 'static) {
         if let Some(slot) = self.slot.take() {
-            slot.put(Box::new(move || answer.into_response()));
+            slot.answer(Box::new(move || answer.into_response()));
         }
+    }
+
+    /// Leaves what is to be done for the answer, for [`work`](Self::work) to do it.
+    pub(crate) fn leave<R: IntoResponse + Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) {
+        if let Some(slot) = &self.slot {
+            slot.put(Content::Work(Box::new(|| {
+                let answer = work();
+                Box::new(|| answer.into_response())
+            })));
+        }
+    }
+
+    /// Does what was left to be done and answers with its result, or does nothing where nobody waits for that any more.
+    pub(crate) fn work(mut self) {
+        let Some(slot) = &self.slot else { return };
+        if let Content::Work(work) = slot.take(|content| matches!(content, Content::Work(_))) {
+            let answer = work();
+            slot.answer(answer);
+        }
+        self.slot = None;
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            slot.put(Box::new(|| {
+            slot.answer(Box::new(|| {
                 tracing::error!("a Reply was dropped without an answer");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
@@ -74,8 +142,9 @@ impl std::fmt::Debug for Reply {
 
 impl FromRequest for Reply {
     fn from_request(request: &mut Request<'_>) -> Result<Reply, Response> {
-        let slot = Arc::new(ReplySlot { answer: Mutex::new(None), waker: request.waker() });
-        request.hooks.reply = Some(slot.clone());
+        let slot = Arc::new(ReplySlot { content: Mutex::new(Content::Nothing), waker: request.waker() });
+        let earlier = request.hooks.reply.take().map(Box::new);
+        request.hooks.reply = Some(Awaited { slot: slot.clone(), earlier });
         Ok(Reply { slot: Some(slot) })
     }
 }

@@ -1,7 +1,7 @@
 //! Requests as handlers see them: borrowed from the receive buffer, nothing copied until somebody asks.
 
 use crate::body::Body;
-use crate::reply::{InterimQueue, ReplySlot};
+use crate::reply::{Awaited, InterimQueue};
 use crate::server::{Secure, Shared};
 use crate::{Params, Response};
 use bytes::Bytes;
@@ -68,7 +68,7 @@ pub(crate) enum Ready {
 /// What a handler's extractors leave for the connection.
 #[derive(Default)]
 pub(crate) struct Hooks {
-    pub(crate) reply: Option<Arc<ReplySlot>>,
+    pub(crate) reply: Option<Awaited>,
     pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
     pub(crate) waker: Option<Waker>,
     pub(crate) extensions: Extensions,

@@ -138,7 +138,8 @@ pub struct Offloaded<A>(PhantomData<A>);
 pub struct Blocking<F>(F);
 
 /// Makes a handler of a function that blocks or computes for long: it runs on the bounded blocking pool, with its
-/// extractors taken on the worker before. A full pool is answered 503.
+/// extractors taken on the worker before. A full pool is answered 503. What has begun runs to its end; what has not begun
+/// when its request is over (the client is gone, or a deadline passed) never does, so that a client may ask again.
 ///
 /// ```
 /// use highwire::testing::Client;

@@ -4,7 +4,7 @@ use super::{IntoLayer, Layer};
 use crate::app::ErrorHandler;
 use crate::extract::Tls;
 use crate::handler::{Endpoint, Outcome, Pool, Route};
-use crate::reply::{InterimQueue, ReplySlot};
+use crate::reply::{Awaited, InterimQueue};
 use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
 use crate::router::Captures;
 use crate::server::Shared;
@@ -230,7 +230,7 @@ impl Next {
 struct Running {
     inner: Rc<dyn Endpoint>,
     place: Option<u32>,
-    reply: Option<Arc<ReplySlot>>,
+    reply: Option<Awaited>,
 }
 
 impl Running {

@@ -3,7 +3,7 @@
 use super::Middleware;
 use crate::app::ErrorHandler;
 use crate::handler::{Endpoint, Outcome, Route};
-use crate::reply::ReplySlot;
+use crate::reply::Awaited;
 use crate::request::{BodyUse, Request};
 use crate::{Response, StatusCode};
 use std::cell::RefCell;
@@ -54,7 +54,7 @@ struct Waiting<S> {
     /// The inner endpoint's place, where it has a future.
     place: Option<u32>,
     /// Where the answer comes from, if the handler took a [`Reply`](crate::Reply).
-    reply: Option<Arc<ReplySlot>>,
+    reply: Option<Awaited>,
 }
 
 /// Numbered places. One is empty while its value is used, so that a handler which reaches its own route again finds the

@@ -4,7 +4,7 @@ use super::context::TaskKind;
 use super::dispatch::Kit;
 use crate::Response;
 use crate::body::{BodyError, Incoming};
-use crate::reply::{InterimQueue, ReplySlot};
+use crate::reply::{Awaited, InterimQueue};
 use crate::response::Streamed;
 use crate::upgrade::Raw;
 use proto::Head;
@@ -13,7 +13,6 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 
 /// An exchange under way. Workers use them again, so that a pending handler allocates nothing.
@@ -22,7 +21,7 @@ pub(crate) struct Exchange {
     /// The future that answers: its route, and its place in the route's pool.
     pub(crate) future: Option<(u32, u32)>,
     /// The answer that comes from elsewhere.
-    pub(crate) reply: Option<Arc<ReplySlot>>,
+    pub(crate) reply: Option<Awaited>,
     pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
     /// The request's body on its way to the handler.
     pub(crate) incoming: Option<Rc<RefCell<Incoming>>>,

@@ -11,6 +11,7 @@ use crate::request::{BodyUse, Locals};
 use crate::router::Router;
 use crate::{Https, IntoResponse, Reply, Response, StatusCode};
 use std::any::{Any, TypeId};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -147,21 +148,20 @@ impl Shared {
         self.setup.factories.iter().map(|factory| (factory.make)()).collect()
     }
 
-    /// Runs a function on the blocking pool and answers with its result; 503 where the pool is full.
+    /// Runs a function on the blocking pool and answers with its result; 503 where the pool is full. Where nobody waits for
+    /// the answer any more before the function has begun, it does not begin.
     pub(crate) fn offload<R: IntoResponse + Send + 'static>(
         &self,
         reply: Reply,
         function: impl FnOnce() -> R + Send + 'static,
     ) {
-        let job =
-            Box::new(move |reply: Reply| match std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)) {
-                Ok(answer) => reply.send(answer),
-                Err(_) => {
-                    tracing::error!("a blocking handler panicked");
-                    reply.send((StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
-                }
-            });
-        if let Err(reply) = self.offer(reply, job) {
+        reply.leave(move || {
+            catch_unwind(AssertUnwindSafe(function)).map_err(|_| {
+                tracing::error!("a blocking handler panicked");
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
+            })
+        });
+        if let Err(reply) = self.offer(reply, Box::new(Reply::work)) {
             reply.send(Overloaded);
         }
     }

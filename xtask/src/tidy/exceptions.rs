@@ -113,11 +113,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         path: "highwire/src/server/dispatch.rs",
         reason: "what a worker points at for as long as it lives; cloned once a worker",
     },
-    Exception {
-        check: "no-arc",
-        path: "highwire/src/server/exchange.rs",
-        reason: "a `Reply` may be answered from any thread, also after its connection is gone; only requests that ask for one pay",
-    },
     Exception { check: "no-arc", path: "highwire/src/server/pool.rs", reason: "each thread of the pool holds it" },
     Exception { check: "no-arc", path: "highwire/src/server/run.rs", reason: "made once, before the workers start" },
     Exception { check: "no-arc", path: "highwire/src/server/shared.rs", reason: "made once, before the workers start" },

@@ -1,0 +1,82 @@
+//! Jobs of the blocking pool whose requests are over before they begin: they hold nothing more, and are not done.
+
+use bytes::Bytes;
+use highwire::middleware::{Kept, Next, Timeout, after, from_fn};
+use highwire::testing::Client;
+use highwire::{App, FromRequest, Handler, Reply, Request, Response, State, blocking, time, unblock};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the test waits for other threads before it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The handlers' ends of what they and the test tell each other.
+struct Ends {
+    say: Mutex<Sender<&'static str>>,
+    gate: Mutex<Receiver<()>>,
+}
+
+impl Ends {
+    fn say(&self, word: &'static str) {
+        self.say.lock().unwrap_or_else(PoisonError::into_inner).send(word).expect("the test listens");
+    }
+
+    fn pass(&self) {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).recv().expect("the test releases");
+        self.say("passed");
+    }
+}
+
+/// An argument that says when it is dropped, and panics then: it stands for what the program gives its jobs.
+struct Witness(State<Ends>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.0.say("dropped");
+        if !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+}
+
+impl FromRequest for Witness {
+    fn from_request(request: &mut Request<'_>) -> Result<Witness, Response> {
+        State::from_request(request).map(Witness)
+    }
+}
+
+#[test]
+fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() {
+    let job = blocking(|witness: Witness, _: Bytes| witness.0.say("done"));
+    let (release, gate) = channel::<()>();
+    let (say, said) = channel();
+    let app = App::new()
+        .state(Ends { say: Mutex::new(say), gate: Mutex::new(gate) })
+        .configure(|config| config.caps.blocking_threads = 1)
+        // A job that nothing cancels: the pool's thread is at it until the gate opens.
+        .get("/hold", async |ends: State<Ends>| {
+            highwire::spawn(async move { unblock(move || ends.pass()).await.expect("the pool has room") });
+            // The clock goes on to this, and the deadline of the next request is before it.
+            highwire::spawn(time::sleep(Duration::from_secs(61)));
+        })
+        .post("/bare", job.clone())
+        .post("/inside", job.clone().with(after(|_: &mut Response| ())))
+        .post("/hasty", job.clone().with(Timeout::new(Duration::from_secs(1))))
+        .post("/waiting", job.with(from_fn(async |request: Kept, next: Next| next.run(request).await)))
+        .post("/own", blocking(|_: Reply, witness: Witness, _: Bytes| witness.0.say("done")));
+    let mut client = Client::new(app).expect("an app");
+    for path in ["/bare", "/inside", "/hasty", "/waiting", "/own"] {
+        assert_eq!(client.get("/hold").send().status(), 200);
+        // Its time passes.
+        let answer = client.post(path).body("a body").send();
+        assert_eq!((answer.status().as_u16(), answer.field("retry-after")), (503, "1"), "{path}");
+        assert_eq!(said.try_recv(), Ok("dropped"), "{path}");
+        // The next one's turn comes after that of the job.
+        assert_eq!(client.get("/hold").send().status(), 200);
+        for _ in 0..2 {
+            release.send(()).expect("a job waits");
+            assert_eq!(said.recv_timeout(PATIENCE), Ok("passed"), "{path}");
+        }
+    }
+}
