@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes of a body that wait between a worker and a service; one part may go beyond them.
+/// Bytes of an answer's body that wait between a worker and whoever asked; one part may go beyond them.
 pub const CROSSING_BYTES: usize = 64 * 1024;
 
 /// What waits between both ends.
@@ -21,6 +21,8 @@ struct Crossing<E> {
     end: Option<Result<HeaderMap, E>>,
     reader: Option<Waker>,
     writer: Option<Waker>,
+    /// The writer goes on when the reader asks for a part.
+    writer_waits: bool,
     reader_gone: bool,
 }
 
@@ -59,6 +61,7 @@ pub(crate) fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
         end: None,
         reader: None,
         writer: None,
+        writer_waits: false,
         reader_gone: false,
     }));
     (Writer { crossing: crossing.clone() }, Reader { crossing })
@@ -67,6 +70,22 @@ pub(crate) fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
 impl<E: From<BodyError>> Writer<E> {
     /// Waits until there is room for a part; an error where nobody reads. The task is also woken when the reader goes.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
+        self.poll_until(cx, |crossing| crossing.held < CROSSING_BYTES)
+    }
+
+    /// The same, until the reader waits for a part: for a writer that takes nothing out of the account before that.
+    pub(crate) fn poll_asked(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
+        self.poll_until(cx, |crossing| {
+            crossing.writer_waits = crossing.reader.is_none();
+            !crossing.writer_waits
+        })
+    }
+
+    fn poll_until(
+        &self,
+        cx: &mut Context<'_>,
+        may_go_on: impl FnOnce(&mut Crossing<E>) -> bool,
+    ) -> Poll<Result<(), ReaderGone>> {
         let mut crossing = locked(&self.crossing);
         if crossing.reader_gone {
             return Poll::Ready(Err(ReaderGone));
@@ -74,7 +93,7 @@ impl<E: From<BodyError>> Writer<E> {
         if !crossing.writer.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
             crossing.writer = Some(cx.waker().clone());
         }
-        if crossing.held >= CROSSING_BYTES { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if may_go_on(&mut crossing) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// Puts a part behind the others.
@@ -129,6 +148,9 @@ impl<E> Body for Reader<E> {
         match crossing.end.take() {
             None => {
                 crossing.reader = Some(cx.waker().clone());
+                if std::mem::take(&mut crossing.writer_waits) {
+                    crossing.writer.iter().for_each(Waker::wake_by_ref);
+                }
                 Poll::Pending
             }
             Some(end) => {

@@ -1,6 +1,6 @@
 //! Services as handlers: a request's body goes to the service by a channel, and what it answers becomes ours.
 
-use super::crossing::{Reader, crossing};
+use super::crossing::{Reader, ReaderGone, crossing};
 use crate::body::{Body, BodyError, BodyStream, Trailers};
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
@@ -14,7 +14,7 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -98,7 +98,8 @@ pub struct Incoming {
     reader: Reader<BodyError>,
 }
 
-/// Passes a body on, as far as the service takes it.
+/// Passes a body on, a part whenever the service waits for one: what it has not asked for stays with the connection, which
+/// has it in its account and stops receiving when that is enough.
 fn cross(mut body: Body) -> Incoming {
     let (writer, reader) = crossing();
     let incoming = Incoming { reader };
@@ -108,16 +109,16 @@ fn cross(mut body: Body) -> Incoming {
     }
     crate::spawn(async move {
         let end = loop {
-            match body.next().await {
-                Some(Ok(part)) => {
-                    if poll_fn(|cx| writer.poll_room(cx)).await.is_err() {
-                        // The service wants no more of it; dropped, nobody does.
-                        return;
-                    }
-                    writer.push(part);
-                }
-                Some(Err(error)) => break Err(error),
-                None => break Ok(body.trailers().into_iter().collect()),
+            let next = poll_fn(|cx| match ready!(writer.poll_asked(cx)) {
+                Ok(()) => Pin::new(&mut body).poll_next(cx).map(Ok),
+                Err(ReaderGone) => Poll::Ready(Err(ReaderGone)),
+            });
+            match next.await {
+                Ok(Some(Ok(part))) => writer.push(part),
+                Ok(Some(Err(error))) => break Err(error),
+                Ok(None) => break Ok(body.trailers().into_iter().collect()),
+                // The service wants no more of it; dropped, nobody does.
+                Err(ReaderGone) => return,
             }
         };
         writer.end(end);
@@ -222,5 +223,47 @@ where
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::App;
+    use crate::body::Incoming as Arriving;
+    use crate::testing::Client;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    /// Lets all that can be done be done.
+    async fn rest() {
+        crate::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    #[test]
+    fn a_body_is_taken_as_far_as_its_service_asks_for_it_and_goes_with_the_services_end_of_it() {
+        let handler = async || {
+            let arriving = Rc::new(RefCell::new(Arriving::new(Waker::noop().clone())));
+            let mut incoming = cross(Body::new(arriving.clone()));
+            arriving.borrow_mut().push(&[1; 5000]);
+            arriving.borrow_mut().push(&[2; 5000]);
+            let mut seen = Vec::new();
+            for _ in 0..2 {
+                rest().await;
+                seen.push(arriving.borrow().bytes);
+                let part = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await;
+                let part = part.and_then(Result::ok).and_then(|part| part.into_data().ok());
+                seen.push(part.map_or(0, |part| part.len()));
+            }
+            // It waits for more of the body when the service lets go of it.
+            let asked = poll_fn(|cx| Poll::Ready(Pin::new(&mut incoming).poll_frame(cx).is_pending())).await;
+            rest().await;
+            let held = arriving.borrow().abandoned;
+            drop(incoming);
+            rest().await;
+            format!("{seen:?} {asked} {held} {}", arriving.borrow().abandoned)
+        };
+        let mut client = Client::new(App::new().get("/", handler)).expect("an app");
+        assert_eq!(client.get("/").send().text(), "[10000, 5000, 5000, 5000] true false true");
     }
 }

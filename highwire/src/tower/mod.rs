@@ -24,7 +24,8 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! Bodies cross threads by a bounded channel, since services want theirs to be `Send`: [`CROSSING_BYTES`] at most wait in it.
+//! Bodies cross threads by a bounded channel, since services want theirs to be `Send`: [`CROSSING_BYTES`] of an answer at
+//! most wait in it, and of a request's body the part that the service waits for.
 
 mod answer;
 mod app;
