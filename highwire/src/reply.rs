@@ -1,10 +1,10 @@
 //! Answers that come later, from any thread, and interim responses before them.
 
 use crate::request::{FromRequest, Request};
+use crate::server::let_go;
 use crate::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -69,11 +69,7 @@ impl Awaited {
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        // A panic of what the program drops here ends with it: this may be in the middle of another one.
-        let left = self.slot.take(|_| true);
-        if catch_unwind(AssertUnwindSafe(|| drop(left))).is_err() {
-            tracing::error!("what was to be done for an answer panicked when it was dropped");
-        }
+        let_go(self.slot.take(|_| true));
     }
 }
 

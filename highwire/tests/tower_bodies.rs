@@ -243,3 +243,58 @@ fn whoever_is_too_slow_is_cut() {
         assert_eq!(failed, expected, "{uri}");
     }
 }
+
+/// A body that panics when it is dropped, of a request; as one of an answer it never has anything.
+struct Fragile(Sent);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }
+}
+
+impl HttpBody for Fragile {
+    type Data = Bytes;
+    type Error = BodyError;
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+}
+
+impl futures_core::Stream for Fragile {
+    type Item = Result<Bytes, BodyError>;
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Pending
+    }
+}
+
+#[test]
+fn bodies_that_panic_when_they_are_dropped_cost_nothing_else() {
+    let (told, gone) = told();
+    let answer = Mutex::new(Some(Fragile(Sent::nothing().telling(told))));
+    let app = App::new()
+        .get("/turn", || "turned")
+        .post("/ignores", || "ignored")
+        .post("/collects", |text: String| text)
+        .post("/streams", move |body: Body| {
+            highwire::spawn(async move {
+                pending::<()>().await;
+                drop(body);
+            });
+            Response::stream(answer.lock().expect("no panic").take().expect("one request"))
+        });
+    let service = start(app);
+    let ask =
+        |uri: &str, sent: Sent| service.clone().call(request("POST", uri).body(Fragile(sent)).expect("a request"));
+    let check = |uri: &str, sent: Sent, expected: &str| {
+        let Ok(answer) = run(ask(uri, sent));
+        let text = run(whole(answer.into_body())).0;
+        assert_eq!(String::from_utf8_lossy(&text), expected, "{uri}");
+    };
+    check("/ignores", Sent::nothing().without_end(), "ignored");
+    check("/collects", Sent::of(&["abc"]), "abc");
+    // Two at once: what panics first does not keep the other from being caught.
+    drop(run(ask("/streams", Sent::nothing().without_end())));
+    gone.recv_timeout(PATIENCE).expect("the answer's body goes");
+    run(turns(&service));
+}

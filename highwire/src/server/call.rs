@@ -9,7 +9,7 @@ use super::call_head::CallHead;
 use super::connection_body::is_forbidden_trailer;
 use super::context::TaskKind;
 use super::dispatch::{Kit, Routed};
-use super::exchange::{Collect, Exchange, LogLine};
+use super::exchange::{Collect, Exchange, LogLine, let_go};
 use crate::body::{Body, BodyError, BoxError, Incoming};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Caller, Hooks, Ready};
@@ -237,7 +237,7 @@ impl Call {
         for _ in 0..PARTS_A_TURN {
             if self.body.is_some() && self.is_abandoned() {
                 // Whoever sends it sees that nobody reads it.
-                self.body = None;
+                let_go(self.body.take());
             }
             if self.is_full() {
                 return any;
@@ -310,7 +310,7 @@ impl Call {
         if self.announced.is_some_and(|announced| self.body_bytes != announced) {
             return self.body_failed(BodyError::CutShort, kit);
         }
-        self.body = None;
+        let_go(self.body.take());
         if let Some(incoming) = &self.exchange.incoming {
             let trailers = each_named(trailers).filter(|(name, _)| !is_forbidden_trailer(name));
             incoming.borrow_mut().finish(Ok(()), trailers.collect());
@@ -327,7 +327,7 @@ impl Call {
 
     /// No more comes of the body, and it is not whole. A handler that takes it in parts decides itself what that means.
     fn body_failed(&mut self, why: BodyError, kit: &mut Kit) {
-        self.body = None;
+        let_go(self.body.take());
         if let Some(incoming) = &self.exchange.incoming {
             incoming.borrow_mut().finish(Err(why), Vec::new());
         } else if self.exchange.collect.take().is_some() {
@@ -338,7 +338,7 @@ impl Call {
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting its body.
     fn refuse(&mut self, status: StatusCode, text: &str, why: BodyError, kit: &mut Kit) {
-        self.body = None;
+        let_go(self.body.take());
         self.exchange.give_up(why, kit);
         if self.answerer.is_none() {
             return self.fail(text.to_string().into());
@@ -427,7 +427,10 @@ impl Call {
     pub(super) fn end(&mut self, kit: &mut Kit) {
         kit.share.give(std::mem::take(&mut self.charged));
         self.exchange.give_up(BodyError::CutShort, kit);
-        (self.answerer, self.writer, self.body, self.exchange.body) = (None, None, None, None);
+        (self.answerer, self.writer) = (None, None);
+        let_go(self.body.take());
+        let_go(self.exchange.body.take());
+        let_go(std::mem::take(&mut self.request.extensions));
     }
 }
 

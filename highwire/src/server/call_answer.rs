@@ -4,8 +4,9 @@ use super::call::{Call, PARTS_A_TURN, Waits};
 use super::connection_h2_send::is_of_a_connection;
 use super::connection_send::{is_framing, log_answer};
 use super::dispatch::Kit;
+use super::exchange::let_go;
 use crate::body::BoxError;
-use crate::response::{Content, Response};
+use crate::response::{Content, Response, Streamed};
 use crate::tower::{ResponseBody, crossing};
 use crate::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
@@ -99,7 +100,8 @@ impl Call {
         if self.left.is_some_and(|left| left > 0) {
             return self.misfit();
         }
-        let trailers = self.exchange.body.take().and_then(|streamed| streamed.trailers);
+        let Some(Streamed { body, trailers, .. }) = self.exchange.body.take() else { return };
+        let_go(body);
         let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
             tracing::error!("a response's trailers panicked");
             return self.fail("the answer's trailers panicked".into());
@@ -117,7 +119,7 @@ impl Call {
 
     /// Cuts the answer's body.
     pub(super) fn fail(&mut self, error: BoxError) {
-        self.exchange.body = None;
+        let_go(self.exchange.body.take());
         if let Some(writer) = self.writer.take() {
             writer.end(Err(error));
         }

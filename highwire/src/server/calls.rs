@@ -5,6 +5,7 @@ use super::call_head::CallHead;
 use super::context::{self, TaskKind};
 use super::deadline::DeadlineTable;
 use super::dispatch::Kit;
+use super::exchange::let_go;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,9 +47,16 @@ impl Left {
 
     fn close(&self) {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Without the lock: each of them is answered by its end.
-        drop(jobs);
+        // Without the lock.
+        jobs.into_iter().flatten().for_each(forget);
     }
+}
+
+/// Drops a request that is not begun, which answers it.
+fn forget(Job { request, body, answerer }: Job) {
+    let_go(body);
+    let_go(request);
+    drop(answerer);
 }
 
 /// The requests of this process that a worker has under way.
@@ -128,7 +136,7 @@ impl Calls {
     pub(super) fn cut(&mut self, kit: &mut Kit) {
         for job in self.inbox.take() {
             self.inbox.count.fetch_sub(1, Ordering::Relaxed);
-            drop(job);
+            forget(job);
         }
         for index in 0..self.slots.len() as u32 {
             self.with(index, kit, Call::cut);
@@ -156,15 +164,60 @@ impl Calls {
             return self.deadlines.set_at(index, call.due());
         }
         // A future that panics when it is dropped costs what it holds, and no more.
-        let ended = catch_unwind(AssertUnwindSafe(|| call.end(kit)));
-        let call = slot.call.take();
-        if ended.is_err() || catch_unwind(AssertUnwindSafe(|| drop(call))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| call.end(kit))).is_err() {
             tracing::error!("a handler panicked when its request ended");
         }
+        let_go(slot.call.take());
         super::exchange::orphans().into_iter().for_each(|future| kit.cancel(future));
         slot.generation = context::next_generation(slot.generation);
         self.free.push(index);
         self.deadlines.clear(index);
         self.inbox.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http_body::Frame;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// A body that panics when it is dropped.
+    struct Fragile;
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+
+    impl http_body::Body for Fragile {
+        type Data = Bytes;
+        type Error = crate::body::BoxError;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, crate::body::BoxError>>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn what_was_left_is_answered_where_its_bodies_panic() {
+        let calls = Calls::new();
+        let answers = [(); 2].map(|()| {
+            let (request, ()) = http::Request::new(()).into_parts();
+            let (answerer, answer) = crate::tower::answer();
+            calls.inbox.leave(Job { request, body: Some(Box::pin(Fragile)), answerer });
+            answer
+        });
+        calls.inbox.close();
+        for answer in answers {
+            let polled = std::pin::pin!(answer).poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Ok(answer)) = polled else { panic!("there is no answer") };
+            assert_eq!(answer.status(), 503);
+        }
     }
 }

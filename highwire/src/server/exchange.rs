@@ -39,6 +39,13 @@ thread_local! {
     static ORPHANS: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Drops what the program has made. A panic of that costs nothing else: it ends here, also in the middle of another one.
+pub(crate) fn let_go<T>(what: T) {
+    if catch_unwind(AssertUnwindSafe(|| drop(what))).is_err() {
+        tracing::error!("something of the program's panicked when it was dropped");
+    }
+}
+
 /// What [`Exchange`]s that were lost have left.
 pub(crate) fn orphans() -> Vec<(u32, u32)> {
     ORPHANS.with_borrow_mut(std::mem::take)

@@ -52,6 +52,7 @@ pub(crate) use call::Job;
 pub use config::{Balance, Caps, Config, Deadlines, Engine};
 pub use context::spawn;
 pub(crate) use dispatch::has_dot_segment;
+pub(crate) use exchange::let_go;
 pub use io::Driver;
 pub use listen::Listen;
 pub(crate) use pool::Asked;

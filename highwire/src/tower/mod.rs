@@ -33,6 +33,8 @@ mod crossing;
 mod handler;
 
 pub(crate) use answer::Answerer;
+#[cfg(test)]
+pub(crate) use answer::answer;
 pub use answer::{ResponseBody, ResponseFuture};
 pub(crate) use app::RequestBody;
 pub use app::{AppService, into_service};
