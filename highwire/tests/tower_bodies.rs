@@ -244,6 +244,43 @@ fn whoever_is_too_slow_is_cut() {
     }
 }
 
+/// Bytes that such an app has for all its requests.
+const MEMORY: usize = 64 * 1024;
+
+/// An app that answers errors by streams.
+fn streams_errors() -> App {
+    App::new()
+        .post("/", |body: Bytes| body.len().to_string())
+        .on_error(|status, text| {
+            // Not there at once: a task makes it.
+            let (mut sender, receiver) = highwire::body::channel();
+            let text = Bytes::from(format!("{} {text}", status.as_u16()));
+            highwire::spawn(async move {
+                if sender.send(text).await.is_ok() {
+                    sender.finish();
+                }
+            });
+            Response::stream(receiver)
+        })
+        .configure(|config| config.memory = Some(MEMORY))
+}
+
+#[test]
+fn an_error_that_is_answered_as_a_stream_is_sent_where_there_is_no_memory() {
+    // No room for the request; for the request, and not for its head beside it.
+    for (left, head) in [(800, 10), (5000, 8000)] {
+        let service = start(streams_errors());
+        let most: &'static str = Box::leak("x".repeat(MEMORY - 2048 - left).into_boxed_str());
+        let waiting = request("POST", "/").body(Sent::of(&[most]).without_end()).expect("a request");
+        let kept = service.clone().call(waiting);
+        let refused = request("POST", "/").header("x-long", "x".repeat(head));
+        let refused = refused.body(Sent::of(&["x"]).without_end()).expect("a request");
+        let (status, text, _) = run(get(&service, refused));
+        assert_eq!((status, text.as_str()), (503, "503 the server has no memory for this now"), "{left} left");
+        drop(kept);
+    }
+}
+
 /// A body that panics when it is dropped, of a request; as one of an answer it never has anything.
 struct Fragile(Sent);
 

@@ -73,6 +73,8 @@ pub(super) struct Call {
     pub(super) writer: Option<Writer<BoxError>>,
     pub(super) left: Option<u64>,
     charged: usize,
+    /// There was no memory for it. What it is answered need not be charged: it has a bound, and is the program's own.
+    is_refused: bool,
     pub(super) waits: Waits,
     due: u32,
     pub(super) is_cancelled: bool,
@@ -99,6 +101,7 @@ impl Call {
             writer: None,
             left: None,
             charged: 0,
+            is_refused: false,
             waits: Waits::Nothing,
             due: kit.tick,
             is_cancelled: false,
@@ -127,12 +130,13 @@ impl Call {
         if self.is_unwanted(kit) {
             return self.is_cancelled = true;
         }
-        if !self.charge(kit) {
-            return self.no_memory(kit);
-        }
-        self.dispatch(call_head, kit);
-        if self.receive(kit) {
-            self.poll_answer(kit);
+        if self.charge(kit) {
+            self.dispatch(call_head, kit);
+            if self.receive(kit) {
+                self.poll_answer(kit);
+            }
+        } else {
+            self.no_memory(kit);
         }
         self.send(kit);
         self.settle(kit);
@@ -351,14 +355,16 @@ impl Call {
     }
 
     fn no_memory(&mut self, kit: &mut Kit) {
+        self.is_refused = true;
         let text = "the server has no memory for this now";
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, BodyError::NoMemory, kit);
     }
 
     /// After whatever happened: what it waits for now, and how long.
     fn settle(&mut self, kit: &mut Kit) {
-        if !self.is_over() && !self.charge(kit) {
+        if !self.is_over() && !self.charge(kit) && !self.is_refused {
             self.no_memory(kit);
+            self.send(kit);
         }
         let waits = match &self.writer {
             Some(writer) if writer.is_full() => Waits::Write,
