@@ -61,17 +61,35 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, 
     }
 }
 
-/// Hands each connection to the worker that has the fewest.
-pub(super) fn hand_out(shared: &Shared, listeners: &[Listener], outsides: &[Arc<Outside>]) -> Result<()> {
-    accept(shared, listeners, |socket, number| {
-        if let Some(least) = outsides.iter().min_by_key(|outside| outside.connections.load(Ordering::Relaxed)) {
-            least.hand(socket, number);
-        }
-    });
-    // Workers wait for this before they stop: what was handed to them just now is still served.
-    shared.acceptors.fetch_sub(1, Ordering::Release);
-    outsides.iter().for_each(|outside| outside.notifier.notify());
-    Ok(())
+/// Who hands connections to workers. They wait for its end before they stop, so that what was handed to them just now is
+/// still served; it is counted from when it is made until it is dropped, on a thread that panics or was never started, too.
+pub(super) struct Acceptor {
+    shared: Arc<Shared>,
+    outsides: Vec<Arc<Outside>>,
+}
+
+impl Acceptor {
+    pub(super) fn new(shared: Arc<Shared>, outsides: Vec<Arc<Outside>>) -> Acceptor {
+        shared.acceptors.fetch_add(1, Ordering::Release);
+        Acceptor { shared, outsides }
+    }
+
+    /// Hands each connection to the worker that has the fewest.
+    pub(super) fn hand_out(&self, listeners: &[Listener]) {
+        accept(&self.shared, listeners, |socket, number| {
+            if let Some(least) = self.outsides.iter().min_by_key(|outside| outside.connections.load(Ordering::Relaxed))
+            {
+                least.hand(socket, number);
+            }
+        });
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.shared.acceptors.fetch_sub(1, Ordering::Release);
+        self.outsides.iter().for_each(|outside| outside.notifier.notify());
+    }
 }
 
 /// Gives each connection a thread of a bounded pool; 503 where the queue is full.

@@ -1,6 +1,6 @@
 //! Starting, watching and stopping workers.
 
-use super::blocking;
+use super::blocking::{self, Acceptor};
 use super::config::{Balance, Config, Engine};
 use super::listen::{Door, Listen};
 use super::outside::Outside;
@@ -286,10 +286,10 @@ impl Server {
             handle.outsides.push(outside);
         }
         if handoff {
-            let (shared, outsides, listeners) = (self.shared, handle.outsides.clone(), for_acceptor);
-            shared.acceptors.fetch_add(1, Ordering::Release);
+            let acceptor = Acceptor::new(self.shared, handle.outsides.clone());
             handle.threads.push(spawn("highwire-accept".to_string(), move || {
-                blocking::hand_out(&shared, &listeners, &outsides)
+                acceptor.hand_out(&for_acceptor);
+                Ok(())
             })?);
         }
         Ok(())
@@ -434,6 +434,28 @@ impl Watch {
                 let path = handle.shared.setup.paths.get(route as usize - 1).map_or("", |path| path);
                 tracing::warn!(route = path, "a plain handler holds its worker; make it async or blocking");
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::App;
+
+    #[test]
+    fn workers_do_not_wait_for_an_acceptor_that_was_not_started_or_panicked() {
+        let shared = App::new().server().expect("an app").shared;
+        let acceptors = || shared.acceptors.load(Ordering::Acquire);
+        for (stack_bytes, starts) in [(STACK_BYTES, true), (usize::MAX / 2, false)] {
+            let acceptor = Acceptor::new(shared.clone(), Vec::new());
+            assert_eq!(acceptors(), 1);
+            let started = std::thread::Builder::new().stack_size(stack_bytes).spawn(move || {
+                let _acceptor = acceptor;
+                std::panic::resume_unwind(Box::new("on purpose"));
+            });
+            assert_eq!(started.map(|thread| thread.join().is_err()).ok(), starts.then_some(true));
+            assert_eq!(acceptors(), 0);
         }
     }
 }
