@@ -9,7 +9,7 @@ use http::{Extensions, StatusCode};
 use io::Peer;
 use proto::Head;
 use std::any::{Any, TypeId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,8 +72,17 @@ pub(crate) struct Hooks {
     pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
     pub(crate) waker: Option<Waker>,
     pub(crate) extensions: Extensions,
+    /// Bytes of the body that the handler gets, where middleware made another one of what came.
+    pub(crate) unfolded: Option<Rc<Cell<usize>>>,
     /// The answer where no route was found, on its way through the app's middleware.
     pub(crate) missed: Option<Box<Response>>,
+}
+
+impl Hooks {
+    /// Whether anything of them outlives the call.
+    pub(crate) fn are_for_exchange(&self) -> bool {
+        self.reply.is_some() || self.interim.is_some() || self.unfolded.is_some()
+    }
 }
 
 /// A request. It lives while its handler is called; an async handler takes what it needs by extractors.
@@ -206,6 +215,14 @@ impl<'r> Request<'r> {
             Ready::Nothing => Ok(Body::empty()),
             Ready::Taken | Ready::Whole(_) => Err(taken_twice()),
         }
+    }
+
+    /// Puts another body in place of the whole one; `bytes` are what it holds, and what the connection is charged for until
+    /// the answer is there.
+    #[cfg(feature = "compress")]
+    pub(crate) fn replace_body(&mut self, body: Bytes, bytes: usize) {
+        *self.body = Ready::Whole(body);
+        self.hooks.unfolded.get_or_insert_with(Rc::default).set(bytes);
     }
 
     /// A waker of the task that answers this request.

@@ -140,14 +140,14 @@ fn bytes(codings: &[Coding]) -> usize {
 }
 
 /// All of a body, decoded.
-fn decode(body: Bytes, mut pipeline: Pipeline) -> Result<Bytes, BodyError> {
+fn decode(body: Bytes, mut pipeline: Pipeline) -> Result<Vec<u8>, BodyError> {
     let mut whole = Vec::new();
     pipeline.push(body);
     while let Some(piece) = pipeline.pull()? {
         whole.extend_from_slice(&piece);
     }
     pipeline.finish()?;
-    Ok(whole.into())
+    Ok(whole)
 }
 
 impl Middleware for Decompression {
@@ -171,7 +171,9 @@ impl Middleware for Decompression {
         let pipeline = Pipeline::new(&codings, limit, self.ratio);
         match request.body {
             Ready::Whole(body) => {
-                *body = decode(std::mem::take(body), pipeline).map_err(crate::IntoResponse::into_response)?;
+                let decoded = decode(std::mem::take(body), pipeline).map_err(crate::IntoResponse::into_response)?;
+                let bytes = decoded.capacity();
+                request.replace_body(decoded.into(), bytes);
             }
             Ready::Parts(body) => {
                 let Some(hold) = Hold::take(&HELD, bytes(&codings), self.memory) else {

@@ -156,9 +156,11 @@ impl Kept {
         let waker = request.waker();
         // Whatever the handler sends before its answer goes the way of this request.
         let interim = request.hooks.interim.get_or_insert_with(|| InterimQueue::new(waker.clone())).clone();
+        let unfolded = request.hooks.unfolded.get_or_insert_with(Rc::default).clone();
         let hooks = Hooks {
             reply: None,
             interim: Some(interim),
+            unfolded: Some(unfolded),
             waker: Some(waker.clone()),
             extensions: std::mem::take(&mut request.hooks.extensions),
             missed: request.hooks.missed.take(),

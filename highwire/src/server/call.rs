@@ -211,8 +211,7 @@ impl Call {
         let mut hooks = Hooks { extensions, ..Hooks::default() };
         let mut answer = None;
         let outcome = kit.call(self.route, request, self.caller(), self.task, body, &mut hooks, &mut answer);
-        self.exchange.reply = hooks.reply;
-        self.exchange.interim = hooks.interim;
+        self.exchange.take_hooks(&mut hooks);
         match (outcome, answer) {
             (Outcome::Ready, Some(response)) if self.exchange.reply.is_none() => self.respond(response, kit),
             (Outcome::Ready, _) => self.poll_answer(kit),
@@ -417,7 +416,7 @@ impl Call {
     /// Charges what it holds now: whether there is room.
     fn charge(&mut self, kit: &mut Kit) -> bool {
         let away = self.writer.as_ref().map_or(0, Writer::held);
-        let held = CALL_BYTES + self.lent + self.exchange.held() + away;
+        let held = CALL_BYTES + self.exchange.lent(self.lent) + self.exchange.held() + away;
         if held > self.charged {
             if !kit.share.take(held - self.charged) {
                 return false;

@@ -474,10 +474,8 @@ impl Connection {
         let mut answer = None;
         let caller = Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None };
         let outcome = kit.call(route, request, caller, self.task(), body, &mut hooks, &mut answer);
-        if hooks.reply.is_some() || hooks.interim.is_some() {
-            let exchange = self.exchange(kit);
-            exchange.reply = hooks.reply;
-            exchange.interim = hooks.interim;
+        if hooks.are_for_exchange() {
+            self.exchange(kit).take_hooks(&mut hooks);
         }
         match outcome {
             Outcome::Ready => {
@@ -489,6 +487,7 @@ impl Connection {
             Outcome::Pending(place) => {
                 self.exchange(kit).future = Some((route, place));
                 self.send_interims(out);
+                self.charge_unfolded(kit, out);
             }
         }
     }
@@ -501,7 +500,7 @@ impl Connection {
         }
         self.respond(response, kit, out);
         if let Some(exchange) = &mut self.exchange {
-            exchange.interim = None;
+            (exchange.interim, exchange.unfolded) = (None, None);
         }
     }
 
@@ -515,6 +514,7 @@ impl Connection {
             self.answer(&mut response, kit, out);
         } else {
             self.send_interims(out);
+            self.charge_unfolded(kit, out);
         }
     }
 

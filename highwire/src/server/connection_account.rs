@@ -16,12 +16,12 @@ impl Connection {
 
     /// Bytes that it holds for its peer, but for those of HTTP/2 streams.
     pub(super) fn held(&self) -> usize {
+        let lent = self.lent as usize;
         self.away as usize
-            + self.lent as usize
             + self.unread.capacity()
             + self.sealed.capacity()
             + self.session as usize
-            + self.exchange.as_ref().map_or(0, |exchange| exchange.held())
+            + self.exchange.as_ref().map_or(lent, |exchange| exchange.lent(lent) + exchange.held())
     }
 
     /// Charges so many bytes, in place of what was charged before: whether there was room.

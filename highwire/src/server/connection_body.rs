@@ -191,6 +191,14 @@ impl Connection {
         }
     }
 
+    /// A handler that has still to answer may hold a whole body that was decoded since the connection was charged last.
+    pub(super) fn charge_unfolded(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let lent = self.lent as usize;
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.lent(lent) > lent) && !self.recharge(kit) {
+            self.no_memory(kit, out);
+        }
+    }
+
     pub(super) fn incoming_is_full(&self) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let Some(incoming) = &exchange.incoming else { return false };

@@ -267,11 +267,9 @@ impl Connection {
         let mut answer = None;
         let caller = Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None };
         let outcome = kit.call(route, request, caller, self.stream_task(stream), body, &mut hooks, &mut answer);
-        let has_hooks = hooks.reply.is_some() || hooks.interim.is_some();
+        let has_hooks = hooks.are_for_exchange();
         if has_hooks {
-            let exchange = &mut http2.active(stream, kit).exchange;
-            exchange.reply = hooks.reply;
-            exchange.interim = hooks.interim;
+            http2.active(stream, kit).exchange.take_hooks(&mut hooks);
         }
         match (outcome, &mut answer) {
             (Outcome::Ready, Some(response)) if !has_hooks => self.respond_http2(http2, stream, response, kit, out),
@@ -299,9 +297,12 @@ impl Connection {
         self.send_interims_http2(http2, stream, out);
         let Some(active) = http2.get(stream) else { return };
         let answer = active.exchange.take_answer(kit, task);
+        let holds_more = active.exchange.lent(active.lent) > active.lent;
         self.send_interims_http2(http2, stream, out);
         if let Some(mut response) = answer {
             self.respond_http2(http2, stream, &mut response, kit, out);
+        } else if holds_more {
+            self.charge_http2(http2, stream, kit, out);
         }
     }
 

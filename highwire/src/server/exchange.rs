@@ -5,10 +5,11 @@ use super::dispatch::Kit;
 use crate::Response;
 use crate::body::{BodyError, Incoming};
 use crate::reply::{Awaited, InterimQueue};
+use crate::request::Hooks;
 use crate::response::Streamed;
 use crate::upgrade::Raw;
 use proto::Head;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -23,6 +24,8 @@ pub(crate) struct Exchange {
     /// The answer that comes from elsewhere.
     pub(crate) reply: Option<Awaited>,
     pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
+    /// Bytes of the whole body that the handler has, where middleware made another one of what came.
+    pub(crate) unfolded: Option<Rc<Cell<usize>>>,
     /// The request's body on its way to the handler.
     pub(crate) incoming: Option<Rc<RefCell<Incoming>>>,
     /// A whole body that is being collected before its handler runs.
@@ -95,6 +98,18 @@ impl Exchange {
         if let Some(switched) = &self.switched {
             switched.raw.borrow_mut().end(true);
         }
+    }
+
+    /// Takes what the handler's extractors, and the middleware around it, have left.
+    pub(crate) fn take_hooks(&mut self, hooks: &mut Hooks) {
+        (self.reply, self.interim, self.unfolded) = (hooks.reply.take(), hooks.interim.take(), hooks.unfolded.take());
+    }
+
+    /// Bytes of a whole body that the handler has, where its connection has `lent` it so many: a body that was decoded has
+    /// taken the place of those.
+    pub(crate) fn lent(&self, lent: usize) -> usize {
+        let unfolded = self.unfolded.as_ref().filter(|_| self.awaits_answer());
+        unfolded.map_or(lent, |unfolded| lent.max(unfolded.get()))
     }
 
     /// Bytes that it holds for the peer.

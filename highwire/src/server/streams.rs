@@ -52,7 +52,7 @@ impl Active {
     /// Bytes that are held for it.
     fn held(&self) -> usize {
         let pending = if self.pending.is_unique() { self.pending.len() } else { 0 };
-        STREAM_BYTES + self.lent.max(pending) + self.exchange.held()
+        STREAM_BYTES + self.exchange.lent(self.lent.max(pending)) + self.exchange.held()
     }
 
     /// Whether its time runs. While the peer does not take what it is sent, only that of handlers and bodies' writers does,

@@ -1,0 +1,166 @@
+//! Whole bodies that middleware decodes: what handlers hold of them is charged to the memory budget, on HTTP/1 and HTTP/2.
+
+mod peer;
+
+use bytes::Bytes;
+use highwire::compress::Decompression;
+use highwire::middleware::{Next, from_fn};
+use highwire::{App, Handler, Reply, time};
+use io::sim::{Arrived, Client};
+use peer::{Play, SECOND, Weather};
+
+/// What the bomb decodes to: the default of `Caps::body_bytes`.
+const DECODED: usize = 1 << 20;
+
+const REQUESTS: usize = 4;
+
+/// 38 bytes: a frame of zstd with eight blocks of 128 KiB that are one byte over and over (RFC 8878 section 3.1.1.2).
+fn bomb() -> Vec<u8> {
+    let block = |last: u32| [&(131_072_u32 << 3 | 1 << 1 | last).to_le_bytes()[..3], b"x"].concat();
+    [b"\x28\xb5\x2f\xfd\x00\x68".to_vec(), block(0).repeat(7), block(1)].concat()
+}
+
+/// The bomb behind a frame that is skipped: it comes in many parts.
+fn long_bomb() -> Vec<u8> {
+    let skipped = [&b"\x50\x2a\x4d\x18"[..], &100_000_u32.to_le_bytes(), &[7; 100_000]].concat();
+    [skipped, bomb()].concat()
+}
+
+async fn bytes(body: Bytes) -> String {
+    time::sleep(5 * SECOND).await;
+    body.len().to_string()
+}
+
+async fn text(body: String) -> String {
+    time::sleep(5 * SECOND).await;
+    body.len().to_string()
+}
+
+fn reply(body: Bytes, reply: Reply) {
+    highwire::spawn(async move {
+        time::sleep(5 * SECOND).await;
+        reply.send(body.len().to_string());
+    });
+}
+
+fn app(memory: usize) -> App {
+    let decoded = Decompression::new;
+    let late = || {
+        from_fn(async |request, next: Next| {
+            time::sleep(SECOND).await;
+            next.run(request).await
+        })
+    };
+    App::new()
+        .post("/bytes", bytes.with(decoded()))
+        .post("/text", text.with(decoded()))
+        .post("/reply", reply.with(decoded()))
+        .post("/late", bytes.with(decoded()).with(late()))
+        .get("/hello", || "hello")
+        .configure(|config| config.memory = Some(memory))
+}
+
+const PATHS: [&str; 4] = ["/bytes", "/text", "/reply", "/late"];
+
+/// Asks on as many connections of HTTP/1 as there are requests.
+fn ask_http1(play: &mut Play, path: &str, body: &[u8]) -> Vec<Client> {
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Encoding: zstd\r\nContent-Length: {length}\r\n\r\n");
+    let said = [head.as_bytes(), body].concat();
+    let ask = |_| {
+        let connection = play.network.connect();
+        let mut sent = 0;
+        while sent < said.len() {
+            sent += connection.send(&said[sent..]);
+            play.settle();
+        }
+        connection
+    };
+    let connections = (0..REQUESTS).map(ask).collect();
+    play.pass(2);
+    connections
+}
+
+/// What a connection has heard: the status, and the body.
+fn heard(connection: &Client) -> (u16, String) {
+    let mut all = Vec::new();
+    while let Some(Arrived::Bytes(bytes)) = connection.receive(usize::MAX) {
+        all.extend_from_slice(&bytes);
+    }
+    let all = String::from_utf8(all).expect("text");
+    let status = all.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, all.rsplit("\r\n\r\n").next().unwrap_or_default().to_string())
+}
+
+/// How many statuses of each kind there are: 200 with the whole length, 503, others.
+fn counts(answers: impl Iterator<Item = (u16, String)>) -> [usize; 3] {
+    answers.fold([0; 3], |mut counts, (status, text)| {
+        let kind = match status {
+            200 if text == DECODED.to_string() => 0,
+            503 => 1,
+            _ => 2,
+        };
+        counts[kind] += 1;
+        counts
+    })
+}
+
+#[test]
+fn what_a_waiting_handler_holds_of_a_decoded_body_is_charged() {
+    for path in PATHS {
+        for body in [bomb(), long_bomb()] {
+            let mut play = Play::new(app(64 << 20), &Weather::fair());
+            let connections = ask_http1(&mut play, path, &body);
+            let account = play.worker.account();
+            assert!(account >= REQUESTS * DECODED, "HTTP/1 {path}: {account} bytes are charged");
+            play.pass(10);
+            assert_eq!(counts(connections.iter().map(heard)), [REQUESTS, 0, 0], "HTTP/1 {path}");
+            let account = play.worker.account();
+            assert!(account < DECODED, "HTTP/1 {path}: {account} bytes are charged when the answers are out");
+            drop(connections);
+            play.end();
+
+            let mut play = Play::with_peer(app(64 << 20), &Weather::fair());
+            let streams: Vec<_> = (0..REQUESTS).map(|_| ask_http2(&mut play, path, &body)).collect();
+            play.pass(2);
+            let account = play.worker.account();
+            assert!(account >= REQUESTS * DECODED, "HTTP/2 {path}: {account} bytes are charged");
+            play.pass(10);
+            let answers = streams.iter().map(|&stream| play.peers[0].answer(stream).whole());
+            assert_eq!(counts(answers), [REQUESTS, 0, 0], "HTTP/2 {path}");
+            let account = play.worker.account();
+            assert!(account < DECODED, "HTTP/2 {path}: {account} bytes are charged when the answers are out");
+            play.end();
+        }
+    }
+}
+
+fn ask_http2(play: &mut Play, path: &str, body: &[u8]) -> proto::h2::StreamRef {
+    let stream = play.peers[0].ask("POST", path, &[("content-encoding", "zstd")], false);
+    play.peers[0].push(stream, body.to_vec(), true);
+    stream
+}
+
+#[test]
+fn where_the_budget_has_no_room_for_what_bodies_decode_to_the_answer_is_503() {
+    for path in PATHS {
+        for body in [bomb(), long_bomb()] {
+            let memory = DECODED * 5 / 2;
+            let mut play = Play::new(app(memory), &Weather::fair());
+            let connections = ask_http1(&mut play, path, &body);
+            play.pass(10);
+            assert_eq!(counts(connections.iter().map(heard)), [2, REQUESTS - 2, 0], "HTTP/1 {path}");
+            drop(connections);
+            play.end();
+
+            // One connection may have a part of it only.
+            let mut play = Play::with_peer(app(memory * 2), &Weather::fair());
+            let streams: Vec<_> = (0..REQUESTS).map(|_| ask_http2(&mut play, path, &body)).collect();
+            play.pass(12);
+            let answers = streams.iter().map(|&stream| play.peers[0].answer(stream).whole());
+            assert_eq!(counts(answers), [2, REQUESTS - 2, 0], "HTTP/2 {path}");
+            assert_eq!(play.get("/hello").whole(), (200, "hello".to_string()));
+            play.end();
+        }
+    }
+}
