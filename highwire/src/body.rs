@@ -66,19 +66,29 @@ impl IntoResponse for BodyError {
 /// Changes a body on its way to the handler: takes a part when it has no more to give of the one before.
 pub(crate) trait Transform {
     fn push(&mut self, part: Bytes);
-    /// The next part for the handler; none where it needs another one first.
-    fn pull(&mut self) -> Result<Option<Bytes>, BodyError>;
+    /// The next part for the handler. What it does for that is taken from `steps`, each of them a piece of work.
+    fn pull(&mut self, steps: &mut u32) -> Result<Pulled, BodyError>;
     /// The body has ended: whether it may.
     fn finish(&mut self) -> Result<(), BodyError>;
 }
 
-/// Parts that a transform may make in a row before other connections have their turn.
-const TRANSFORMED_A_TURN: u32 = 16;
+/// What pulling came to.
+#[cfg_attr(not(feature = "compress"), expect(dead_code, reason = "as of `transform_by`"))]
+pub(crate) enum Pulled {
+    Part(Bytes),
+    /// It needs another part first.
+    Starved,
+    /// There were no steps left: it goes on when it is pulled again.
+    Unfinished,
+}
 
-/// A transform, and how many parts it has made since it rested.
+/// Steps that a transform may make in a row before other connections have their turn, whether or not parts come of them.
+const STEPS_A_TURN: u32 = 16;
+
+/// A transform, and how many steps it may make before it rests.
 struct Transforming {
     transform: Box<dyn Transform>,
-    parts: u32,
+    steps: u32,
 }
 
 impl fmt::Debug for Transforming {
@@ -204,7 +214,7 @@ impl Body {
     /// Lets what comes pass a transform.
     #[cfg_attr(not(feature = "compress"), expect(dead_code, reason = "the only transform is the one that decodes"))]
     pub(crate) fn transform_by(&mut self, transform: Box<dyn Transform>) {
-        self.transforming = Some(Transforming { transform, parts: 0 });
+        self.transforming = Some(Transforming { transform, steps: STEPS_A_TURN });
     }
 
     /// The next part, or `None` at the end.
@@ -249,17 +259,14 @@ impl Body {
 
     fn poll_transformed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         while let Some(transforming) = &mut self.transforming {
-            if transforming.parts == TRANSFORMED_A_TURN {
-                transforming.parts = 0;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            let ended = match transforming.transform.pull() {
-                Ok(Some(part)) => {
-                    transforming.parts += 1;
-                    return Poll::Ready(Some(Ok(part)));
+            let ended = match transforming.transform.pull(&mut transforming.steps) {
+                Ok(Pulled::Part(part)) => return Poll::Ready(Some(Ok(part))),
+                Ok(Pulled::Unfinished) => {
+                    transforming.steps = STEPS_A_TURN;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
-                Ok(None) => match poll_received(&self.incoming, cx) {
+                Ok(Pulled::Starved) => match poll_received(&self.incoming, cx) {
                     Poll::Ready(Some(Ok(part))) => {
                         transforming.transform.push(part);
                         continue;
@@ -267,7 +274,7 @@ impl Body {
                     Poll::Ready(Some(Err(error))) => Err(error),
                     Poll::Ready(None) => transforming.transform.finish(),
                     Poll::Pending => {
-                        transforming.parts = 0;
+                        transforming.steps = STEPS_A_TURN;
                         return Poll::Pending;
                     }
                 },

@@ -5,10 +5,11 @@
 //! time and when it is asked for; what is left of the input waits.
 
 use super::Coding;
-use crate::body::{BodyError, Transform};
+use crate::body::{BodyError, Pulled, Transform};
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
+use std::cell::RefCell;
 use std::fmt;
 use zstd::stream::raw::{self, DParameter, Operation};
 
@@ -18,16 +19,23 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// Bytes that any decoder may give, whatever it was given: short texts of blanks are no attack.
 pub(super) const RATIO_FLOOR: u64 = 1024 * 1024;
 
-/// Members of a gzip body that may be as short as they like; each needs a decoder of its own.
+/// Members of a gzip body, and frames of one of zstd, that may be as short as they like; each costs a decoder that begins
+/// anew.
 const FREE_MEMBERS: u64 = 16;
 
-/// Bytes that each member beyond those has to bring on average.
+/// Bytes that each member or frame beyond those has to bring on average.
 const MEMBER_BYTES: u64 = 1024;
 
 /// The largest window of zstd that is accepted, as a power of two: 8 MiB (RFC 9659 section 3).
 const ZSTD_WINDOW_BITS: u32 = 23;
 
 const FLATE_WINDOW_BITS: u8 = 15;
+
+thread_local! {
+    /// Where pieces are made before they are given away with the length that they have: a part of one byte would not be worth
+    /// room of its own.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What is wrong with an encoded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +49,7 @@ pub(super) enum Fault {
 type BrotliDecoder = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 
 enum Decoder {
-    Gzip { inflate: Decompress, members: u64 },
+    Gzip(Decompress),
     Deflate(Decompress),
     Brotli(Box<BrotliDecoder>),
     Zstd(raw::Decoder<'static>),
@@ -59,7 +67,7 @@ struct Step {
 impl Decoder {
     fn new(coding: Coding) -> Result<Decoder, Fault> {
         Ok(match coding {
-            Coding::Gzip => Decoder::Gzip { inflate: Decompress::new_gzip(FLATE_WINDOW_BITS), members: 1 },
+            Coding::Gzip => Decoder::Gzip(Decompress::new_gzip(FLATE_WINDOW_BITS)),
             Coding::Deflate => Decoder::Deflate(Decompress::new(true)),
             Coding::Brotli => {
                 let alloc = StandardAlloc::default;
@@ -76,7 +84,7 @@ impl Decoder {
 
     fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, Fault> {
         match self {
-            Decoder::Gzip { inflate, .. } | Decoder::Deflate(inflate) => {
+            Decoder::Gzip(inflate) | Decoder::Deflate(inflate) => {
                 let (taken, given) = (inflate.total_in(), inflate.total_out());
                 let status = inflate.decompress(input, output, FlushDecompress::None).map_err(|_| Fault::Broken)?;
                 Ok(Step {
@@ -113,19 +121,23 @@ impl Decoder {
     }
 
     /// The format has ended, and more bytes follow: whether they may begin another one.
-    fn begin_again(&mut self, taken: u64) -> Result<(), Fault> {
+    fn begin_again(&mut self) -> Result<(), Fault> {
         match self {
             // RFC 1952 section 2.2: members follow one another.
-            Decoder::Gzip { inflate, members } if *members < FREE_MEMBERS + taken / MEMBER_BYTES => {
-                *inflate = Decompress::new_gzip(FLATE_WINDOW_BITS);
-                *members += 1;
-                Ok(())
-            }
-            // It begins the next frame by itself.
-            Decoder::Zstd(_) => Ok(()),
-            Decoder::Gzip { .. } | Decoder::Deflate(_) | Decoder::Brotli(_) => Err(Fault::Broken),
+            Decoder::Gzip(inflate) => *inflate = Decompress::new_gzip(FLATE_WINDOW_BITS),
+            // RFC 8878 section 3.1: frames do. It begins the next one by itself.
+            Decoder::Zstd(_) => {}
+            Decoder::Deflate(_) | Decoder::Brotli(_) => return Err(Fault::Broken),
         }
+        Ok(())
     }
+}
+
+/// What each coding of a body may decode to.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    limit: u64,
+    ratio: u64,
 }
 
 /// One coding of a body.
@@ -134,6 +146,8 @@ struct Stage {
     input: Bytes,
     taken: u64,
     given: u64,
+    /// Members or frames that were begun.
+    members: u64,
     /// A body may end here.
     ended: bool,
     /// The last piece was full: more may stand ready in the decoder.
@@ -143,41 +157,43 @@ struct Stage {
 impl Stage {
     fn new(coding: Coding) -> Result<Stage, Fault> {
         let decoder = Decoder::new(coding)?;
-        Ok(Stage { decoder, input: Bytes::new(), taken: 0, given: 0, ended: true, full: false })
+        Ok(Stage { decoder, input: Bytes::new(), taken: 0, given: 0, members: 1, ended: true, full: false })
     }
 
-    /// The next piece; none where it needs more input first.
-    fn produce(&mut self, limit: u64, ratio: u64) -> Result<Option<Bytes>, Fault> {
+    /// The next piece. `room` is where it is made.
+    fn produce(&mut self, bounds: Bounds, steps: &mut u32, room: &mut [u8]) -> Result<Pulled, Fault> {
         while !self.input.is_empty() || self.full {
+            if *steps == 0 {
+                return Ok(Pulled::Unfinished);
+            }
+            *steps -= 1;
             if self.ended && self.taken > 0 && !self.input.is_empty() {
-                self.decoder.begin_again(self.taken)?;
+                if self.members >= FREE_MEMBERS + self.taken / MEMBER_BYTES {
+                    return Err(Fault::Broken);
+                }
+                self.decoder.begin_again()?;
+                self.members += 1;
                 self.ended = false;
             }
-            let mut piece = vec![0; PIECE_BYTES];
-            let step = self.decoder.step(&self.input, &mut piece)?;
+            let step = self.decoder.step(&self.input, room)?;
             self.input.advance(step.taken);
             self.taken += step.taken as u64;
             self.given += step.given as u64;
-            self.full = step.given == piece.len();
+            self.full = step.given == room.len();
             if step.taken == 0 && step.given == 0 {
                 // With all of its room it took nothing: it never will.
-                return if self.input.is_empty() { Ok(None) } else { Err(Fault::Broken) };
+                return if self.input.is_empty() { Ok(Pulled::Starved) } else { Err(Fault::Broken) };
             }
             self.ended = step.ended;
-            if self.given > limit.min(RATIO_FLOOR.saturating_add(self.taken.saturating_mul(ratio))) {
+            let most = RATIO_FLOOR.saturating_add(self.taken.saturating_mul(bounds.ratio));
+            if self.given > bounds.limit.min(most) {
                 return Err(Fault::TooLarge);
             }
             if step.given > 0 {
-                piece.truncate(step.given);
-                // A short piece does not hold the room of a long one.
-                return Ok(Some(if step.given < PIECE_BYTES / 2 {
-                    Bytes::copy_from_slice(&piece)
-                } else {
-                    piece.into()
-                }));
+                return Ok(Pulled::Part(Bytes::copy_from_slice(&room[..step.given])));
             }
         }
-        Ok(None)
+        Ok(Pulled::Starved)
     }
 }
 
@@ -185,14 +201,13 @@ impl Stage {
 pub(super) struct Pipeline {
     /// In the order in which the body passes them.
     stages: Vec<Stage>,
-    limit: u64,
-    ratio: u64,
+    bounds: Bounds,
     fault: Option<Fault>,
 }
 
 impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("limit", &self.limit).field("ratio", &self.ratio).finish_non_exhaustive()
+        f.debug_struct("Pipeline").field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }
 
@@ -202,7 +217,7 @@ impl Pipeline {
     pub(super) fn new(codings: &[Coding], limit: u64, ratio: u64) -> Pipeline {
         let stages = codings.iter().rev().map(|&coding| Stage::new(coding)).collect::<Result<Vec<_>, Fault>>();
         let fault = stages.as_ref().err().copied();
-        Pipeline { stages: stages.unwrap_or_default(), limit, ratio, fault }
+        Pipeline { stages: stages.unwrap_or_default(), bounds: Bounds { limit, ratio }, fault }
     }
 
     /// Adds what has come, once `pull` has said that it needs more.
@@ -213,14 +228,29 @@ impl Pipeline {
         }
     }
 
-    /// The next decoded piece; none where more input is needed first.
-    pub(super) fn pull(&mut self) -> Result<Option<Bytes>, Fault> {
+    /// The next decoded piece, with so many calls of decoders at most.
+    pub(super) fn pull(&mut self, steps: &mut u32) -> Result<Pulled, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let pulled = pull(&mut self.stages, self.limit, self.ratio);
+        let pulled = ROOM.with_borrow_mut(|room| {
+            room.resize(PIECE_BYTES, 0);
+            pull(&mut self.stages, self.bounds, steps, room)
+        });
         self.fault = pulled.as_ref().err().copied();
         pulled
+    }
+
+    /// The next decoded piece, whatever it takes; none where more input is needed first.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+        loop {
+            let mut steps = u32::MAX;
+            match self.pull(&mut steps)? {
+                Pulled::Part(piece) => return Ok(Some(piece)),
+                Pulled::Starved => return Ok(None),
+                Pulled::Unfinished => {}
+            }
+        }
     }
 
     /// Whether the body may end here. One without a byte is no encoded body, and may.
@@ -229,15 +259,16 @@ impl Pipeline {
     }
 }
 
-fn pull(stages: &mut [Stage], limit: u64, ratio: u64) -> Result<Option<Bytes>, Fault> {
-    let Some((last, before)) = stages.split_last_mut() else { return Ok(None) };
+fn pull(stages: &mut [Stage], bounds: Bounds, steps: &mut u32, room: &mut [u8]) -> Result<Pulled, Fault> {
+    let Some((last, before)) = stages.split_last_mut() else { return Ok(Pulled::Starved) };
     loop {
-        if let Some(piece) = last.produce(limit, ratio)? {
-            return Ok(Some(piece));
+        match last.produce(bounds, steps, room)? {
+            Pulled::Starved => {}
+            pulled => return Ok(pulled),
         }
-        match pull(before, limit, ratio)? {
-            Some(piece) => last.input = piece,
-            None => return Ok(None),
+        match pull(before, bounds, steps, room)? {
+            Pulled::Part(piece) => last.input = piece,
+            pulled => return Ok(pulled),
         }
     }
 }
@@ -261,8 +292,8 @@ impl<H> Transform for Decoding<H> {
     fn push(&mut self, part: Bytes) {
         self.pipeline.push(part);
     }
-    fn pull(&mut self) -> Result<Option<Bytes>, BodyError> {
-        Ok(self.pipeline.pull()?)
+    fn pull(&mut self, steps: &mut u32) -> Result<Pulled, BodyError> {
+        Ok(self.pipeline.pull(steps)?)
     }
     fn finish(&mut self) -> Result<(), BodyError> {
         Ok(self.pipeline.finish()?)
@@ -273,6 +304,13 @@ impl<H> Transform for Decoding<H> {
 mod tests {
     use super::super::encode::{Lease, Until};
     use super::*;
+    use crate::body::{Body, Incoming};
+    use futures_core::Stream;
+    use std::pin::Pin;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
 
     const PLENTY: u64 = u64::MAX;
 
@@ -287,7 +325,7 @@ mod tests {
         let mut all = Vec::new();
         for part in parts {
             pipeline.push(Bytes::copy_from_slice(part));
-            while let Some(piece) = pipeline.pull()? {
+            while let Some(piece) = pipeline.next()? {
                 assert!(!piece.is_empty() && piece.len() <= PIECE_BYTES);
                 all.extend_from_slice(&piece);
             }
@@ -356,11 +394,67 @@ mod tests {
                 assert_eq!(decoded(plain(&[coding]), &parts), Ok(b"one, two".to_vec()), "{coding:?} at {cut}");
             }
         }
-        // Each member costs a decoder, so there may not be any number of tiny ones.
-        let tiny = encoded(Coding::Gzip, b"");
-        let few = tiny.repeat(FREE_MEMBERS as usize);
-        assert_eq!(decoded(plain(&[Coding::Gzip]), &[&few]), Ok(Vec::new()));
-        assert_eq!(decoded(plain(&[Coding::Gzip]), &[&tiny.repeat(1000)]), Err(Fault::Broken));
+    }
+
+    /// Each costs a decoder that begins anew: a mebibyte of frames that are skipped once held its worker for 131,072 of them.
+    #[test]
+    fn there_may_not_be_any_number_of_tiny_members_and_frames() {
+        let skipped = b"\x50\x2a\x4d\x18\0\0\0\0".to_vec();
+        let long = [&b"\x50\x2a\x4d\x18"[..], &[0, 4, 0, 0], &[7; 1024]].concat();
+        for (coding, tiny) in [
+            (Coding::Gzip, encoded(Coding::Gzip, b"")),
+            (Coding::Zstd, encoded(Coding::Zstd, b"")),
+            (Coding::Zstd, skipped),
+        ] {
+            let few = tiny.repeat(FREE_MEMBERS as usize);
+            assert_eq!(decoded(plain(&[coding]), &[&few]), Ok(Vec::new()), "{coding:?}");
+            assert_eq!(decoded(plain(&[coding]), &[&tiny.repeat(1000)]), Err(Fault::Broken), "{coding:?}");
+        }
+        assert_eq!(decoded(plain(&[Coding::Zstd]), &[&long.repeat(1000)]), Ok(Vec::new()), "not tiny");
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Woken>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Once the turn ended with parts for the handler only: 24 KiB that unfold to 24 MiB of nothing had one.
+    #[test]
+    fn what_unfolds_to_nothing_lets_others_have_their_turn() {
+        let skipped = [&b"\x50\x2a\x4d\x18"[..], &(24_u32 << 20).to_le_bytes(), &vec![0; 24 << 20]].concat();
+        for (codings, body, least) in [
+            (&[Coding::Zstd, Coding::Gzip][..], encoded(Coding::Gzip, &skipped), 24 << 20),
+            (&[Coding::Gzip][..], encoded(Coding::Gzip, &skipped), 24 << 20),
+            (&[Coding::Gzip][..], encoded(Coding::Gzip, b"short"), 0),
+        ] {
+            let incoming = Rc::new(RefCell::new(Incoming::new(Waker::noop().clone())));
+            incoming.borrow_mut().push(&body);
+            incoming.borrow_mut().finish(Ok(()), Vec::new());
+            let mut body = Body::new(incoming);
+            body.transform_by(Box::new(Decoding { pipeline: plain(codings), _hold: () }));
+            let woken = Arc::new(Woken::default());
+            let waker = Waker::from(woken.clone());
+            let (mut turns, mut in_a_row) = (1, 0);
+            loop {
+                match Pin::new(&mut body).poll_next(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(None) => break,
+                    Poll::Ready(Some(part)) => {
+                        in_a_row += part.expect("decoded").len();
+                        assert!(in_a_row <= 16 * PIECE_BYTES, "{codings:?}: {in_a_row} bytes in a row");
+                    }
+                    Poll::Pending => {
+                        assert_eq!(woken.0.load(Ordering::Relaxed), turns, "{codings:?}: it goes on by itself");
+                        (turns, in_a_row) = (turns + 1, 0);
+                    }
+                }
+            }
+            assert!(turns > least / (16 * PIECE_BYTES), "{codings:?}: {turns} turns");
+        }
     }
 
     /// Zeros without an end: what comes before them, and what is a mebibyte of them.
@@ -389,14 +483,14 @@ mod tests {
         let mut pipeline = Pipeline::new(codings, limit, ratio);
         pipeline.push(body.into());
         let end = loop {
-            match pipeline.pull() {
+            match pipeline.next() {
                 Ok(Some(_)) => {}
                 Ok(None) => break Ok(()),
                 Err(fault) => break Err(fault),
             }
         };
         assert_eq!(end, Err(Fault::TooLarge), "{codings:?}");
-        assert_eq!(pipeline.pull(), Err(Fault::TooLarge), "it stays refused");
+        assert_eq!(pipeline.next(), Err(Fault::TooLarge), "it stays refused");
         pipeline.stages.iter().map(|stage| (stage.taken, stage.given)).collect()
     }
 

@@ -143,7 +143,7 @@ fn bytes(codings: &[Coding]) -> usize {
 fn decode(body: Bytes, mut pipeline: Pipeline) -> Result<Vec<u8>, BodyError> {
     let mut whole = Vec::new();
     pipeline.push(body);
-    while let Some(piece) = pipeline.pull()? {
+    while let Some(piece) = pipeline.next()? {
         whole.extend_from_slice(&piece);
     }
     pipeline.finish()?;

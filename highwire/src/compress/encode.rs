@@ -341,7 +341,7 @@ mod tests {
         let mut pipeline = Pipeline::new(&[coding], u64::MAX, u64::MAX);
         pipeline.push(Bytes::copy_from_slice(encoded));
         let mut all = Vec::new();
-        while let Some(part) = pipeline.pull()? {
+        while let Some(part) = pipeline.next()? {
             all.extend_from_slice(&part);
         }
         Ok(all)

@@ -58,7 +58,7 @@ impl Decoding {
     /// Where that fails.
     pub fn part(&mut self, part: &[u8]) -> Vec<u8> {
         self.0.push(Bytes::copy_from_slice(part));
-        let pieces = std::iter::from_fn(|| self.0.pull().expect("decoded"));
+        let pieces = std::iter::from_fn(|| self.0.next().expect("decoded"));
         pieces.flatten().collect()
     }
 }
@@ -75,7 +75,7 @@ fn decode<'i>(codings: &[Coding], parts: impl Iterator<Item = &'i [u8]>) -> (Vec
     for part in parts {
         pipeline.push(Bytes::copy_from_slice(part));
         loop {
-            match pipeline.pull() {
+            match pipeline.next() {
                 Ok(Some(piece)) => decoded.extend_from_slice(&piece),
                 Ok(None) => break,
                 Err(fault) => return (decoded, Err(fault)),
