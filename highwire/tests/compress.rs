@@ -253,6 +253,18 @@ fn body_of(text: &'static str) -> body::Receiver {
     receiver
 }
 
+/// The end of a compressed body hides how long the plain one was: a short one once passed for whole.
+#[test]
+#[should_panic(expected = "the server cut the connection")]
+fn a_compressed_body_that_is_shorter_than_announced_is_cut() {
+    let short = || {
+        Response::stream_of(10, body_of("nine byte"))
+            .with_field(highwire::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))
+    };
+    let mut client = client(App::new().get("/", short).with(Compression::new().threshold(1)));
+    get(&mut client, "/", "gzip");
+}
+
 #[test]
 fn fields_say_what_was_done() {
     let app = App::new()

@@ -190,7 +190,7 @@ impl Compression {
         };
         let level = self.levels[coding as usize];
         let Some(mut lease) = Lease::take(coding, level, length, self.memory) else { return false };
-        let (body, trailers) = match std::mem::replace(content, Content::Bytes(Bytes::new())) {
+        let (body, announced, trailers) = match std::mem::replace(content, Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) if bytes.len() <= ONE_SHOT_BYTES => {
                 let mut encoded = Vec::with_capacity(bytes.len() / 2);
                 let is_smaller =
@@ -198,14 +198,14 @@ impl Compression {
                 *content = Content::Bytes(if is_smaller { encoded.into() } else { bytes });
                 return is_smaller;
             }
-            Content::Bytes(bytes) => (BodyStream::of(bytes), None),
-            Content::Stream(streamed) => (streamed.body, streamed.trailers),
+            Content::Bytes(bytes) => (BodyStream::of(bytes), None, None),
+            Content::Stream(streamed) => (streamed.body, streamed.length, streamed.trailers),
             switch @ Content::Switch(_) => {
                 *content = switch;
                 return false;
             }
         };
-        let body = BodyStream::from_source(Encoded::new(body, lease));
+        let body = BodyStream::from_source(Encoded::new(body, announced, lease));
         *content = Content::Stream(Box::new(Streamed { length: None, body, trailers }));
         true
     }

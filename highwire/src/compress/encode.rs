@@ -252,6 +252,9 @@ fn bytes(coding: Coding, level: u32) -> usize {
 pub(super) struct Encoded {
     /// None once it has ended.
     source: Option<BodyStream>,
+    /// Bytes of the plain body that are still to come, where its length was announced. The encoded one announces none, so
+    /// nobody else would see that they do not.
+    left: Option<u64>,
     lease: Lease,
     /// What came from the source and is not encoded yet.
     part: Bytes,
@@ -262,8 +265,9 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    pub(super) fn new(source: BodyStream, lease: Lease) -> Encoded {
-        Encoded { source: Some(source), lease, part: Bytes::new(), holds: false, rests: false }
+    /// Of a body that has so many bytes, where that is known.
+    pub(super) fn new(source: BodyStream, length: Option<u64>, lease: Lease) -> Encoded {
+        Encoded { source: Some(source), left: length, lease, part: Bytes::new(), holds: false, rests: false }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
@@ -277,10 +281,18 @@ impl Encoded {
             if self.part.is_empty() {
                 parts += 1;
                 match source.poll(cx) {
-                    Poll::Ready(Some(Ok(part))) => self.part = part,
+                    Poll::Ready(Some(Ok(part))) if self.left.is_none_or(|left| left >= part.len() as u64) => {
+                        self.left = self.left.map(|left| left - part.len() as u64);
+                        self.part = part;
+                    }
                     Poll::Ready(Some(Err(error))) => {
                         self.source = None;
                         return Poll::Ready(Some(Err(error)));
+                    }
+                    // It is longer or shorter than it said.
+                    Poll::Ready(Some(Ok(_))) => return Poll::Ready(Some(Err(self.misfit()))),
+                    Poll::Ready(None) if self.left.is_some_and(|left| left > 0) => {
+                        return Poll::Ready(Some(Err(self.misfit())));
                     }
                     Poll::Ready(None) => {
                         self.source = None;
@@ -310,6 +322,14 @@ impl Encoded {
         }
         self.rests = true;
         Poll::Ready(Some(Ok(output.into())))
+    }
+
+    /// The body fails as the plain one would.
+    fn misfit(&mut self) -> BoxError {
+        let error = proto::Error::LengthMismatch;
+        tracing::error!(%error, "a response's body does not fit what it announced");
+        self.source = None;
+        error.into()
     }
 }
 
@@ -387,7 +407,7 @@ mod tests {
         for coding in Coding::ALL {
             let queue = Rc::new(RefCell::new(VecDeque::new()));
             let lease = Lease::take(coding, 4, None, PLENTY).expect("an encoder");
-            let mut encoded = Encoded::new(BodyStream::new(Queued(queue.clone())), lease);
+            let mut encoded = Encoded::new(BodyStream::new(Queued(queue.clone())), None, lease);
             let (mut sent, mut expected) = (Vec::new(), Vec::new());
             // Nothing at first, as of handlers that want their head to leave.
             queue.borrow_mut().push_back(Some(Bytes::new()));
@@ -415,7 +435,7 @@ mod tests {
         let body: Vec<u8> = (0..300_000_u32).flat_map(|number| (number / 7).to_le_bytes()).take(400_000).collect();
         for coding in Coding::ALL {
             let lease = Lease::take(coding, 1, Some(body.len()), PLENTY).expect("an encoder");
-            let mut encoded = Encoded::new(BodyStream::of(Bytes::from(body.clone())), lease);
+            let mut encoded = Encoded::new(BodyStream::of(Bytes::from(body.clone())), None, lease);
             assert_eq!(encoded.held(), body.len(), "what waits is counted");
             let mut sent = Vec::new();
             let rests = drain(&mut encoded, &mut sent);
@@ -427,10 +447,39 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_is_not_as_long_as_announced_fails() {
+        for (parts, announced, fits) in [
+            (&["one", "two"][..], Some(6), true),
+            (&["one", "two"], None, true),
+            (&["", "one", ""], Some(3), true),
+            (&[], Some(0), true),
+            (&["one", "two"], Some(7), false),
+            (&[], Some(1), false),
+            (&["one", "two"], Some(5), false),
+            (&["one", "two"], Some(3), false),
+        ] {
+            for coding in Coding::ALL {
+                let queue = parts.iter().map(|part| Some(Bytes::from_static(part.as_bytes()))).chain([None]).collect();
+                let lease = Lease::take(coding, 4, None, PLENTY).expect("an encoder");
+                let source = BodyStream::new(Queued(Rc::new(RefCell::new(queue))));
+                let mut encoded = Encoded::new(source, announced, lease);
+                let mut cx = Context::from_waker(Waker::noop());
+                let pieces: Vec<_> = std::iter::from_fn(|| match encoded.poll_piece(&mut cx) {
+                    Poll::Ready(piece) => piece,
+                    Poll::Pending => panic!("there is nothing to wait for"),
+                })
+                .collect();
+                assert_eq!(pieces.iter().all(Result::is_ok), fits, "{coding:?} {parts:?} {announced:?}");
+                assert_eq!(pieces.last().is_some_and(Result::is_err), !fits, "it is the last that fails");
+            }
+        }
+    }
+
+    #[test]
     fn single_bytes_do_not_hold_the_worker() {
         let queue: VecDeque<_> = (0..1000).map(|_| Some(Bytes::from_static(b"x"))).chain([None]).collect();
         let lease = Lease::take(Coding::Gzip, 6, None, PLENTY).expect("an encoder");
-        let mut encoded = Encoded::new(BodyStream::new(Queued(Rc::new(RefCell::new(queue)))), lease);
+        let mut encoded = Encoded::new(BodyStream::new(Queued(Rc::new(RefCell::new(queue)))), None, lease);
         let mut sent = Vec::new();
         assert_eq!(drain(&mut encoded, &mut sent), 1000 / PARTS_A_PIECE);
         assert_eq!(decoded(Coding::Gzip, &sent).expect("whole"), vec![b'x'; 1000]);
