@@ -4,7 +4,9 @@
 use highwire::compress::{Coding, Compression, Decoded, Decompression, compressible};
 use highwire::middleware::BodyLimit;
 use highwire::testing::{Answer, Client};
-use highwire::{App, Body, Extension, Handler, HeaderName, HeaderValue, Json, Response, StatusCode, body, time};
+use highwire::{
+    App, Body, Extension, Handler, HeaderName, HeaderValue, Json, Request, Response, StatusCode, body, time,
+};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -307,12 +309,48 @@ fn fields_say_what_was_done() {
         ("/origin", "gzip", "gzip   Origin | Accept-Encoding"),
         ("/said", "gzip", "gzip   a, accept-ENCODING"),
         ("/any", "gzip", "gzip   *"),
-        ("/304", "gzip", " W/\"five\"  Accept-Encoding"),
+        ("/304", "gzip", " \"five\"  Accept-Encoding"),
         ("/304", "", " \"five\"  Accept-Encoding"),
         ("/error", "gzip", "gzip   Accept-Encoding"),
         ("/random", "gzip", "   Accept-Encoding"),
     ] {
         assert_eq!(fields(&mut client, path, accepts), expected, "{path} {accepts}");
+    }
+}
+
+/// Every 304 once had a weak tag, also where the answer with the body had a strong one (RFC 9110 section 15.4.5).
+#[test]
+fn a_304_has_the_tag_of_the_answer_that_the_client_has() {
+    fn tagged(request: &Request<'_>, content_type: &'static str, length: usize) -> Response {
+        let conditions = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("if-none-match"));
+        let known = conditions.map(|(_, value)| value).any(|value| value.windows(6).any(|tag| tag == b"\"five\""));
+        let response = match known {
+            true => Response::new(StatusCode::NOT_MODIFIED),
+            false => Response::bytes(content_type, text(length)),
+        };
+        response.with_field(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
+    }
+    let app = App::new()
+        .get("/text", |request: &Request<'_>| tagged(request, "text/plain", 5000))
+        .get("/short", |request: &Request<'_>| tagged(request, "text/plain", 500))
+        .get("/picture", |request: &Request<'_>| tagged(request, "image/png", 5000))
+        .with(Compression::new());
+    let mut client = client(app);
+    for (path, accepts, expected) in [
+        ("/text", "gzip", "W/\"five\""),
+        ("/text", "identity", "\"five\""),
+        ("/short", "gzip", "\"five\""),
+        ("/picture", "gzip", "\"five\""),
+    ] {
+        let tag = get(&mut client, path, accepts).field("etag").to_string();
+        assert_eq!(tag, expected, "{path} {accepts}");
+        for known in [tag.clone(), format!("\"four\", {tag}"), format!(" W/\"four\" ,{tag},\"6\"")] {
+            let answer = client.get(path).field("accept-encoding", accepts).field("if-none-match", &known).send();
+            assert_eq!((answer.status().as_u16(), answer.field("etag")), (304, &*tag), "{path} {accepts} {known}");
+        }
+        // A weak tag that stands in a field of its own; any tag.
+        let answer = client.get(path).field("accept-encoding", accepts).field("if-none-match", "\"four\"");
+        assert_eq!(answer.field("if-none-match", &tag).send().field("etag"), tag, "{path} {accepts}");
     }
 }
 

@@ -230,19 +230,25 @@ fn whole_length(response: &Response) -> Option<u64> {
 }
 
 /// What a request says that matters for its answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[doc(hidden)]
-pub struct Wish(Option<Coding>);
+pub struct Wish {
+    coding: Option<Coding>,
+    /// The values of `If-None-Match`, where weak tags are among them.
+    known: Vec<u8>,
+}
 
 impl Middleware for Compression {
     type State = Wish;
 
     fn before(&self, request: &mut Request<'_>) -> Result<Wish, Response> {
-        let fields = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("accept-encoding"));
-        Ok(Wish(Accepted::of(fields.map(|(_, value)| value)).best(&self.codings)))
+        let named = |wanted| request.fields().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
+        let coding = Accepted::of(named("accept-encoding").map(|(_, value)| value)).best(&self.codings);
+        let known = named("if-none-match").filter(|(_, value)| value.windows(3).any(|begin| begin == b"W/\""));
+        Ok(Wish { coding, known: known.flat_map(|(_, value)| [value, b","].concat()).collect() })
     }
 
-    fn after(&self, Wish(coding): Wish, response: &mut Response) {
+    fn after(&self, Wish { coding, known }: Wish, response: &mut Response) {
         if !self.may_encode(response) {
             return;
         }
@@ -250,11 +256,12 @@ impl Middleware for Compression {
             response.add_field(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         let Some(coding) = coding else { return };
-        // The fields of a 304 are those of the answer that the client has (RFC 9110 section 15.4.5).
+        // The fields of a 304 are those of the answer with a body (RFC 9110 section 15.4.5), of which nothing is at hand to tell
+        // whether it would be compressed. But whoever got it so has its weak tag.
         if response.status == StatusCode::NOT_MODIFIED {
-            weaken(response);
+            weaken(response, |weak| known.windows(weak.len()).any(|tag| tag == weak));
         } else if response.status != StatusCode::PARTIAL_CONTENT && self.encode(coding, &mut response.content) {
-            weaken(response);
+            weaken(response, |_| true);
             response.remove_field(&header::ACCEPT_RANGES);
             response.add_field(header::CONTENT_ENCODING, coding.value());
         }
@@ -266,11 +273,13 @@ fn says_what_varies(response: &Response) -> bool {
     names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
 }
 
-/// Makes a strong entity tag weak.
-fn weaken(response: &mut Response) {
+/// Makes a strong entity tag weak, where that is right for the weak one.
+fn weaken(response: &mut Response, is_right: impl Fn(&[u8]) -> bool) {
     for (_, value) in response.fields.iter_mut().filter(|(name, _)| name == header::ETAG) {
+        let weak = [b"W/", value.as_bytes()].concat();
         if value.as_bytes().starts_with(b"\"")
-            && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", value.as_bytes()].concat())
+            && is_right(&weak)
+            && let Ok(weak) = HeaderValue::from_bytes(&weak)
         {
             *value = weak;
         }
