@@ -1,11 +1,13 @@
-//! Whole bodies that middleware decodes: what handlers hold of them is charged to the memory budget, on HTTP/1 and HTTP/2.
+//! Bodies that middleware decodes: what handlers hold of whole ones is charged to the memory budget, on HTTP/1 and HTTP/2;
+//! and who holds decoders.
 
 mod peer;
 
 use bytes::Bytes;
-use highwire::compress::Decompression;
+use highwire::compress::testing::Encoding;
+use highwire::compress::{Coding, Decompression};
 use highwire::middleware::{Next, from_fn};
-use highwire::{App, Handler, Reply, time};
+use highwire::{App, Body, Handler, Reply, time};
 use io::sim::{Arrived, Client};
 use peer::{Play, SECOND, Weather};
 
@@ -163,4 +165,40 @@ fn where_the_budget_has_no_room_for_what_bodies_decode_to_the_answer_is_503() {
             play.end();
         }
     }
+}
+
+/// Requests whose bodies never came once held the memory of their decoders: 15 of them were enough for 503 to all others.
+#[test]
+fn requests_whose_bodies_do_not_come_hold_no_decoders() {
+    let length = async |body: Body| body.collect(1 << 20).await.map(|whole| whole.len().to_string());
+    // A body of Brotli is counted for 17 MiB.
+    let app = App::new().post("/", length.with(Decompression::new().memory(17 << 20)));
+    let mut play = Play::new(app, &Weather::fair());
+    let body = Encoding::new(Coding::Brotli, 4, None).end(b"twelve bytes");
+    let length = body.len();
+    let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: br\r\nContent-Length: {length}\r\n\r\n");
+    let ask = |play: &mut Play, sent: usize| {
+        let connection = play.network.connect();
+        let said = [head.as_bytes(), &body[..sent]].concat();
+        assert_eq!(connection.send(&said), said.len());
+        play.settle();
+        connection
+    };
+    let whole = |connection: &Client| heard(connection) == (200, "12".to_string());
+    let silent: Vec<_> = (0..3).map(|_| ask(&mut play, 0)).collect();
+    let upload = ask(&mut play, length);
+    assert!(whole(&upload), "beside silent ones");
+    let begun = ask(&mut play, 1);
+    let upload = ask(&mut play, length);
+    assert_eq!(heard(&upload).0, 503, "beside one that has begun");
+    begun.send(&body[1..]);
+    play.settle();
+    assert!(whole(&begun));
+    for connection in &silent {
+        connection.send(&body);
+        play.settle();
+        assert!(whole(connection), "a late one");
+    }
+    drop((silent, upload, begun));
+    play.end();
 }

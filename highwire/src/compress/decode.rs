@@ -1,11 +1,11 @@
-//! Decoders, and bodies that are decoded as they come.
+//! Decoders, and what all of those of a body make of it.
 //!
 //! A body passes one decoder for each of its codings, the last one that the client applied first. Every decoder is held
 //! to a bound of its own, so that what unfolds in between counts as well as what comes out. Output is made a piece at a
 //! time and when it is asked for; what is left of the input waits.
 
 use super::Coding;
-use crate::body::{BodyError, Pulled, Transform};
+use crate::body::{BodyError, Pulled};
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -282,26 +282,9 @@ impl From<Fault> for BodyError {
     }
 }
 
-/// A body in parts, on its way to the handler. It keeps the memory that it is counted for.
-pub(super) struct Decoding<H> {
-    pub(super) pipeline: Pipeline,
-    pub(super) _hold: H,
-}
-
-impl<H> Transform for Decoding<H> {
-    fn push(&mut self, part: Bytes) {
-        self.pipeline.push(part);
-    }
-    fn pull(&mut self, steps: &mut u32) -> Result<Pulled, BodyError> {
-        Ok(self.pipeline.pull(steps)?)
-    }
-    fn finish(&mut self) -> Result<(), BodyError> {
-        Ok(self.pipeline.finish()?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::decompression::Decoding;
     use super::super::encode::{Lease, Until};
     use super::*;
     use crate::body::{Body, Incoming};
@@ -436,7 +419,7 @@ mod tests {
             incoming.borrow_mut().push(&body);
             incoming.borrow_mut().finish(Ok(()), Vec::new());
             let mut body = Body::new(incoming);
-            body.transform_by(Box::new(Decoding { pipeline: plain(codings), _hold: () }));
+            body.transform_by(Box::new(Decoding::new(codings.to_vec(), PLENTY, PLENTY, usize::MAX)));
             let woken = Arc::new(Woken::default());
             let waker = Waker::from(woken.clone());
             let (mut turns, mut in_a_row) = (1, 0);

@@ -1,8 +1,8 @@
 //! The middleware that decodes the bodies of requests.
 
-use super::decode::{Decoding, Pipeline};
+use super::decode::Pipeline;
 use super::{Coding, Hold, elements};
-use crate::body::BodyError;
+use crate::body::{BodyError, Pulled, Transform};
 use crate::middleware::Middleware;
 use crate::request::Ready;
 use crate::{BodyUse, Request, Response, StatusCode, header};
@@ -39,7 +39,7 @@ thread_local! {
 /// | is not what its coding says | 400 |
 /// | comes in parts, while decoders hold all the memory they may | 503 |
 ///
-/// A handler that takes a body in parts sees the second and third as a [`BodyError`], which is an answer of that status.
+/// A handler that takes a body in parts sees all but the first as a [`BodyError`], which is an answer of that status.
 ///
 /// The request's fields stay as they came: `Content-Encoding` still names what is undone by then. Who reads that field
 /// finds [`Decoded`] in the request's extensions.
@@ -95,7 +95,7 @@ impl Decompression {
     }
 
     /// The most bytes that the decoders of a worker may hold for bodies in parts; 256 MiB by default. A body of Brotli is
-    /// counted for 17 MiB, one of zstd for 9, of the others for 64 KiB.
+    /// counted for 17 MiB, one of zstd for 9, of the others for 64 KiB, from its first byte to its end.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Decompression {
         self.memory = bytes;
@@ -150,6 +150,49 @@ fn decode(body: Bytes, mut pipeline: Pipeline) -> Result<Vec<u8>, BodyError> {
     Ok(whole)
 }
 
+/// A body in parts, on its way to the handler. Its decoders are there once its first part is: requests whose bodies never
+/// come may not keep them from others.
+#[derive(Debug)]
+pub(super) struct Decoding {
+    codings: Vec<Coding>,
+    limit: u64,
+    ratio: u64,
+    /// Bytes that all decoders of the worker may hold.
+    most: usize,
+    first: Option<Bytes>,
+    begun: Option<(Pipeline, Hold)>,
+}
+
+impl Decoding {
+    pub(super) fn new(codings: Vec<Coding>, limit: u64, ratio: u64, most: usize) -> Decoding {
+        Decoding { codings, limit, ratio, most, first: None, begun: None }
+    }
+}
+
+impl Transform for Decoding {
+    fn push(&mut self, part: Bytes) {
+        match &mut self.begun {
+            Some((pipeline, _)) => pipeline.push(part),
+            None => self.first = Some(part),
+        }
+    }
+    fn pull(&mut self, steps: &mut u32) -> Result<Pulled, BodyError> {
+        if let Some(first) = self.first.take() {
+            let hold = Hold::take(&HELD, bytes(&self.codings), self.most).ok_or(BodyError::NoMemory)?;
+            let mut pipeline = Pipeline::new(&self.codings, self.limit, self.ratio);
+            pipeline.push(first);
+            self.begun = Some((pipeline, hold));
+        }
+        match &mut self.begun {
+            Some((pipeline, _)) => Ok(pipeline.pull(steps)?),
+            None => Ok(Pulled::Starved),
+        }
+    }
+    fn finish(&mut self) -> Result<(), BodyError> {
+        self.begun.as_ref().map_or(Ok(()), |(pipeline, _)| Ok(pipeline.finish()?))
+    }
+}
+
 impl Middleware for Decompression {
     type State = ();
 
@@ -168,18 +211,15 @@ impl Middleware for Decompression {
             return Ok(());
         }
         let limit = request.shared.body_limit(request.route, body_use);
-        let pipeline = Pipeline::new(&codings, limit, self.ratio);
         match request.body {
             Ready::Whole(body) => {
+                let pipeline = Pipeline::new(&codings, limit, self.ratio);
                 let decoded = decode(std::mem::take(body), pipeline).map_err(crate::IntoResponse::into_response)?;
                 let bytes = decoded.capacity();
                 request.replace_body(decoded.into(), bytes);
             }
             Ready::Parts(body) => {
-                let Some(hold) = Hold::take(&HELD, bytes(&codings), self.memory) else {
-                    return Err(crate::IntoResponse::into_response(BodyError::NoMemory));
-                };
-                body.transform_by(Box::new(Decoding { pipeline, _hold: hold }));
+                body.transform_by(Box::new(Decoding::new(codings, limit, self.ratio, self.memory)));
             }
             Ready::Nothing | Ready::Taken => {}
         }
