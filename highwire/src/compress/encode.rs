@@ -46,7 +46,7 @@ const FLATE_WINDOW_BITS: u8 = 15;
 
 thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
-    static SPARE: RefCell<Vec<(Coding, u32, Encoder)>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Counted>> = const { RefCell::new(Vec::new()) };
 }
 
 /// How far an encoder is to go with what it was given.
@@ -178,44 +178,67 @@ fn zstd(encoder: &mut raw::Encoder<'static>, input: &[u8], until: Until, output:
     }
 }
 
-/// An encoder with the memory that it is counted for. It is kept for the next answer afterwards.
-pub(super) struct Lease {
-    encoder: Option<Encoder>,
+/// An encoder with the memory that it is counted for.
+struct Counted {
+    encoder: Encoder,
     coding: Coding,
     level: u32,
     _hold: Hold,
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("coding", &self.coding).field("level", &self.level).finish_non_exhaustive()
-    }
-}
-
-impl Lease {
-    /// One for a body of that length, if all encoders of this worker hold no more than `most` bytes with it.
-    pub(super) fn take(coding: Coding, level: u32, length: Option<usize>, most: usize) -> Option<Lease> {
-        let hold = Hold::take(&HELD, bytes(coding, level), most)?;
+impl Counted {
+    /// A spare one, or a new one: none where all encoders of this worker would hold more than `most` bytes with it, once
+    /// the spare ones that are in the way are freed.
+    fn take(coding: Coding, level: u32, length: Option<usize>, most: usize) -> Option<Counted> {
         let spare = SPARE.with_borrow_mut(|spare| {
-            let at = spare.iter().position(|kept| (kept.0, kept.1) == (coding, level))?;
-            Some(spare.swap_remove(at).2)
+            let at = spare.iter().position(|kept| (kept.coding, kept.level) == (coding, level));
+            let found = at.map(|at| spare.swap_remove(at));
+            let more = if found.is_some() { 0 } else { bytes(coding, level) };
+            while !spare.is_empty() && HELD.get() + more > most {
+                spare.swap_remove(0);
+            }
+            found
         });
-        let encoder = spare.map_or_else(|| Encoder::new(coding, level, length), Ok).and_then(|mut encoder| {
-            encoder.begin(length)?;
-            Ok(encoder)
-        });
-        match encoder {
-            Ok(encoder) => Some(Lease { encoder: Some(encoder), coding, level, _hold: hold }),
+        if let Some(spare) = spare {
+            return (HELD.get() <= most).then_some(spare);
+        }
+        let hold = Hold::take(&HELD, bytes(coding, level), most)?;
+        match Encoder::new(coding, level, length) {
+            Ok(encoder) => Some(Counted { encoder, coding, level, _hold: hold }),
             Err(error) => {
                 tracing::error!(%error, coding = coding.name(), "there is no encoder");
                 None
             }
         }
     }
+}
+
+/// An encoder for one body. It is kept for the next answer afterwards.
+pub(super) struct Lease(Option<Counted>);
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.0.as_ref().map(|counted| (counted.coding, counted.level));
+        f.debug_tuple("Lease").field(&what).finish()
+    }
+}
+
+impl Lease {
+    /// One for a body of that length, if all encoders of this worker hold no more than `most` bytes with it.
+    pub(super) fn take(coding: Coding, level: u32, length: Option<usize>, most: usize) -> Option<Lease> {
+        let mut counted = Counted::take(coding, level, length, most)?;
+        match counted.encoder.begin(length) {
+            Ok(()) => Some(Lease(Some(counted))),
+            Err(error) => {
+                tracing::error!(%error, coding = coding.name(), "an encoder cannot begin");
+                None
+            }
+        }
+    }
 
     pub(super) fn encode(&mut self, input: &[u8], until: Until, output: &mut Vec<u8>) -> io::Result<()> {
-        match &mut self.encoder {
-            Some(encoder) => encoder.encode(input, until, output),
+        match &mut self.0 {
+            Some(counted) => counted.encoder.encode(input, until, output),
             None => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
@@ -223,7 +246,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(encoder) = self.encoder.take().filter(|encoder| !matches!(encoder, Encoder::Brotli(_))) else {
+        let Some(counted) = self.0.take().filter(|counted| !matches!(counted.encoder, Encoder::Brotli(_))) else {
             return;
         };
         // While a thread ends there is no place to keep it any more.
@@ -232,7 +255,7 @@ impl Drop for Lease {
             if spare.len() == SPARE_ENCODERS {
                 spare.swap_remove(0);
             }
-            spare.push((self.coding, self.level, encoder));
+            spare.push(counted);
         });
     }
 }
@@ -492,7 +515,20 @@ mod tests {
         let second = Lease::take(Coding::Zstd, 3, None, 2 * cost).expect("the second");
         assert!(Lease::take(Coding::Zstd, 3, None, 2 * cost).is_none(), "there is no memory for a third");
         drop((first, second));
-        assert_eq!((HELD.get(), SPARE.with_borrow(Vec::len)), (0, 2));
+        assert_eq!(
+            (HELD.get(), SPARE.with_borrow(Vec::len)),
+            (2 * cost, 2),
+            "spare ones hold what they are counted for"
+        );
+        // They are used again, and are in nobody's way.
+        let again = Lease::take(Coding::Zstd, 3, None, 2 * cost).expect("a spare one");
+        assert_eq!((HELD.get(), SPARE.with_borrow(Vec::len)), (2 * cost, 1));
+        let other = Lease::take(Coding::Zstd, 2, None, 2 * cost).expect("in place of a spare one");
+        assert_eq!((HELD.get(), SPARE.with_borrow(Vec::len)), (2 * cost, 0));
+        assert!(Lease::take(Coding::Gzip, 6, None, 2 * cost).is_none(), "there is no memory for another one");
+        drop((again, other));
+        assert!(Lease::take(Coding::Zstd, 3, None, cost - 1).is_none(), "not even for a spare one");
+        assert_eq!((HELD.get(), SPARE.with_borrow(Vec::len)), (0, 0), "what passes the bound is freed");
         for coding in Coding::ALL {
             // The second takes the place of one that was cut off in the middle.
             for text in ["cut off", "whole, whole, whole"] {
