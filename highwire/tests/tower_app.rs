@@ -261,6 +261,25 @@ fn there_are_bounds() {
     assert!(service::into_service(threads).is_err());
 }
 
+/// As on connections: `sim/tests/decoded_bodies.rs`.
+#[cfg(feature = "compress")]
+#[test]
+fn what_a_waiting_handler_holds_of_a_decoded_body_is_charged() {
+    let bomb = zstd::encode_all(&[b'x'; 1 << 20][..], 3).expect("encoded");
+    for (memory, status) in [(4 << 20, 200), (600_000, 503)] {
+        let waits = async |body: Bytes| {
+            highwire::time::sleep(Duration::from_millis(1)).await;
+            body.len().to_string()
+        };
+        let app = App::new().post("/", waits).with(highwire::compress::Decompression::new());
+        let service = start(app.configure(|config| config.memory = Some(memory)));
+        let mut body = Sent::nothing();
+        body.frames.push_back(Ok(Frame::data(Bytes::from(bomb.clone()))));
+        let asked = request("POST", "/").header("content-encoding", "zstd").body(body).expect("a request");
+        assert_eq!(run(get(&service, asked)).0, status, "{memory} bytes of memory");
+    }
+}
+
 #[test]
 fn an_app_behind_layers_stands_in_another_app() {
     let inner = App::new().get("/hello", || "hello").post("/echo", echo).get("/peer", |peer: Peer| peer.to_string());
