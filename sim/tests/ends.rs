@@ -2,10 +2,12 @@
 
 mod peer;
 
-use highwire::{App, RawStream, Response, Upgrade};
+use bytes::Bytes;
+use highwire::{App, RawStream, Response, State, Upgrade, blocking, unblock};
 use io::sim::Arrived;
 use peer::plain::Play;
 use peer::{SECOND, Weather};
+use std::sync::{Arc, Mutex, mpsc};
 
 /// More than a link holds, and than is copied behind a head.
 const LARGE: usize = 200_000;
@@ -109,4 +111,41 @@ fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
     play.worker.stop();
     let seconds = play.seconds_to_the_stop();
     assert!(seconds <= 3, "{seconds} seconds");
+}
+
+#[test]
+fn a_job_that_the_pool_has_not_begun_with_goes_with_its_connection() {
+    type Gate = Mutex<mpsc::Receiver<()>>;
+    let (release, gate) = mpsc::channel::<()>();
+    let app = App::new()
+        .state::<Gate>(Mutex::new(gate))
+        .configure(|config| config.caps.blocking_threads = 1)
+        .get("/hold", async |State(gate): State<Gate>| {
+            highwire::spawn(async {
+                let _ = unblock(move || gate.lock().expect("no panic").recv()).await;
+            });
+        })
+        .post("/job", blocking(|_: State<Gate>, _: Bytes| ()))
+        .get("/count", |State(gate): State<Gate>| Arc::strong_count(&gate).to_string());
+    let mut play = Play::new(app);
+    let count = |play: &mut Play| {
+        let asker = play.network.connect();
+        asker.send(b"GET /count HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        play.settle(true);
+        let Some(Arrived::Bytes(answer)) = asker.receive(usize::MAX) else { panic!("there is no answer") };
+        asker.shutdown();
+        play.settle(true);
+        answer.last().copied().expect("a digit")
+    };
+    play.network.connect().send(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    play.settle(true);
+    let before = count(&mut play);
+    play.send(format!("POST /job HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n").as_bytes());
+    play.send(&[b'x'; LARGE]);
+    assert!(count(&mut play) > before && play.worker.account() > LARGE);
+    play.client.reset();
+    play.settle(true);
+    assert!(play.worker.account() < LARGE);
+    assert_eq!(count(&mut play), before, "the job still holds what it was given");
+    drop(release);
 }
