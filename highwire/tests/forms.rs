@@ -1,15 +1,12 @@
-//! Forms, cookies, sessions, credentials and what is acceptable, as an application sees them.
-#![cfg(all(feature = "json", feature = "cookies"))]
+//! Forms, credentials and what is acceptable, as an application sees them.
+#![cfg(feature = "json")]
 
-use highwire::cookie::{Cookie, Keys};
 use highwire::form::{Limits, MultipartError};
-use highwire::session::{Session, SessionError, SessionStore, Sessions, StoreFuture, new_token};
 use highwire::testing::{Answer, Client};
 use highwire::{Accept, App, Basic, Bearer, Form, Json, Multipart, Path, Problem, Query, Realm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -328,153 +325,4 @@ fn credentials() {
     let mut client = self::client(app(App::new().state(Realm("the \"door\"\n".to_string()))));
     let challenge = "Basic realm=\"the \\\"door\\\"\", charset=\"UTF-8\"";
     assert_eq!(client.get("/basic").send().field("www-authenticate"), challenge);
-}
-
-/// Sessions in memory.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
-
-impl Memory {
-    fn tokens(&self) -> Vec<String> {
-        self.0.lock().expect("no panic").keys().cloned().collect()
-    }
-}
-
-impl SessionStore for Memory {
-    fn load<'s>(&'s self, token: &'s str) -> StoreFuture<'s, Option<Vec<u8>>> {
-        Box::pin(async move {
-            // As a store across a network would.
-            highwire::time::sleep(Duration::from_millis(1)).await;
-            if token == "broken" {
-                Err("on purpose".into())
-            } else {
-                Ok(self.0.lock().expect("no panic").get(token).cloned())
-            }
-        })
-    }
-
-    fn save<'s>(&'s self, token: Option<&'s str>, data: Vec<u8>, _: Duration) -> StoreFuture<'s, String> {
-        Box::pin(async move {
-            let token = token.map_or_else(new_token, |token| Ok(token.to_string()))?;
-            self.0.lock().expect("no panic").insert(token.clone(), data);
-            Ok(token)
-        })
-    }
-
-    fn remove<'s>(&'s self, token: &'s str) -> StoreFuture<'s, ()> {
-        Box::pin(async move {
-            self.0.lock().expect("no panic").remove(token);
-            Ok(())
-        })
-    }
-}
-
-type Visits = Session<u32>;
-
-async fn visit(mut session: Visits) -> Result<(Visits, String), SessionError> {
-    let visits = session.load().await?.unwrap_or_default() + 1;
-    session.save(&visits).await?;
-    Ok((session, visits.to_string()))
-}
-
-async fn login(mut session: Visits) -> Result<(Visits, &'static str), SessionError> {
-    session.renew().await?;
-    session.save(&100).await?;
-    Ok((session, "welcome"))
-}
-
-async fn logout(mut session: Visits) -> Result<(Visits, &'static str), SessionError> {
-    session.end().await?;
-    Ok((session, "bye"))
-}
-
-fn sessions(sessions: Sessions) -> Client {
-    let look = async |mut session: Visits| Ok::<_, SessionError>(format!("{:?}", session.load().await?));
-    client(
-        App::new()
-            .state(sessions)
-            .get("/look", look)
-            .post("/visit", visit)
-            .post("/login", login)
-            .post("/logout", logout)
-            .post("/large", async |mut session: Session<String>| {
-                session.save(&"x".repeat(5000)).await?;
-                Ok::<_, SessionError>((session, ""))
-            }),
-    )
-}
-
-/// Asks with a cookie: what is answered, and the cookie that is set.
-fn ask(client: &mut Client, path: &str, cookie: &str) -> (String, String) {
-    let call = if path == "/look" { client.get(path) } else { client.post(path) };
-    let answer = call.field("cookie", cookie).send();
-    let set = answer.field("set-cookie").split(';').next().unwrap_or_default().to_string();
-    (answer.text().to_string(), set)
-}
-
-#[test]
-fn sessions_in_cookies() {
-    let (old, new) = ([1; 32], [2; 32]);
-    let in_cookies = |secrets: &[[u8; 32]]| sessions(Sessions::in_cookies(Keys::new(secrets).expect("secrets")));
-    let mut client = in_cookies(&[old]);
-    let answer = client.post("/visit").send();
-    let attributes = answer.field("set-cookie").split_once(';').map(|(_, attributes)| attributes.to_string());
-    assert_eq!(attributes.as_deref(), Some(" Path=/; Max-Age=86400; SameSite=Lax; Secure; HttpOnly"));
-    let (_, first) = ask(&mut client, "/visit", "a=b");
-    assert!(first.starts_with("__Host-session="), "{first}");
-    let (visits, second) = ask(&mut client, "/visit", &first);
-    assert_eq!(visits, "2");
-    assert_eq!(ask(&mut client, "/look", &second), ("Some(2)".into(), "".into()));
-    // One that somebody has put before ours is not ours, and no more than some are looked at.
-    assert_eq!(ask(&mut client, "/look", &format!("__Host-session=x; {second}")).0, "Some(2)");
-    assert_eq!(ask(&mut client, "/look", &format!("{}{second}", "__Host-session=x; ".repeat(4))).0, "None");
-    assert_eq!(ask(&mut client, "/logout", &second), ("bye".into(), "__Host-session=".into()));
-    let mut rotated = in_cookies(&[new, old]);
-    let (visits, third) = ask(&mut rotated, "/visit", &second);
-    assert_eq!(visits, "3");
-    assert_eq!(ask(&mut client, "/look", &third).0, "None", "the newest key makes them");
-    assert_eq!(ask(&mut in_cookies(&[new]), "/look", &third).0, "Some(3)");
-    assert_eq!(ask(&mut in_cookies(&[new]), "/look", &second).0, "None");
-    assert_eq!(client.post("/large").send().status(), 500, "it does not fit a cookie");
-}
-
-#[test]
-fn sessions_in_cookies_expire_by_the_clock_of_the_test() {
-    let keys = Keys::random().expect("random bytes");
-    let mut client = sessions(Sessions::in_cookies(keys).lasting(Duration::from_secs(600)));
-    let (_, first) = ask(&mut client, "/visit", "");
-    client.advance(Duration::from_secs(500));
-    let (visits, second) = ask(&mut client, "/visit", &first);
-    assert_eq!(visits, "2");
-    client.advance(Duration::from_secs(500));
-    assert_eq!(ask(&mut client, "/look", &first).0, "None");
-    assert_eq!(ask(&mut client, "/look", &second).0, "Some(2)");
-    client.advance(Duration::from_secs(101));
-    assert_eq!(ask(&mut client, "/look", &second).0, "None");
-}
-
-#[test]
-fn sessions_in_a_store() {
-    let memory = Memory::default();
-    let cookie = Cookie::new("sid", "").in_the_clear();
-    let mut client = sessions(Sessions::in_store(memory.clone()).with_cookie(cookie).lasting(Duration::from_secs(60)));
-    let answer = client.post("/visit").send();
-    let (first, attributes) = answer.field("set-cookie").split_once(';').expect("a cookie");
-    let first = first.to_string();
-    assert_eq!(attributes, " Path=/; Max-Age=60; SameSite=Lax; HttpOnly");
-    assert_eq!(memory.tokens(), [first.trim_start_matches("sid=")]);
-    assert_eq!(ask(&mut client, "/visit", &first), ("2".into(), first.clone()));
-    let (_, renewed) = ask(&mut client, "/login", &first);
-    assert_eq!(memory.tokens(), [renewed.trim_start_matches("sid=")], "the token of before is worth nothing");
-    assert_ne!(renewed, first);
-    assert_eq!(ask(&mut client, "/look", &first).0, "None");
-    assert_eq!(ask(&mut client, "/look", &renewed).0, "Some(100)");
-    assert_eq!(ask(&mut client, "/logout", &renewed), ("bye".into(), "sid=".into()));
-    assert!(memory.tokens().is_empty());
-    assert_eq!(client.get("/look").field("cookie", "sid=broken").send().status(), 500);
-    // A token of somebody's own choice is none.
-    let (_, chosen) = ask(&mut client, "/visit", "sid=chosen");
-    assert_ne!(chosen, "sid=chosen");
-    memory.0.lock().expect("no panic").insert("odd".into(), b"\"text\"".to_vec());
-    assert_eq!(ask(&mut client, "/look", "sid=odd").0, "None", "a value of another shape");
 }
