@@ -129,7 +129,7 @@ fn body(variant: &Variant, part: Range<u64>) -> Response {
     match &variant.content {
         Content::File(file) => {
             let mut body = FilePart::new(file.clone(), part.clone());
-            if part.start == 0 && body.is_large() && variant.begins_warm(file, context::now()) {
+            if part.start == 0 && body.is_large() && variant.begins_warm(&file.file, context::now()) {
                 body.assume_warm();
             }
             Response::of_part(body)

@@ -1,11 +1,11 @@
 //! Several parts of a file as one body, with other bytes between them.
 
+use super::open::Held;
 use crate::Response;
 use crate::body::{BodyStream, BoxError, Part, Source};
 use crate::file_part::FilePart;
 use bytes::Bytes;
 use futures_core::Stream;
-use io::file::Open;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ pub(super) enum Piece {
 }
 
 /// A response whose body is a file's parts, with other bytes between them; without a content type.
-pub(super) fn response(file: &Arc<Open>, pieces: Vec<Piece>) -> Response {
+pub(super) fn response(file: &Arc<Held>, pieces: Vec<Piece>) -> Response {
     let length = pieces.iter().map(|piece| match piece {
         Piece::Bytes(bytes) => bytes.len() as u64,
         Piece::File(range) => range.end - range.start,

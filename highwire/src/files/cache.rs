@@ -34,6 +34,8 @@ pub(super) struct Cache {
 /// Entries up to a bound of weight.
 struct Kind {
     most: usize,
+    /// What one entry may weigh.
+    most_of_one: usize,
     weight: usize,
     places: HashMap<Box<[u8]>, usize>,
     kept: Vec<Kept>,
@@ -66,7 +68,8 @@ impl Cache {
     }
 
     fn with_open(most_bytes: usize, open: usize) -> Cache {
-        Cache { small: Kind::new(most_bytes), open: Kind::new(open) }
+        // A file with all its siblings has few descriptors, and where there may be few in all, one file is better than none.
+        Cache { small: Kind::new(most_bytes, most_bytes / 4), open: Kind::new(open, open) }
     }
 
     pub(super) fn get(&mut self, path: &[u8], now: Instant) -> Known {
@@ -99,8 +102,8 @@ impl Cache {
 }
 
 impl Kind {
-    fn new(most: usize) -> Kind {
-        Kind { most, weight: 0, places: HashMap::new(), kept: Vec::new(), hand: 0, next: 0 }
+    fn new(most: usize, most_of_one: usize) -> Kind {
+        Kind { most, most_of_one, weight: 0, places: HashMap::new(), kept: Vec::new(), hand: 0, next: 0 }
     }
 
     fn get(&mut self, path: &[u8], now: Instant) -> Known {
@@ -130,7 +133,7 @@ impl Kind {
     }
 
     fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, weight: usize, now: Instant) {
-        if weight > self.most / 4 {
+        if weight > self.most_of_one {
             return;
         }
         while self.weight + weight > self.most {
@@ -171,8 +174,9 @@ impl Kind {
 mod tests {
     use super::*;
     use crate::files::Site;
+    use crate::files::coding::{CODINGS, Wanted};
     use crate::files::load::{Content, Part, Source};
-    use std::sync::Arc;
+    use crate::files::open::OpenFiles;
     use std::time::UNIX_EPOCH;
 
     const NOW: Instant = Instant { nanoseconds: 0 };
@@ -185,10 +189,15 @@ mod tests {
         let folder = io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
         let file =
             io::file::Files::open(&folder, b"").expect("the folder itself, which takes a descriptor like any file");
-        entry_of(1 << 20, Content::File(Arc::new(file)))
+        let held = OpenFiles::new(4).hold(file).expect("it is the first");
+        entry_of(1 << 20, Content::File(held))
     }
 
     fn entry_of(length: usize, content: Content) -> Rc<Entry> {
+        entry_in(length, content, [const { None }; CODINGS.len()])
+    }
+
+    fn entry_in(length: usize, content: Content, coded: [Option<Content>; CODINGS.len()]) -> Rc<Entry> {
         let metadata = io::file::Metadata {
             is_folder: false,
             length: length as u64,
@@ -197,7 +206,8 @@ mod tests {
             number: 0,
         };
         let itself = Part { metadata, content };
-        let source = Source { path: b"a".to_vec(), itself, coded: [const { None }; 3], may_be_kept: true };
+        let coded = coded.map(|content| content.map(|content| Part { metadata, content }));
+        let source = Source { path: b"a".to_vec(), itself, coded, may_be_kept: true };
         let site = Site::open(crate::files::Files::new(std::env::temp_dir())).expect("a folder");
         Rc::new(Entry::new(source, &site))
     }
@@ -248,6 +258,22 @@ mod tests {
         let mut none = Cache::new(0);
         none.insert(b"a", &open, NOW);
         assert!(!has(&mut none, "a"), "nothing is kept where nothing is to be kept");
+    }
+
+    #[test]
+    fn where_few_may_be_open_one_with_its_siblings_is_kept() {
+        let held = || match &open_entry().variant(Wanted::default()).content {
+            Content::File(held) => held.clone(),
+            Content::Bytes(_) => unreachable!("it is open"),
+        };
+        for (most, siblings, is_kept) in [(4, 3, true), (4, 0, true), (1, 0, true), (1, 1, false), (0, 0, false)] {
+            let mut cache = Cache::with_open(1 << 20, most);
+            let coded = std::array::from_fn(|at| (at < siblings).then(held).map(Content::File));
+            let entry = entry_in(1 << 20, Content::File(held()), coded);
+            cache.insert(b"a", &entry, NOW);
+            assert_eq!(has(&mut cache, "a"), is_kept, "{most} descriptors, {siblings} siblings");
+            check(&cache.open, most);
+        }
     }
 
     #[test]

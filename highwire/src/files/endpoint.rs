@@ -54,13 +54,13 @@ struct Case<'r> {
 impl FilesEndpoint {
     /// The entry in the cache, where it is what is in the folder.
     #[inline]
-    fn cached(&self, name: &Name<'_>) -> Option<Rc<Entry>> {
+    fn cached(&self, name: &Name<'_>, shared: &Shared) -> Option<Rc<Entry>> {
         let now = context::now();
         let known = self.cache.borrow_mut().get(&name.0, now);
         match known {
             Known::Nothing => None,
             Known::Fresh(entry) if entry.is_unchanged(now) => Some(entry),
-            Known::Stale(entry) if entry.is_current(self.look()) => {
+            Known::Stale(entry) if entry.is_current(self.look(shared)) => {
                 self.cache.borrow_mut().confirm(&name.0, now);
                 Some(entry)
             }
@@ -71,8 +71,8 @@ impl FilesEndpoint {
         }
     }
 
-    fn look(&self) -> Look<'_> {
-        Look { site: &self.site, patience: Patience::None }
+    fn look<'s>(&'s self, shared: &'s Shared) -> Look<'s> {
+        Look { site: &self.site, open_files: &shared.open_files, patience: Patience::None }
     }
 
     /// The answer with what was found.
@@ -82,6 +82,7 @@ impl FilesEndpoint {
             Found::File(source) => {
                 let entry = Rc::new(Entry::new(source, &self.site));
                 if entry.may_be_kept
+                    && (entry.descriptors() == 0 || shared.open_files.may_be_kept())
                     && let Some(name) = name
                 {
                     self.cache.borrow_mut().insert(&name.0, &entry, context::now());
@@ -94,6 +95,7 @@ impl FilesEndpoint {
             Found::Failed(status, Some(source)) => page(Entry::new(source, &self.site).variant(terms.wanted), status),
             Found::Failed(StatusCode::NOT_FOUND, None) => worded(StatusCode::NOT_FOUND, "not found", shared),
             Found::Failed(status, None) => worded(status, "the file cannot be read now", shared),
+            Found::Overloaded => Overloaded.into_response(),
         }
     }
 }
@@ -104,19 +106,19 @@ impl Endpoint for FilesEndpoint {
         let name = Name::parse(text, self.site.hidden);
         let terms = Terms::of(request);
         if let Some(name) = &name
-            && let Some(entry) = self.cached(name)
+            && let Some(entry) = self.cached(name, request.shared)
         {
             *response = Some(answer(entry.variant(terms.wanted), &terms, request.shared));
             return Outcome::Ready;
         }
-        if let Ok(found) = self.look().find(name.as_ref()) {
+        if let Ok(found) = self.look(request.shared).find(name.as_ref()) {
             let case = Case { name, terms, shared: request.shared.clone() };
             *response = Some(self.finish(found, &case, || location(request)));
             return Outcome::Ready;
         }
         let (name, terms) = (name.map(Name::into_owned), terms.into_owned());
-        let (site, its) = (self.site.clone(), name.clone());
-        let look = move || Look { site: &site, patience: Patience::Waits }.find(its.as_ref());
+        let (site, open_files, its) = (self.site.clone(), request.shared.open_files.clone(), name.clone());
+        let look = move || Look { site: &site, open_files: &open_files, patience: Patience::Waits }.find(its.as_ref());
         let asked = request.shared.ask(look);
         let location = location(request);
         let case = Case { name, terms, shared: request.shared.clone() };

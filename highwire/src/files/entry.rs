@@ -82,7 +82,7 @@ impl Entry {
 
     fn files(&self) -> impl Iterator<Item = (&Variant, &Open)> {
         self.variants().filter_map(|variant| match &variant.content {
-            Content::File(file) => Some((variant, &**file)),
+            Content::File(held) => Some((variant, &held.file)),
             Content::Bytes(_) => None,
         })
     }

@@ -5,6 +5,7 @@
 
 use super::coding::{CODINGS, Coding};
 use super::name::Name;
+use super::open::{Held, OpenFiles};
 use super::{Site, listing};
 use bytes::Bytes;
 use http::StatusCode;
@@ -27,6 +28,8 @@ pub(super) enum Found {
     Listing(String),
     /// An error in words, or the page for it.
     Failed(StatusCode, Option<Source>),
+    /// There are as many open files as there may be.
+    Overloaded,
 }
 
 /// A file as it was found, in the codings that were looked for.
@@ -49,7 +52,7 @@ pub(super) struct Part {
 #[derive(Clone)]
 pub(super) enum Content {
     Bytes(Bytes),
-    File(Arc<Open>),
+    File(Arc<Held>),
 }
 
 /// Why a look came to nothing.
@@ -61,6 +64,8 @@ pub(super) enum Obstacle {
     Missing,
     /// The system has failed, or has no more descriptors.
     Failed,
+    /// There are as many open files as there may be.
+    Full,
 }
 
 impl From<std::io::Error> for Obstacle {
@@ -91,6 +96,7 @@ pub(super) enum Patience {
 #[derive(Clone, Copy)]
 pub(super) struct Look<'s> {
     pub(super) site: &'s Site,
+    pub(super) open_files: &'s Arc<OpenFiles>,
     pub(super) patience: Patience,
 }
 
@@ -102,9 +108,13 @@ impl Look<'_> {
             Some(name) if name.is_folder() => self.folder(name.without_slash()),
             Some(name) => self.file_or_folder(&name.0),
         };
-        match found {
+        let found = match found {
             Err(Obstacle::Missing) => self.missing(name),
+            found => found,
+        };
+        match found {
             Err(Obstacle::Failed) => self.failed(StatusCode::SERVICE_UNAVAILABLE),
+            Err(Obstacle::Full) => Ok(Found::Overloaded),
             found => found,
         }
     }
@@ -142,7 +152,6 @@ impl Look<'_> {
         {
             match self.file(page) {
                 Err(Obstacle::Missing) => {}
-                Err(Obstacle::Failed) => return self.failed(StatusCode::SERVICE_UNAVAILABLE),
                 found => return found.map(Found::SinglePage),
             }
         }
@@ -201,7 +210,7 @@ impl Look<'_> {
     fn read(self, file: Open) -> Result<Part, Obstacle> {
         let metadata = file.metadata();
         if metadata.length > SMALL_BYTES {
-            return Ok(Part { metadata, content: Content::File(Arc::new(file)) });
+            return self.hold(file);
         }
         // One more than it has: a file that has grown is noticed as well as one that has shrunk.
         let mut bytes = vec![0; metadata.length as usize + 1];
@@ -219,9 +228,16 @@ impl Look<'_> {
         }
         if length as u64 != metadata.length {
             // It is being written: sent in parts it ends where it ends then.
-            return Ok(Part { metadata, content: Content::File(Arc::new(file)) });
+            return self.hold(file);
         }
         bytes.truncate(length);
         Ok(Part { metadata, content: Content::Bytes(Bytes::from(bytes.into_boxed_slice())) })
+    }
+
+    /// A file that stays open, for whoever is sent it.
+    fn hold(self, file: Open) -> Result<Part, Obstacle> {
+        let metadata = file.metadata();
+        let held = self.open_files.hold(file).ok_or(Obstacle::Full)?;
+        Ok(Part { metadata, content: Content::File(held) })
     }
 }

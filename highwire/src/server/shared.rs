@@ -6,6 +6,7 @@ use super::config::Config;
 use super::pool::{Asked, Pool};
 use super::states;
 use crate::app::{ErrorHandler, NotFoundHandler};
+use crate::files::OpenFiles;
 use crate::handler::Route;
 use crate::request::{BodyUse, Locals};
 use crate::router::Router;
@@ -74,6 +75,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) peers: PeerCounts,
     pub(crate) most_connections: usize,
+    pub(crate) open_files: Arc<OpenFiles>,
     /// Set once: stop accepting, finish what is under way.
     pub(crate) draining: AtomicBool,
     /// Set once: end now.
@@ -115,7 +117,8 @@ impl Shared {
         let body_uses = setup.routes.iter().map(|route| route.body_use()).collect();
         let body_limits = setup.routes.iter().map(|route| route.body_limit()).collect();
         let limit = setup.config.memory.unwrap_or_else(Budget::default_limit);
-        let most = io::memory::descriptors().saturating_sub(RESERVED_DESCRIPTORS).max(1);
+        let descriptors = io::memory::descriptors();
+        let most = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(1);
         let most_connections = setup.config.caps.connections.map_or(most, |cap| (cap as usize).min(most));
         Shared {
             setup,
@@ -125,6 +128,7 @@ impl Shared {
             counters: Counters::default(),
             peers: PeerCounts::default(),
             most_connections,
+            open_files: OpenFiles::new(descriptors),
             draining: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             acceptors: AtomicUsize::new(0),

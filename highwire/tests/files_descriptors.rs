@@ -1,0 +1,91 @@
+//! Files where the process may have few descriptors, or has none left. Needs a real kernel, which counts them; the limits are
+//! those of this process, so that these tests are a program of their own and run one after another.
+
+mod folder;
+
+use folder::{Place, bytes};
+use highwire::App;
+use highwire::server::{Engine, Handle};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Held while the process has a limit that a test has set.
+static LIMIT: Mutex<()> = Mutex::new(());
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Descriptors that the process may have when a server is started.
+const DESCRIPTORS: usize = 256;
+
+/// And afterwards: enough for both sides of its connections.
+const MORE_DESCRIPTORS: usize = 1024;
+
+/// A fourth of the former may be open files.
+const OPEN_FILES: usize = DESCRIPTORS / 4;
+
+/// Sets the limit of descriptors that counts; says so where there is no program for it.
+fn limit(most: usize) -> bool {
+    let id = std::process::id().to_string();
+    let status = Command::new("prlimit").args(["--pid", &id, &format!("--nofile={most}:")]).status();
+    if status.is_err() {
+        let _ = writeln!(std::io::stderr(), "not run: prlimit is not installed");
+    }
+    status.is_ok_and(|status| status.success())
+}
+
+/// GETs a target and reads no more than the head of the answer.
+fn ask(handle: &Handle, target: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("it reads");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    (stream, String::from_utf8(head).expect("text"))
+}
+
+#[test]
+fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
+    let _limit = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new("slow");
+    place.write("small", bytes(100));
+    // More than all buffers between both sides take.
+    place.write("large", b"");
+    let large = std::fs::File::options().write(true).open(place.root().join("large")).expect("a file");
+    large.set_len(64 << 20).expect("a sparse file");
+    for engine in [Engine::Uring, Engine::Readiness, Engine::Threads] {
+        if !limit(DESCRIPTORS) {
+            return;
+        }
+        let app = App::new().files("/", place.files().cache_bytes(0)).configure(|config| {
+            config.engine = engine;
+            config.workers = 1;
+            config.caps.connection_threads = 2 * OPEN_FILES;
+        });
+        let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+        assert!(limit(MORE_DESCRIPTORS));
+        let mut slow = Vec::new();
+        for number in 0..OPEN_FILES {
+            let (stream, head) = ask(&handle, "/large");
+            assert!(head.starts_with("HTTP/1.1 200 "), "{engine:?}, number {number}: {head}");
+            slow.push(stream);
+        }
+        let (_, head) = ask(&handle, "/large");
+        assert!(head.starts_with("HTTP/1.1 503 ") && head.to_lowercase().contains("\r\nretry-after: 1"), "{head}");
+        let (_, head) = ask(&handle, "/small");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{engine:?}: {head}");
+        drop(slow);
+        let end = Instant::now() + PATIENCE;
+        while !ask(&handle, "/large").1.starts_with("HTTP/1.1 200 ") {
+            assert!(Instant::now() < end, "{engine:?}: files of clients that are gone stay open");
+            std::thread::yield_now();
+        }
+        handle.stop();
+    }
+}
