@@ -6,9 +6,10 @@ mod folder;
 use folder::{Place, bytes};
 use highwire::App;
 use highwire::server::{Engine, Handle};
-use std::io::{Read, Write};
+use highwire::testing::Client;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,22 @@ fn limit(most: usize) -> bool {
         let _ = writeln!(std::io::stderr(), "not run: prlimit is not installed");
     }
     status.is_ok_and(|status| status.success())
+}
+
+/// Does something while this process cannot get a descriptor; a shell gives them back, since nobody can be started then.
+fn without_descriptors(act: impl FnOnce()) {
+    let limit = format!("prlimit --pid {} --nofile", std::process::id());
+    let script = format!("{limit}=3: && echo none; read line; {limit}={MORE_DESCRIPTORS}: && echo some");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = shell.spawn().expect("a shell");
+    let mut lines = BufReader::new(shell.stdout.take().expect("a pipe")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert_eq!(next(), "none");
+    act();
+    drop(shell.stdin.take());
+    assert_eq!(next(), "some");
+    shell.wait().expect("it ends");
 }
 
 /// GETs a target and reads no more than the head of the answer.
@@ -88,4 +105,31 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
         }
         handle.stop();
     }
+}
+
+/// Time is virtual.
+#[test]
+fn kept_files_are_sent_for_a_while_where_there_are_no_descriptors() {
+    let _limit = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !limit(MORE_DESCRIPTORS) {
+        return;
+    }
+    let place = Place::new("none");
+    place.write("small", bytes(100));
+    place.write("large", bytes(100_000));
+    let mut client = Client::new(App::new().files("/", place.files())).expect("an app");
+    let mut check = |after, expected: u16| {
+        client.advance(Duration::from_secs(after));
+        for path in ["/small", "/large"] {
+            let answer = client.get(path).send();
+            assert_eq!(answer.status().as_u16(), expected, "{path}, {after} seconds later");
+        }
+    };
+    check(0, 200);
+    without_descriptors(|| {
+        check(1, 200);
+        check(58, 200);
+        check(2, 503);
+    });
+    check(0, 200);
 }

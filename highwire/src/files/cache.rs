@@ -13,6 +13,10 @@ use std::time::Duration;
 /// How long an entry counts as what is in the folder. A file that was changed is seen after that at the latest.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// How long an entry is served that cannot be looked at, since it was last seen in the folder: a server that has run out of descriptors
+/// has them again when connections end, and until then it sends what it has rather than errors.
+const DOUBT: Duration = Duration::from_secs(60);
+
 /// How long a file stays open that nobody asks for, as long as others are asked for: if it was removed, its bytes take place on
 /// the disk until then.
 const IDLE: Duration = Duration::from_secs(60);
@@ -50,6 +54,8 @@ struct Kept {
     weight: usize,
     was_used: bool,
     looked_at: Instant,
+    /// When it was last seen to be what is in the folder.
+    seen_at: Instant,
 }
 
 /// What the cache knows of a path.
@@ -86,6 +92,11 @@ impl Cache {
         self.open.confirm(path, now);
     }
 
+    /// The system cannot say whether the entry is what is in the folder: whether it stays for now.
+    pub(super) fn doubt(&mut self, path: &[u8], now: Instant) -> bool {
+        self.small.doubt(path, now) || self.open.doubt(path, now)
+    }
+
     pub(super) fn remove(&mut self, path: &[u8]) {
         self.small.remove(path);
         self.open.remove(path);
@@ -118,8 +129,16 @@ impl Kind {
 
     fn confirm(&mut self, path: &[u8], now: Instant) {
         if let Some(&place) = self.places.get(path) {
-            self.kept[place].looked_at = now;
+            let kept = &mut self.kept[place];
+            (kept.looked_at, kept.seen_at) = (now, now);
         }
+    }
+
+    fn doubt(&mut self, path: &[u8], now: Instant) -> bool {
+        let Some(&place) = self.places.get(path) else { return false };
+        let kept = &mut self.kept[place];
+        kept.looked_at = now;
+        now.since(kept.seen_at) < DOUBT
     }
 
     fn remove(&mut self, path: &[u8]) {
@@ -141,7 +160,8 @@ impl Kind {
         }
         self.weight += weight;
         self.places.insert(path.into(), self.kept.len());
-        self.kept.push(Kept { path: path.into(), entry: entry.clone(), weight, was_used: false, looked_at: now });
+        let entry = entry.clone();
+        self.kept.push(Kept { path: path.into(), entry, weight, was_used: false, looked_at: now, seen_at: now });
     }
 
     fn throw_one_out(&mut self) {

@@ -3,7 +3,7 @@
 use super::Site;
 use super::answer::{Terms, answer, page, worded};
 use super::cache::{Cache, Known};
-use super::entry::Entry;
+use super::entry::{Entry, Standing};
 use super::load::{Found, Look, Obstacle, Patience};
 use super::name::Name;
 use crate::handler::{Endpoint, Outcome, Route};
@@ -57,17 +57,33 @@ impl FilesEndpoint {
     fn cached(&self, name: &Name<'_>, shared: &Shared) -> Option<Rc<Entry>> {
         let now = context::now();
         let known = self.cache.borrow_mut().get(&name.0, now);
-        match known {
-            Known::Nothing => None,
-            Known::Fresh(entry) if entry.is_unchanged(now) => Some(entry),
-            Known::Stale(entry) if entry.is_current(self.look(shared)) => {
+        let (entry, stays) = match known {
+            Known::Nothing => return None,
+            Known::Fresh(entry) => {
+                let stays = entry.is_unchanged(now);
+                (entry, stays)
+            }
+            Known::Stale(entry) => {
+                let stays = self.stays(name, &entry, shared);
+                (entry, stays)
+            }
+        };
+        if !stays {
+            self.cache.borrow_mut().remove(&name.0);
+        }
+        stays.then_some(entry)
+    }
+
+    /// Whether an entry that has to be looked at again is still what is in the folder, as far as can be told.
+    fn stays(&self, name: &Name<'_>, entry: &Entry, shared: &Shared) -> bool {
+        let now = context::now();
+        match entry.standing(self.look(shared)) {
+            Standing::Current => {
                 self.cache.borrow_mut().confirm(&name.0, now);
-                Some(entry)
+                true
             }
-            Known::Fresh(_) | Known::Stale(_) => {
-                self.cache.borrow_mut().remove(&name.0);
-                None
-            }
+            Standing::Unknown => entry.is_unchanged(now) && self.cache.borrow_mut().doubt(&name.0, now),
+            Standing::Outdated => false,
         }
     }
 

@@ -26,6 +26,15 @@ pub(super) struct Entry {
     seen_at: Cell<Option<Instant>>,
 }
 
+/// What an entry is, beside what is in the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Current,
+    Outdated,
+    /// The system cannot say: it has no descriptor for a look, or its disk fails.
+    Unknown,
+}
+
 /// One coding of a file, with its fields.
 pub(super) struct Variant {
     pub(super) content: Content,
@@ -100,17 +109,20 @@ impl Entry {
     }
 
     /// Whether the folder still has just this. A look that would have to wait says no as well.
-    pub(super) fn is_current(&self, look: Look<'_>) -> bool {
+    pub(super) fn standing(&self, look: Look<'_>) -> Standing {
         let variants = CODINGS.into_iter().zip(&self.coded).filter(|_| look.site.precompressed);
         let variants = variants.map(|(coding, variant)| (Some(coding), variant.as_ref()));
-        variants.chain([(None, Some(&self.itself))]).all(|(coding, variant)| {
+        let mut standing = Standing::Current;
+        for (coding, variant) in variants.chain([(None, Some(&self.itself))]) {
             match (look.metadata(&self.path, coding), variant) {
                 // While it may change unseen it is read again.
-                (Ok(metadata), Some(variant)) => metadata == variant.metadata && !variant.validators.is_weak(),
-                (Err(Obstacle::Missing), None) => true,
-                _ => false,
+                (Ok(metadata), Some(variant)) if metadata == variant.metadata && !variant.validators.is_weak() => {}
+                (Err(Obstacle::Missing), None) => {}
+                (Err(Obstacle::Failed), _) => standing = Standing::Unknown,
+                _ => return Standing::Outdated,
             }
-        })
+        }
+        standing
     }
 }
 
