@@ -148,7 +148,8 @@ fn a_form_comes_as_multipart_too() {
     assert_eq!(answer.text(), "a b 7 [\"x\", \"\"]");
     check_problem(&ask(MULTIPART, &[name.clone(), part("name=age", "x")]), 422, &[("field", "age")]);
     let file = part("name=age; filename=f", "7");
-    check_problem(&ask(MULTIPART, &[name.clone(), file]), 422, &[("field", "age")]);
+    let detail = ("detail", "the part is a file where a field is wanted");
+    check_problem(&ask(MULTIPART, &[name.clone(), file]), 422, &[("field", "age"), detail]);
     check_problem(&ask(MULTIPART, &[part("x=y", "")]), 400, &[("offset", "5"), ("in", "body")]);
     check_problem(&ask("multipart/form-data", std::slice::from_ref(&name)), 400, &[("in", "content-type")]);
     check_problem(&ask("multipart/form-data; boundary=C", &[name, age]), 400, &[("offset", "0")]);
@@ -195,6 +196,7 @@ fn a_multipart_body_is_bounded() {
     let app = App::new()
         .state(limits)
         .post("/", describe)
+        .post("/form", |Form(mut fields): Form<BTreeMap<String, String>>| fields.remove("name"))
         .post("/narrow", move |multipart: Multipart| describe(multipart.limited(narrow.clone())));
     let mut client = client(app);
     let mut ask = |path: &str, body: String| client.post(path).field("content-type", MULTIPART).body(body).send();
@@ -208,6 +210,10 @@ fn a_multipart_body_is_bounded() {
     assert_eq!(ask("/", large(1001) + "--B--").text(), "skipped (-, -)", "a part that nobody takes has no size");
     check_problem(&ask("/", large(1500) + "--B--"), 413, &[]);
     check_problem(&ask("/", "x".repeat(1000)), 400, &[("offset", "0")]);
+    let named = |bytes: usize| part("name=name", &"x".repeat(bytes)) + "--B--";
+    assert_eq!(ask("/form", named(1000)).text().len(), 1000);
+    let detail = ("detail", "the part is larger than 1000 bytes");
+    check_problem(&ask("/form", named(1001)), 413, &[("field", "name"), detail, ("in", "body")]);
 }
 
 #[test]

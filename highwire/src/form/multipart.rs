@@ -40,6 +40,8 @@ pub enum Fault {
     TooLarge(String),
     /// A part that has to be text is none: 422.
     NotText,
+    /// A part is a file, where a field is wanted: 422.
+    File,
     /// It did not arrive: 400, 408, 413 or 503.
     Body(BodyError),
     /// A file cannot be written: 507 where its disk is full, else 500.
@@ -53,6 +55,7 @@ impl fmt::Display for Fault {
         match self {
             Fault::Malformed(what) | Fault::TooLarge(what) => f.write_str(what),
             Fault::NotText => f.write_str("the part is not UTF-8"),
+            Fault::File => f.write_str("the part is a file where a field is wanted"),
             Fault::Body(error) => error.fmt(f),
             Fault::Disk(kind) if is_full(*kind) => f.write_str("the server has no room left for the upload"),
             Fault::Disk(_) => f.write_str("the server cannot store the upload"),
@@ -82,7 +85,7 @@ impl MultipartError {
         match &self.fault {
             Fault::Malformed(_) | Fault::Body(BodyError::CutShort | BodyError::Undecodable) => StatusCode::BAD_REQUEST,
             Fault::TooLarge(_) | Fault::Body(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
-            Fault::NotText => StatusCode::UNPROCESSABLE_ENTITY,
+            Fault::NotText | Fault::File => StatusCode::UNPROCESSABLE_ENTITY,
             Fault::Body(BodyError::TooSlow) => StatusCode::REQUEST_TIMEOUT,
             Fault::Body(BodyError::NoMemory) | Fault::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Fault::Disk(kind) if is_full(*kind) => StatusCode::INSUFFICIENT_STORAGE,
@@ -181,6 +184,11 @@ impl FromRequest for Multipart {
         let parser = parser(request, &boundary(request)?)?;
         Ok(Multipart { body: request.take_parts()?, parser, in_part: false, ended: false })
     }
+}
+
+/// A part has more bytes than that.
+pub(super) fn too_large(limit: u64) -> Fault {
+    Fault::TooLarge(format!("the part is larger than {limit} bytes"))
 }
 
 /// What the parser, or the reader of a part's header fields, says.
@@ -397,6 +405,6 @@ impl Part<'_> {
     }
 
     fn too_large(&mut self, limit: u64) -> MultipartError {
-        self.failed(Fault::TooLarge(format!("the part is larger than {limit} bytes")))
+        self.failed(too_large(limit))
     }
 }

@@ -1,7 +1,7 @@
 //! Forms read into a type.
 
 use super::head::Head;
-use super::multipart::{Fault, MultipartError, boundary_of, malformed, parser, read_head};
+use super::multipart::{Fault, MultipartError, boundary_of, malformed, parser, read_head, too_large};
 use super::parser::Event;
 use super::urlencoded::{self, Fault as FormFault};
 use crate::fields::Fields;
@@ -20,7 +20,8 @@ const BOTH: &str = "application/x-www-form-urlencoded, multipart/form-data";
 ///
 /// It is read from `application/x-www-form-urlencoded` in UTF-8, and from the text fields of `multipart/form-data`; a file
 /// is for [`Multipart`](crate::Multipart). Another media type is 415, a malformed body 400 with the place, one that does
-/// not fit the type 422 with the field, and more than [`MOST_FIELDS`](super::MOST_FIELDS) fields are 413.
+/// not fit the type 422 with the field, and more than [`MOST_FIELDS`](super::MOST_FIELDS) fields are 413, as is what a multipart body has
+/// above [`Limits`](super::Limits).
 ///
 /// ```
 /// use highwire::{App, Form, testing::Client};
@@ -90,7 +91,15 @@ fn parts(parser: &mut super::parser::Parser) -> Result<Vec<(String, String)>, Mu
         };
         match event.map_err(|fault| malformed(parser, fault))? {
             Event::Head(lines) => pairs.push((field_name(parser, &lines)?, Vec::new())),
-            Event::Data(data) => pairs.last_mut().into_iter().for_each(|(_, value)| value.extend_from_slice(&data)),
+            Event::Data(data) => {
+                let Some((name, value)) = pairs.last_mut() else { continue };
+                let limit = parser.limits().part_bytes;
+                if (value.len() + data.len()) as u64 > limit {
+                    let part = Some(name.clone());
+                    return Err(MultipartError { fault: too_large(limit), part, offset: parser.offset() });
+                }
+                value.extend_from_slice(&data);
+            }
             Event::PartEnd => {}
             Event::End | Event::NeedMore => break,
         }
@@ -106,6 +115,6 @@ fn field_name(parser: &super::parser::Parser, lines: &Bytes) -> Result<String, M
     let Head { name, file_name, .. } = read_head(parser, lines)?;
     match file_name {
         None => Ok(name),
-        Some(_) => Err(MultipartError { fault: Fault::NotText, part: Some(name), offset: parser.offset() }),
+        Some(_) => Err(MultipartError { fault: Fault::File, part: Some(name), offset: parser.offset() }),
     }
 }
