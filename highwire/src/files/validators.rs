@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// milliseconds, some every second or two.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// Dates before this one (1980-01-02) are what builds and archives write in place of one.
-const FIRST_DATE: Duration = Duration::from_secs(315_619_200);
+/// Dates before this one (1990-01-01) are what builds and archives write in place of one: 1970-01-01, 1980-01-01 (zip), 1980-02-01
+/// (Gradle), 1985-10-26 (npm). Files that are served and really that old are few, and lose but a `Last-Modified`.
+const FIRST_DATE: Duration = Duration::from_secs(631_152_000);
 
 /// A file's ETag and Last-Modified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,10 +264,14 @@ mod tests {
         assert_eq!(old.last_modified().expect("a date"), "Fri, 15 Jan 2027 08:00:00 GMT");
         assert_eq!(validators(YOUNG, "br").etag(), "\"18fae27693b401f4-ff-br\"");
         assert_eq!(validators(Duration::ZERO, "").etag(), "W/\"18fae27693b401f4-ff\"");
-        let (modified, changed) = (UNIX_EPOCH + Duration::from_secs(1), UNIX_EPOCH + Duration::from_secs(1 << 30));
-        let now = changed + YOUNG;
-        let built = Validators::new(State { length: 1, modified, changed, coding: "", now });
-        assert_eq!((built.etag(), built.last_modified()), (HeaderValue::from_static("\"ee6b28000000000-1\""), None));
+        let changed = UNIX_EPOCH + Duration::from_secs(1 << 30);
+        // What zip, Gradle and npm write, among others.
+        for seconds in [0, 1, 315_532_800, 315_619_200, 318_211_200, 499_162_500] {
+            let (modified, now) = (UNIX_EPOCH + Duration::from_secs(seconds), changed + YOUNG);
+            let built = Validators::new(State { length: 1, modified, changed, coding: "", now });
+            assert_eq!(built.etag(), "\"ee6b28000000000-1\"", "{seconds}");
+            assert_eq!(built.last_modified(), None, "{seconds}");
+        }
     }
 
     #[test]
