@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::files::Site;
     use crate::files::coding::{CODINGS, Wanted};
-    use crate::files::load::{Content, Part, Source};
+    use crate::files::load::{Content, Moment, Part, Source};
     use crate::files::open::OpenFiles;
     use std::time::UNIX_EPOCH;
 
@@ -227,7 +227,8 @@ mod tests {
         };
         let itself = Part { metadata, content };
         let coded = coded.map(|content| content.map(|content| Part { metadata, content }));
-        let source = Source { path: b"a".to_vec(), itself, coded, may_be_kept: true };
+        let looked_at = Moment { instant: NOW, date: UNIX_EPOCH };
+        let source = Source { path: b"a".to_vec(), itself, coded, may_be_kept: true, looked_at };
         let site = Site::open(crate::files::Files::new(std::env::temp_dir())).expect("a folder");
         Rc::new(Entry::new(source, &site))
     }

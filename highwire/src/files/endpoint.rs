@@ -4,7 +4,7 @@ use super::Site;
 use super::answer::{Terms, answer, page, worded};
 use super::cache::{Cache, Known};
 use super::entry::{Entry, Standing};
-use super::load::{Found, Look, Obstacle, Patience};
+use super::load::{Found, Look, Moment, Obstacle, Patience};
 use super::name::Name;
 use crate::handler::{Endpoint, Outcome, Route};
 use crate::request::{BodyUse, Request};
@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 /// A folder's route, as the app keeps it.
 pub(super) struct FilesRoute(pub(super) Arc<Site>);
@@ -88,7 +89,8 @@ impl FilesEndpoint {
     }
 
     fn look<'s>(&'s self, shared: &'s Shared) -> Look<'s> {
-        Look { site: &self.site, open_files: &shared.open_files, patience: Patience::None }
+        let at = Moment { instant: context::now(), date: SystemTime::now() };
+        Look { site: &self.site, open_files: &shared.open_files, patience: Patience::None, at }
     }
 
     /// The answer with what was found.
@@ -96,12 +98,13 @@ impl FilesEndpoint {
         let Case { name, terms, shared } = case;
         match found {
             Found::File(source) => {
+                let looked_at = source.looked_at.instant;
                 let entry = Rc::new(Entry::new(source, &self.site));
                 if entry.may_be_kept
                     && (entry.descriptors() == 0 || shared.open_files.may_be_kept())
                     && let Some(name) = name
                 {
-                    self.cache.borrow_mut().insert(&name.0, &entry, context::now());
+                    self.cache.borrow_mut().insert(&name.0, &entry, looked_at);
                 }
                 answer(entry.variant(terms.wanted), terms, shared)
             }
@@ -127,14 +130,17 @@ impl Endpoint for FilesEndpoint {
             *response = Some(answer(entry.variant(terms.wanted), &terms, request.shared));
             return Outcome::Ready;
         }
-        if let Ok(found) = self.look(request.shared).find(name.as_ref()) {
+        let look = self.look(request.shared);
+        if let Ok(found) = look.find(name.as_ref()) {
             let case = Case { name, terms, shared: request.shared.clone() };
             *response = Some(self.finish(found, &case, || location(request)));
             return Outcome::Ready;
         }
         let (name, terms) = (name.map(Name::into_owned), terms.into_owned());
         let (site, open_files, its) = (self.site.clone(), request.shared.open_files.clone(), name.clone());
-        let look = move || Look { site: &site, open_files: &open_files, patience: Patience::Waits }.find(its.as_ref());
+        let at = look.at;
+        let look =
+            move || Look { site: &site, open_files: &open_files, patience: Patience::Waits, at }.find(its.as_ref());
         let asked = request.shared.ask(look);
         let location = location(request);
         let case = Case { name, terms, shared: request.shared.clone() };

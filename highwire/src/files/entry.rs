@@ -54,9 +54,8 @@ const WARM: Duration = Duration::from_secs(1);
 
 impl Entry {
     pub(super) fn new(source: Source, site: &Site) -> Entry {
-        let Source { path, itself, coded, may_be_kept } = source;
-        let now = SystemTime::now();
-        let variant = |part, coding| Variant::new(part, coding, &path, site, now);
+        let Source { path, itself, coded, may_be_kept, looked_at } = source;
+        let variant = |part, coding| Variant::new(part, coding, &path, site, looked_at.date);
         let itself = variant(itself, None);
         let mut codings = CODINGS.into_iter();
         let coded = coded.map(|part| {

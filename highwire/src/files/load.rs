@@ -9,9 +9,11 @@ use super::open::{Held, OpenFiles};
 use super::{Site, listing};
 use bytes::Bytes;
 use http::StatusCode;
+use io::Instant;
 use io::file::{File, Files, Metadata, Open};
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A file up to this length is read whole and kept in memory; a longer one is kept open and sent in parts. Sixteen times what most pages'
 /// scripts and styles have.
@@ -41,6 +43,7 @@ pub(super) struct Source {
     pub(super) coded: [Option<Part>; CODINGS.len()],
     /// None of them is being written: it may be kept.
     pub(super) may_be_kept: bool,
+    pub(super) looked_at: Moment,
 }
 
 /// One coding of a file.
@@ -92,12 +95,21 @@ pub(super) enum Patience {
     Waits,
 }
 
+/// When a look was begun, by the clock of timers and by that of files. What it finds counts from then on: a change while it waits
+/// for the disk, or for a thread, is one after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) instant: Instant,
+    pub(super) date: SystemTime,
+}
+
 /// A look at a folder.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'s> {
     pub(super) site: &'s Site,
     pub(super) open_files: &'s Arc<OpenFiles>,
     pub(super) patience: Patience,
+    pub(super) at: Moment,
 }
 
 impl Look<'_> {
@@ -204,7 +216,7 @@ impl Look<'_> {
         let is_being_written =
             |part: &Part| matches!(part.content, Content::File(_)) && part.metadata.length <= SMALL_BYTES;
         let may_be_kept = !coded.iter().flatten().chain([&itself]).any(is_being_written);
-        Ok(Source { path: path.to_vec(), itself, coded, may_be_kept })
+        Ok(Source { path: path.to_vec(), itself, coded, may_be_kept, looked_at: self.at })
     }
 
     fn read(self, file: Open) -> Result<Part, Obstacle> {
@@ -239,5 +251,35 @@ impl Look<'_> {
         let metadata = file.metadata();
         let held = self.open_files.hold(file).ok_or(Obstacle::Full)?;
         Ok(Part { metadata, content: Content::File(held) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::Entry;
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_found_counts_from_when_the_look_began() {
+        let folder = std::env::temp_dir().join(format!("highwire-load-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("a");
+        std::fs::write(&path, "a").expect("a file");
+        // Long ago, so that the machine's own clock would say that it has rested since.
+        let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(date)).expect("a date");
+        let site = Site::open(crate::files::Files::new(&folder)).expect("a folder");
+        let name = Name::parse(b"a", false).expect("a name");
+        for (seconds, is_weak) in [(0, true), (1, true), (2, false)] {
+            let instant = Instant { nanoseconds: seconds };
+            let at = Moment { instant, date: date + Duration::from_secs(seconds) };
+            let look = Look { site: &site, open_files: &OpenFiles::new(4), patience: Patience::Waits, at };
+            let Ok(Found::File(source)) = look.find(Some(&name)) else { panic!("it is there") };
+            assert_eq!(source.looked_at.instant, instant);
+            let entry = Entry::new(source, &site);
+            assert_eq!(entry.variant(Default::default()).validators.is_weak(), is_weak, "after {seconds} seconds");
+        }
+        std::fs::remove_dir_all(&folder).expect("it was there");
     }
 }
