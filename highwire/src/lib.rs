@@ -73,6 +73,7 @@ mod router;
 mod typed;
 mod unblock;
 mod upgrade;
+mod weight;
 
 pub use app::App;
 pub use auth::{Basic, Bearer, Realm};

@@ -5,8 +5,10 @@
 
 use crate::media::{MediaType, Parameters, elements, is_token, trim};
 use crate::request::{FromRequest, Request};
+use crate::weight::{self, FULL, Weight};
 use crate::{Problem, Response};
 use http::StatusCode;
+use std::borrow::Cow;
 
 /// What a client accepts: an extractor.
 ///
@@ -32,16 +34,19 @@ pub struct Accept {
     charsets: Option<String>,
 }
 
-/// All fields of a name as one list; nothing where there is none. What is not text is not there.
+/// All fields of a name as one list; nothing where there is none. Elements that are not text are not there, nor is a list that has
+/// no others: a client that says nothing readable has not said that it accepts nothing.
 fn list(request: &Request<'_>, name: &str) -> Option<String> {
-    let mut fields = request.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
-    let text = |value| std::str::from_utf8(value).unwrap_or_default();
-    let mut list = text(fields.next()?.1).to_string();
-    for (_, value) in fields {
-        list.push(',');
-        list.push_str(text(value));
-    }
-    Some(list)
+    let fields = request.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let texts = fields.filter_map(|(_, value)| match String::from_utf8_lossy(value) {
+        Cow::Borrowed(text) => Some(text.to_string()),
+        Cow::Owned(text) => {
+            let is_text = |element: &&str| !element.contains(char::REPLACEMENT_CHARACTER);
+            let readable: Vec<&str> = elements(&text).filter(is_text).collect();
+            (!readable.is_empty()).then(|| readable.join(","))
+        }
+    });
+    texts.reduce(|list, text| list + "," + &text)
 }
 
 impl FromRequest for Accept {
@@ -54,16 +59,15 @@ impl FromRequest for Accept {
     }
 }
 
-/// Thousandths: 1000 is `q=1`.
-type Quality = u16;
-
-const FULL: Quality = 1000;
-
 impl Accept {
     /// The media type that is liked best: `text/html`, also with parameters (`text/html;level=1`). The first one where the
     /// client does not say what it likes; none where it accepts none of them.
     pub fn media_type<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
         best(self.media_types.as_deref(), offers, |range, offer| {
+            // Not in the grammar, and sent in place of `*/*` all the same.
+            if range == "*" {
+                return Some(0);
+            }
             let (range, offer) = (MediaType::parse(range)?, MediaType::parse(offer)?);
             media_range_fits(&range, &offer)
         })
@@ -142,59 +146,40 @@ fn media_range_fits(range: &MediaType<'_>, offer: &MediaType<'_>) -> Option<u32>
 /// The offer that is liked best. `fits` says how specific a range is that fits an offer. A malformed range is none.
 fn best<'o>(list: Option<&str>, offers: &[&'o str], fits: impl Fn(&str, &str) -> Option<u32>) -> Option<&'o str> {
     let Some(list) = list else { return offers.first().copied() };
-    let mut best: Option<(Quality, &'o str)> = None;
+    let mut best: Option<(Weight, &'o str)> = None;
     for &offer in offers {
-        let mut liked: Option<(u32, Quality)> = None;
-        for (range, quality) in elements(list).filter_map(weighted) {
+        let mut liked: Option<(u32, Weight)> = None;
+        for (range, weight) in elements(list).filter_map(weighted) {
             if let Some(specific) = fits(range, offer)
                 && liked.is_none_or(|(known, _)| specific > known)
             {
-                liked = Some((specific, quality));
+                liked = Some((specific, weight));
             }
         }
-        if let Some((_, quality)) = liked
-            && quality > best.map_or(0, |(known, _)| known)
+        if let Some((_, weight)) = liked
+            && weight > best.map_or(0, |(known, _)| known)
         {
-            best = Some((quality, offer));
+            best = Some((weight, offer));
         }
     }
     best.map(|(_, offer)| offer)
 }
 
 /// A range and its weight. A media range keeps its parameters; other ranges have none.
-fn weighted(element: &str) -> Option<(&str, Quality)> {
+fn weighted(element: &str) -> Option<(&str, Weight)> {
     let end = element.find(';').unwrap_or(element.len());
-    let mut quality = FULL;
+    let mut weight = FULL;
     for parameter in Parameters::of(&element[end..]) {
         let (name, value) = parameter?;
         if name.eq_ignore_ascii_case("q") {
-            quality = parse_quality(&value.text())?;
+            weight = weight::parse(value.text().as_bytes())?;
             break;
         }
     }
     let name = trim(&element[..end]);
     match name.split_once('/') {
-        Some(_) => Some((element, quality)),
-        None => is_token(name).then_some((name, quality)),
-    }
-}
-
-/// `0.5`: at most three digits, at most 1 (RFC 9110 section 12.4.2).
-fn parse_quality(text: &str) -> Option<Quality> {
-    let (whole, rest) = text.split_at_checked(1)?;
-    let digits = match rest.strip_prefix('.') {
-        Some(digits) => digits,
-        None if rest.is_empty() => "",
-        None => return None,
-    };
-    if digits.len() > 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let thousandths = digits.bytes().chain(*b"000").take(3).fold(0, |sum, byte| sum * 10 + Quality::from(byte - b'0'));
-    match whole {
-        "0" => Some(thousandths),
-        "1" if thousandths == 0 => Some(FULL),
-        _ => None,
+        Some(_) => Some((element, weight)),
+        None => is_token(name).then_some((name, weight)),
     }
 }
 
@@ -221,6 +206,10 @@ mod tests {
         check(Some("text/html;q=0, */*"), &["text/html"], None);
         check(Some("text/html;q=0.0, */*;q=0.001"), both, Some("application/json"));
         check(Some("image/png"), both, None);
+        check(Some("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"), both, Some("text/html"));
+        check(Some("*; q=.2"), both, Some("application/json"));
+        check(Some("*/*;q=.2"), both, Some("application/json"));
+        check(Some("text/*;q=.2, *;q=.1"), both, Some("text/html"));
         // The example of RFC 9110 section 12.5.1.
         let example =
             "text/*;q=0.3, text/plain;q=0.7, text/plain;format=flowed, text/plain;format=fixed;q=0.4, */*;q=0.5";
@@ -260,27 +249,5 @@ mod tests {
             Accept { charsets: Some("iso-8859-5, unicode-1-1;q=0.8, *;q=0.1".to_string()), ..Accept::default() };
         assert_eq!(accept.charset(&["utf-8", "ISO-8859-5"]), Some("ISO-8859-5"));
         assert_eq!(accept.charset(&["utf-8"]), Some("utf-8"));
-    }
-
-    #[test]
-    fn qualities() {
-        for (text, expected) in [
-            ("1", Some(1000)),
-            ("1.000", Some(1000)),
-            ("0", Some(0)),
-            ("0.", Some(0)),
-            ("0.5", Some(500)),
-            ("0.123", Some(123)),
-            ("0.1234", None),
-            ("1.001", None),
-            ("2", None),
-            ("", None),
-            (".5", None),
-            ("0,5", None),
-            ("-0", None),
-            ("\u{e9}", None),
-        ] {
-            assert_eq!(parse_quality(text), expected, "{text:?}");
-        }
     }
 }

@@ -5,11 +5,7 @@
 //! An element that is not well formed counts as not sent.
 
 use super::{Coding, elements};
-
-/// A weight in thousandths (RFC 9110 section 12.4.2).
-type Weight = u16;
-
-const FULL: Weight = 1000;
+use crate::weight::{self, FULL, Weight};
 
 /// What a client said of each coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,24 +57,9 @@ fn weighted(element: &[u8]) -> Option<(&[u8], Weight)> {
     let name = parts.next().filter(|name| !name.is_empty())?;
     match parts.next() {
         None => Some((name, FULL)),
-        Some([b'q' | b'Q', b'=', value @ ..]) => Some((name, weight(value)?)),
+        Some([b'q' | b'Q', b'=', value @ ..]) => Some((name, weight::parse(value)?)),
         Some(_) => None,
     }
-}
-
-/// `0` or `1` with at most three decimals.
-fn weight(value: &[u8]) -> Option<Weight> {
-    let (whole, decimals) = match value {
-        [whole @ (b'0' | b'1')] => (whole, &[][..]),
-        [whole @ (b'0' | b'1'), b'.', decimals @ ..] => (whole, decimals),
-        _ => return None,
-    };
-    if decimals.len() > 3 || !decimals.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let digit = |at: usize| decimals.get(at).map_or(0, |digit| Weight::from(digit - b'0'));
-    let weight = Weight::from(whole - b'0') * FULL + digit(0) * 100 + digit(1) * 10 + digit(2);
-    (weight <= FULL).then_some(weight)
 }
 
 #[cfg(test)]
@@ -107,6 +88,7 @@ mod tests {
             (&[" , gzip ,, "], Some(Gzip)),
             (&["gzip;q=1, br;q=0.999"], Some(Gzip)),
             (&["gzip;q=0.5, br;q=0.501"], Some(Brotli)),
+            (&["gzip;q=.5, br;q=.4"], Some(Gzip)),
             (&["gzip ; q=0.5,\tdeflate;Q=0.50"], Some(Gzip)),
             (&["deflate;q=0.9, gzip;q=0.8"], Some(Deflate)),
             (&["gzip;q=0"], None),
@@ -129,7 +111,7 @@ mod tests {
             // Not well formed: as if it were not there.
             (&["gzip;q=1.001"], None),
             (&["gzip;q=2"], None),
-            (&["gzip;q=.5"], None),
+            (&["gzip;q=."], None),
             (&["gzip;q=0.1234"], None),
             (&["gzip;q=-1"], None),
             (&["gzip;q="], None),

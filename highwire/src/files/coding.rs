@@ -1,5 +1,7 @@
 //! Which coding of a file a client wants: Accept-Encoding (RFC 9110 section 12.5.3).
 
+use crate::weight::{self, FULL, Weight};
+
 /// A coding that a file may lie there in, beside itself. Better compression first: that is the order among equals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
@@ -40,7 +42,7 @@ impl Wanted {
     /// Reads the field's value. A client that says nothing takes the file as it is.
     pub(super) fn parse(value: &[u8]) -> Wanted {
         // In thousandths; what is not named has what `*` has, and the file itself the least weight there is.
-        let mut weights: [Option<u16>; CODINGS.len()] = [None; CODINGS.len()];
+        let mut weights: [Option<Weight>; CODINGS.len()] = [None; CODINGS.len()];
         let (mut any, mut itself) = (None, None);
         for element in value.split(|&byte| byte == b',') {
             let (name, weight) = element_of(element);
@@ -73,30 +75,11 @@ impl Wanted {
 }
 
 /// A coding's name and weight in thousandths; a weight that is none counts as 0.
-fn element_of(element: &[u8]) -> (&[u8], u16) {
+fn element_of(element: &[u8]) -> (&[u8], Weight) {
     let mut parts = element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
     let name = parts.next().unwrap_or_default();
     let weight = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
-    (name, weight.map_or(1000, |weight| thousandths(weight).unwrap_or(0)))
-}
-
-/// `0.375`: at most three digits behind the point, at most 1.
-fn thousandths(weight: &[u8]) -> Option<u16> {
-    let (whole, rest) = weight.split_first()?;
-    let digits = match rest {
-        [] => rest,
-        [b'.', digits @ ..] if digits.len() <= 3 => digits,
-        _ => return None,
-    };
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let fraction = (0..3).fold(0, |sum, at| sum * 10 + digits.get(at).map_or(0, |digit| u16::from(digit - b'0')));
-    match whole {
-        b'0' => Some(fraction),
-        b'1' if fraction == 0 => Some(1000),
-        _ => None,
-    }
+    (name, weight.map_or(FULL, |weight| weight::parse(weight).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -113,6 +96,7 @@ mod tests {
             ("gzip;q=1.0, br;q=0.5", "gzip br"),
             ("br;q=0.2, zstd;q=0.9, gzip;q=0.5", "zstd gzip br"),
             ("gzip;q=0", ""),
+            ("gzip;q=.5, br;q=.4", "gzip br"),
             ("*", "br zstd gzip"),
             ("*, br;q=0", "zstd gzip"),
             ("*;q=0", ""),
