@@ -6,6 +6,7 @@ use highwire::testing::{Answer, Client};
 use highwire::{Accept, App, Basic, Bearer, Form, Json, Multipart, Path, Problem, Query, Realm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -216,18 +217,78 @@ fn a_multipart_body_is_bounded() {
     check_problem(&ask("/form", named(1001)), 413, &[("field", "name"), detail, ("in", "body")]);
 }
 
+/// Whether this process has a descriptor of a file.
+fn is_open(path: &std::path::Path) -> bool {
+    let mut descriptors = std::fs::read_dir("/proc/self/fd").expect("a list");
+    descriptors.any(|descriptor| descriptor.is_ok_and(|it| std::fs::read_link(it.path()).is_ok_and(|to| to == path)))
+}
+
+/// Where parts go.
+#[derive(Clone)]
+struct At(PathBuf);
+
+/// Drops all parts while the pool's one thread is busy, and then asks for something else of the pool.
+async fn drop_many(at: highwire::State<At>, mut multipart: Multipart) -> Result<String, MultipartError> {
+    let mut spools = Vec::new();
+    while let Some(part) = multipart.next().await {
+        spools.push(part?.spool(&at.0.0).await?);
+    }
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let busy = async move {
+        let wait = move || {
+            begun.send(()).expect("somebody waits for it");
+            held.recv().is_err()
+        };
+        highwire::unblock(wait).await
+    };
+    let mut busy = std::pin::pin!(busy);
+    std::future::poll_fn(|cx| {
+        assert!(busy.as_mut().poll(cx).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    has_begun.recv().expect("it begins");
+    let count = spools.len();
+    drop(spools);
+    let mut other = std::pin::pin!(highwire::unblock(|| 7));
+    let first = std::future::poll_fn(|cx| std::task::Poll::Ready(other.as_mut().poll(cx))).await;
+    assert!(first.is_pending(), "{count} files leave no place: {first:?}");
+    drop(release);
+    assert_eq!(busy.await, Ok(true));
+    Ok(format!("{count} {:?}", other.await))
+}
+
+#[test]
+fn files_that_are_dropped_leave_places_of_the_pool_to_others() {
+    let folder = std::env::temp_dir().join(format!("highwire-spools-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let app = App::new()
+        .state(At(folder.clone()))
+        .post("/", drop_many)
+        .configure(|config| (config.caps.blocking_threads, config.caps.blocking_queue) = (1, 2));
+    let body = part("name=a", "x").repeat(20) + "--B--";
+    let answer = client(app).post("/").field("content-type", MULTIPART).body(body).send();
+    assert_eq!(answer.text(), "20 Ok(7)");
+    let begun = Instant::now();
+    while std::fs::read_dir(&folder).expect("a folder").next().is_some() {
+        assert!(begun.elapsed() < PATIENCE, "files are left behind");
+        std::thread::yield_now();
+    }
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
 #[test]
 fn a_part_is_spooled_kept_and_removed() {
     let folder = std::env::temp_dir().join(format!("highwire-spool-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    #[derive(Clone)]
-    struct At(PathBuf);
     let spool = async |at: highwire::State<At>, mut multipart: Multipart| {
         let mut said = String::new();
         while let Some(part) = multipart.next().await {
             let part = part?;
             let name = part.name().to_string();
             let spool = part.spool(&at.0.0).await?;
+            assert!(!is_open(spool.path()), "a file that is whole is open");
             let data = std::fs::read(spool.path()).expect("the file is there");
             said += &format!("{name} {} {} ", spool.len(), data.iter().filter(|&&byte| byte == b'x').count());
             if name == "keep" {

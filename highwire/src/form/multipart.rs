@@ -392,7 +392,7 @@ impl Part<'_> {
         while let Some(chunk) = self.chunk().await? {
             spool = spool.write(&chunk).await.map_err(|fault| self.failed(fault))?;
         }
-        spool.flush().await.map(Spool::finished).map_err(|fault| self.failed(fault))
+        spool.finish().await.map_err(|fault| self.failed(fault))
     }
 
     fn named(&self, error: MultipartError) -> MultipartError {

@@ -1,7 +1,9 @@
 //! A part's data in a file that is gone with its handle.
 //!
 //! The file is written on the blocking pool: a disk that is slow, or stands still, stops this upload and no worker. What
-//! comes is gathered first, so that a job of the pool is worth its two hand-overs between threads.
+//! comes is gathered first, so that a job of the pool is worth its two hand-overs between threads. A file that is whole is closed:
+//! a handler may have as many as a form has parts. It is removed by the pool as well, where one job removes all that a worker has
+//! dropped until it ends: a form of many small files does not take the pool's places from others.
 
 use super::multipart::Fault;
 use crate::server::context;
@@ -10,6 +12,7 @@ use bytes::Bytes;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 256 * 1024;
@@ -48,7 +51,8 @@ pub struct Spool {
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
-    file: File,
+    /// Until it is whole.
+    file: Option<File>,
     kept: bool,
 }
 
@@ -70,7 +74,11 @@ impl Temporary {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
-        Ok(Temporary { path, file, kept: false })
+        Ok(Temporary { path, file: Some(file), kept: false })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
     }
 }
 
@@ -93,19 +101,20 @@ impl Spool {
     pub(super) async fn write(mut self, bytes: &Bytes) -> Result<Spool, Fault> {
         self.gathered.extend_from_slice(bytes);
         self.bytes += bytes.len() as u64;
-        if self.gathered.len() >= WRITE_BYTES { self.flush().await } else { Ok(self) }
+        if self.gathered.len() >= WRITE_BYTES { self.flush(Rest::Follows).await } else { Ok(self) }
     }
 
-    pub(super) async fn flush(mut self) -> Result<Spool, Fault> {
-        if self.gathered.is_empty() {
-            return Ok(self);
-        }
+    async fn flush(mut self, rest: Rest) -> Result<Spool, Fault> {
         let Some(mut file) = self.file.take() else { return Ok(self) };
         let mut gathered = std::mem::take(&mut self.gathered);
         // Where it fails, or nobody waits for it any more, the file is dropped there, and so removed.
         let write = move || {
-            file.file.write_all(&gathered)?;
+            file.write(&gathered)?;
             gathered.clear();
+            if rest == Rest::None {
+                // What gathered bytes is not kept either, as long as the file may be.
+                (file.file, gathered) = (None, Vec::new());
+            }
             Ok::<_, io::Error>((file, gathered))
         };
         match unblock(write).await.map_err(lost)? {
@@ -117,10 +126,9 @@ impl Spool {
         }
     }
 
-    /// It is whole: what gathered bytes for it is not kept, as long as the file may be.
-    pub(super) fn finished(mut self) -> Spool {
-        self.gathered = Vec::new();
-        self
+    /// It is whole.
+    pub(super) async fn finish(self) -> Result<Spool, Fault> {
+        self.flush(Rest::None).await
     }
 
     /// How many bytes it has.
@@ -142,11 +150,57 @@ impl Spool {
     }
 }
 
+/// What becomes of a file behind the bytes that are written now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Follows,
+    None,
+}
+
 /// Removing a large file takes the system a while: the pool does it where it has a place.
 impl Drop for Spool {
     fn drop(&mut self) {
-        if let Some(file) = self.file.take() {
-            drop(context::try_offer(file, Box::new(drop)));
+        let Some(file) = self.file.take() else { return };
+        // Where the thread is ending, the file goes here.
+        let Ok(dropped) = DROPPED.try_with(Arc::clone) else { return };
+        let mut its = lock(&dropped);
+        its.files.push(file);
+        if !std::mem::replace(&mut its.has_remover, true) {
+            drop(its);
+            drop(context::try_offer(Remover(dropped), Box::new(drop)));
+        }
+    }
+}
+
+thread_local! {
+    static DROPPED: Arc<Mutex<Dropped>> = Arc::default();
+}
+
+/// Files that this thread has dropped, and that are still there.
+#[derive(Default)]
+struct Dropped {
+    files: Vec<Temporary>,
+    has_remover: bool,
+}
+
+fn lock(dropped: &Mutex<Dropped>) -> MutexGuard<'_, Dropped> {
+    dropped.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes them where it is dropped: on the pool, also with one that ends before it comes to that; or where the pool has no place.
+struct Remover(Arc<Mutex<Dropped>>);
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        loop {
+            let mut dropped = lock(&self.0);
+            let Some(file) = dropped.files.pop() else {
+                (dropped.has_remover, dropped.files) = (false, Vec::new());
+                return;
+            };
+            // The thread goes on while the system removes it.
+            drop(dropped);
+            drop(file);
         }
     }
 }
@@ -164,7 +218,7 @@ mod tests {
             let mut spool = Spool::create(&std::env::temp_dir()).await.expect("a file");
             let path = spool.path().to_path_buf();
             let full = OpenOptions::new().write(true).open("/dev/full").expect("a device");
-            spool.file.as_mut().expect("it is not being written").file = full;
+            spool.file.as_mut().expect("it is not being written").file = Some(full);
             let part = Bytes::from(vec![0; WRITE_BYTES]);
             let fault = spool.write(&part).await.expect_err("the disk is full");
             assert!(!path.exists(), "the file is left behind");
