@@ -38,13 +38,15 @@ pub(crate) fn app(keys: Keys) -> App {
 }
 
 async fn home(mut session: Session<Visitor>) -> Result<Response, SessionError> {
-    Ok(match session.load().await? {
+    let answer = match session.load().await? {
         Some(Visitor { name }) => {
             Html(format!("<p>Hello, {name}!<form method=post action=/logout><button>Log out</button></form>"))
                 .into_response()
         }
         None => Redirect::see_other("/login").into_response(),
-    })
+    };
+    // With the session, so that caches do not keep what is for one visitor.
+    Ok((session, answer).into_response())
 }
 
 async fn login(mut session: Session<Visitor>, Form(login): Form<Login>) -> Result<Response, SessionError> {

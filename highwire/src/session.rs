@@ -9,7 +9,7 @@ use crate::cookie::{Cookie, CookieError, Cookies, Keys};
 use crate::request::{FromRequest, Request};
 use crate::server::context;
 use crate::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -20,6 +20,9 @@ use std::time::{Duration, SystemTime};
 
 /// How long a session lasts after it was last saved: a day at work, and the evening.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The cookie's name: browsers take it from this host alone, under TLS.
+const COOKIE: &str = "__Host-session";
 
 /// Cookies of the session's name that are looked at: a visitor has one, and whoever serves a host beside this one can
 /// add others.
@@ -92,20 +95,25 @@ pub fn new_token() -> Result<String, StoreError> {
 
 /// Sessions within their tokens: when they expire, in seconds since 1970, and the data, encrypted.
 struct InCookies {
-    keys: Keys,
+    keys: Arc<Keys>,
+    /// What they are encrypted for.
+    purpose: String,
     now: fn() -> u64,
 }
-
-/// The name that sessions are encrypted for, whatever their cookie is called.
-const SEALED_FOR: &str = "highwire session";
 
 fn unix_seconds() -> u64 {
     context::time_of_day().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl InCookies {
+    /// Sessions in cookies of a name. One that is put into another cookie, of other sessions with the same keys, is none there. The
+    /// blank is in no cookie's name, so that a private cookie is none either.
+    fn of(keys: Arc<Keys>, cookie: &Cookie) -> InCookies {
+        InCookies { keys, purpose: format!("highwire session {}", cookie.name()), now: unix_seconds }
+    }
+
     fn open(&self, token: &str) -> Option<Vec<u8>> {
-        let mut opened = self.keys.open(SEALED_FOR, token)?;
+        let mut opened = self.keys.open(&self.purpose, token)?;
         let expires = u64::from_be_bytes(*opened.first_chunk()?);
         (expires > (self.now)()).then(|| opened.split_off(size_of::<u64>()))
     }
@@ -118,7 +126,7 @@ impl SessionStore for InCookies {
 
     fn save<'s>(&'s self, _: Option<&'s str>, data: Vec<u8>, lifetime: Duration) -> StoreFuture<'s, String> {
         let expires = (self.now)().saturating_add(lifetime.as_secs());
-        let sealed = self.keys.seal(SEALED_FOR, &[&expires.to_be_bytes()[..], &data].concat());
+        let sealed = self.keys.seal(&self.purpose, &[&expires.to_be_bytes()[..], &data].concat());
         Box::pin(std::future::ready(sealed.ok_or_else(|| "a session cannot be encrypted".into())))
     }
 
@@ -146,6 +154,8 @@ impl SessionStore for InCookies {
 #[derive(Clone)]
 pub struct Sessions {
     store: Arc<dyn SessionStore>,
+    /// Of sessions in cookies.
+    keys: Option<Arc<Keys>>,
     cookie: Cookie,
     lifetime: Duration,
 }
@@ -162,12 +172,13 @@ impl fmt::Debug for Sessions {
 impl Sessions {
     /// Sessions in cookies that only servers with these keys can make and read.
     pub fn in_cookies(keys: Keys) -> Sessions {
-        Sessions::in_store(InCookies { keys, now: unix_seconds })
+        let (keys, cookie) = (Arc::new(keys), Cookie::new(COOKIE, ""));
+        Sessions { store: Arc::new(InCookies::of(keys.clone(), &cookie)), keys: Some(keys), cookie, lifetime: LIFETIME }
     }
 
     /// Sessions in a store.
     pub fn in_store(store: impl SessionStore) -> Sessions {
-        Sessions { store: Arc::new(store), cookie: Cookie::new("__Host-session", ""), lifetime: LIFETIME }
+        Sessions { store: Arc::new(store), keys: None, cookie: Cookie::new(COOKIE, ""), lifetime: LIFETIME }
     }
 
     /// How long a session lasts after it was last saved. A day, where nothing else is said.
@@ -178,9 +189,13 @@ impl Sessions {
     }
 
     /// The cookie, whose value is replaced: its name, path and other attributes. `__Host-session`, as safe as a cookie can
-    /// be, where nothing else is said; it is for https, and for `http://localhost` in most browsers.
+    /// be, where nothing else is said; it is for https, and for `http://localhost` in most browsers. A session in a cookie is
+    /// encrypted for the cookie's name: where that changes, the sessions of before are over.
     #[must_use]
     pub fn with_cookie(mut self, cookie: Cookie) -> Sessions {
+        if let Some(keys) = &self.keys {
+            self.store = Arc::new(InCookies::of(keys.clone(), &cookie));
+        }
         self.cookie = cookie;
         self
     }
@@ -245,12 +260,17 @@ impl IntoResponse for SessionError {
 ///
 /// A program that lets somebody in calls [`renew`](Self::renew): a token that an attacker has planted before is then worth
 /// nothing.
+///
+/// An answer that is returned with a session which was loaded, saved or ended is for one visitor: it gets `Cache-Control: no-store`,
+/// unless the handler has set that field.
 pub struct Session<T> {
     sessions: Arc<Sessions>,
     tokens: Vec<String>,
     /// The token that the session has been loaded by.
     token: Option<String>,
     cookies: Cookies,
+    /// It has been loaded, saved or ended.
+    was_used: bool,
     value: PhantomData<fn(T) -> T>,
 }
 
@@ -269,7 +289,7 @@ impl<T: 'static> FromRequest for Session<T> {
         };
         let sent = Cookies::from_request(request)?;
         let tokens = sent.all(sessions.cookie.name()).take(MOST_TOKENS).map(|token| token.into_owned()).collect();
-        Ok(Session { sessions, tokens, token: None, cookies: Cookies::default(), value: PhantomData })
+        Ok(Session { sessions, tokens, token: None, cookies: Cookies::default(), was_used: false, value: PhantomData })
     }
 }
 
@@ -279,6 +299,7 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
     /// # Errors
     /// Where the store fails.
     pub async fn load(&mut self) -> Result<Option<T>, SessionError> {
+        self.was_used = true;
         for token in std::mem::take(&mut self.tokens) {
             let Some(data) = self.sessions.store.load(&token).await.map_err(SessionError::Store)? else { continue };
             self.tokens = vec![token.clone()];
@@ -297,8 +318,9 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
     /// # Errors
     /// Where the store fails, and where the session does not fit its cookie.
     pub async fn save(&mut self, value: &T) -> Result<(), SessionError> {
+        self.was_used = true;
         let data = serde_json::to_vec(value).map_err(SessionError::Value)?;
-        let Sessions { store, cookie, lifetime } = &*self.sessions;
+        let Sessions { store, cookie, lifetime, .. } = &*self.sessions;
         let token = store.save(self.token.as_deref(), data, *lifetime).await.map_err(SessionError::Store)?;
         let cookie = cookie.clone().with_value(token.clone()).lasting(*lifetime);
         cookie.header().map_err(SessionError::Cookie)?;
@@ -314,6 +336,7 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
     /// # Errors
     /// Where the store fails.
     pub async fn renew(&mut self) -> Result<(), SessionError> {
+        self.was_used = true;
         let known = self.token.take().into_iter().chain(std::mem::take(&mut self.tokens));
         for token in known.collect::<std::collections::BTreeSet<_>>() {
             self.sessions.store.remove(&token).await.map_err(SessionError::Store)?;
@@ -331,10 +354,15 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
     }
 }
 
-/// The answer, with the session's cookie where it was saved or ended.
+/// The answer, with the session's cookie where it was saved or ended. A cache that many share would give it to all of them, or keep
+/// one visitor's page for the next (RFC 9111 section 7.3).
 impl<T, R: IntoResponse> IntoResponse for (Session<T>, R) {
     fn into_response(self) -> Response {
-        self.0.cookies.put_into(self.1.into_response())
+        let mut response = self.0.cookies.put_into(self.1.into_response());
+        if self.0.was_used && response.field(&header::CACHE_CONTROL).is_none() {
+            response.add_field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
+        response
     }
 }
 
@@ -356,7 +384,8 @@ mod tests {
         static CLOCK: AtomicU64 = AtomicU64::new(1000);
         let keys = Keys::random().expect("random bytes");
         let other = keys.seal("other", b"\0\0\0\0\0\xff\0\0data").expect("sealed");
-        let store = InCookies { keys, now: || CLOCK.load(Ordering::Relaxed) };
+        let store = InCookies::of(Arc::new(keys), &Cookie::new("other", ""));
+        let store = InCookies { now: || CLOCK.load(Ordering::Relaxed), ..store };
         let token = now(store.save(None, b"data".to_vec(), Duration::from_secs(10)));
         assert_eq!(now(store.load(&token)).as_deref(), Some(&b"data"[..]));
         assert_eq!(now(store.load(&other)), None, "a private cookie is no session");

@@ -80,6 +80,17 @@ fn sessions(sessions: Sessions) -> Client {
             .post("/visit", visit)
             .post("/login", login)
             .post("/logout", logout)
+            .post("/own", async |mut session: Visits| {
+                session.save(&1).await?;
+                let answer = highwire::Response::text("own");
+                let cache = highwire::HeaderValue::from_static("private");
+                Ok::<_, SessionError>((session, answer.with_field(highwire::header::CACHE_CONTROL, cache)))
+            })
+            .post("/unused", async |session: Visits| (session, "unused"))
+            .post("/read", async |mut session: Visits| {
+                let visits = session.load().await?;
+                Ok::<_, SessionError>((session, format!("{visits:?}")))
+            })
             .post("/large", async |mut session: Session<String>| {
                 session.save(&"x".repeat(5000)).await?;
                 Ok::<_, SessionError>((session, ""))
@@ -119,6 +130,33 @@ fn sessions_in_cookies() {
     assert_eq!(ask(&mut in_cookies(&[new]), "/look", &third).0, "Some(3)");
     assert_eq!(ask(&mut in_cookies(&[new]), "/look", &second).0, "None");
     assert_eq!(client.post("/large").send().status(), 500, "it does not fit a cookie");
+}
+
+#[test]
+fn answers_for_one_visitor_are_not_for_caches() {
+    let mut client = sessions(Sessions::in_cookies(Keys::random().expect("random bytes")));
+    for (path, expected) in [
+        ("/visit", "no-store"),
+        ("/login", "no-store"),
+        ("/logout", "no-store"),
+        ("/read", "no-store"),
+        ("/own", "private"),
+        ("/unused", ""),
+    ] {
+        assert_eq!(client.post(path).send().field("cache-control"), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_session_of_one_cookie_is_none_in_another() {
+    let in_cookie = |name: &'static str| {
+        let keys = Keys::new(&[[1; 32]]).expect("a secret");
+        sessions(Sessions::in_cookies(keys).with_cookie(Cookie::new(name, "")))
+    };
+    let (_, visitor) = ask(&mut in_cookie("visitor"), "/visit", "");
+    assert_eq!(ask(&mut in_cookie("visitor"), "/look", &visitor).0, "Some(1)");
+    let other = visitor.replace("visitor=", "admin=");
+    assert_eq!(ask(&mut in_cookie("admin"), "/look", &other).0, "None");
 }
 
 #[test]
