@@ -4,6 +4,7 @@ use super::Middleware;
 use crate::server::context;
 use crate::{HeaderName, HeaderValue, Peer, Request, Response, StatusCode, header};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +69,10 @@ pub const RATE_LIMIT_CALLERS: usize = 8192;
 /// Parts of a [`RateLimit`]'s memory, so that workers seldom wait for each other.
 const PARTS: usize = 16;
 
+/// Bytes of a caller's key that are kept as they are: an address, a number, most tokens. A longer one is what a client has sent, and
+/// counts by its hash.
+const KEY_BYTES: usize = 64;
+
 type Key = Box<[u8]>;
 type KeyOf = Arc<dyn Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
@@ -92,6 +97,8 @@ pub struct RateLimit {
     gap: u64,
     key: KeyOf,
     parts: Arc<[Mutex<HashMap<Key, u64>>]>,
+    /// Two of 64 bits, with seeds that nobody knows: nobody finds a key that counts as another's.
+    hashers: [RandomState; 2],
 }
 
 impl std::fmt::Debug for RateLimit {
@@ -108,7 +115,7 @@ impl RateLimit {
         let requests = u64::from(requests.max(1));
         let gap = (period.as_nanos() / u128::from(requests)).clamp(1, u128::from(u64::MAX >> 20)) as u64;
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        RateLimit { burst: requests, gap, key: Arc::new(address), parts }
+        RateLimit { burst: requests, gap, key: Arc::new(address), parts, hashers: Default::default() }
     }
 
     /// How many may come at once, if not as many as in a period.
@@ -117,15 +124,23 @@ impl RateLimit {
         self
     }
 
-    /// Who the caller is: an address, a user, a key. Requests without one are not limited.
+    /// Who the caller is: an address, a user, a key. Requests without one are not limited. Of a key of more than 64 bytes only a
+    /// hash is kept.
     pub fn by(mut self, key: impl Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync + 'static) -> RateLimit {
         self.key = Arc::new(key);
         self
     }
 
+    fn bounded(&self, key: Vec<u8>) -> Key {
+        if key.len() <= KEY_BYTES {
+            return key.into();
+        }
+        self.hashers.iter().flat_map(|hasher| hasher.hash_one(&key).to_be_bytes()).collect()
+    }
+
     /// Takes a request of a caller: how many more may come now, or how long to wait.
     fn take(&self, key: Vec<u8>, now: u64) -> (Result<u64, u64>, u64) {
-        let key: Key = key.into();
+        let key = self.bounded(key);
         let mut part = self.parts[part_of(&key)].lock().unwrap_or_else(PoisonError::into_inner);
         // When the caller would be even again, had it asked evenly.
         let even = part.get(&key).copied().unwrap_or(0).max(now);
@@ -238,6 +253,21 @@ mod tests {
         assert_eq!((take(101 * SECOND), take(101 * SECOND)), (Ok(0), Err(SECOND)));
         assert_eq!(take(1000 * SECOND), Ok(9), "what is not used is not saved beyond the burst");
         assert_eq!(limit.take(b"b".to_vec(), 1000 * SECOND), (Ok(9), SECOND), "others have their own");
+    }
+
+    #[test]
+    fn keys_of_any_length_count_and_take_no_more_room() {
+        let limit = RateLimit::new(1, Duration::from_secs(1));
+        for length in [0, 1, KEY_BYTES, KEY_BYTES + 1, 30_000] {
+            for last in [1, 2] {
+                let key = [vec![0; length], vec![last]].concat();
+                assert_eq!(limit.take(key.clone(), SECOND).0, Ok(0), "{length}, {last}");
+                assert_eq!(limit.take(key, SECOND).0, Err(SECOND), "{length}, {last}");
+            }
+        }
+        for part in limit.parts.iter() {
+            assert!(part.lock().expect("nobody panicked").keys().all(|key| key.len() <= KEY_BYTES));
+        }
     }
 
     #[test]
