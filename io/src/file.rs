@@ -20,8 +20,8 @@ pub trait Files {
     /// Opens a file for reading. The path is relative, its parts separated by slashes.
     ///
     /// # Errors
-    /// What the system says: not found, no permission, no descriptors. [`io::ErrorKind::PermissionDenied`] also where the path
-    /// would leave the folder; [`io::ErrorKind::InvalidInput`] where it is none, or names what is neither a file nor a folder.
+    /// What the system says: not found, no permission, no descriptors; [`io::ErrorKind::WouldBlock`] where it asks to try again
+    /// later. [`io::ErrorKind::PermissionDenied`] also where the path would leave the folder; [`io::ErrorKind::InvalidInput`] where it is none, or names what is neither a file nor a folder.
     fn open(&self, path: &[u8]) -> io::Result<Self::File>;
 
     /// Opens a file whose path can be resolved without a wait; `None` where it would have to be looked up on a disk.
@@ -167,18 +167,15 @@ impl Folder {
 
     fn resolve_patiently(&self, path: &[u8], flags: libc::c_int) -> io::Result<OwnedFd> {
         let path = name(path)?;
-        let mut tries = 0;
-        loop {
-            tries += 1;
+        for _ in 1..RESOLVE_TRIES {
             match self.resolve(&path, flags, 0) {
                 // Something was renamed while a `..` was resolved: the kernel cannot say where that leads, and asks to try again.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries < RESOLVE_TRIES => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(io::ErrorKind::PermissionDenied.into());
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 resolved => return resolved,
             }
         }
+        // It says the same of a file that a program has a lease of, to write it: then no try succeeds until that program lets go.
+        self.resolve(&path, flags, 0)
     }
 }
 
@@ -420,6 +417,23 @@ mod tests {
         assert_eq!(folder.open(b"inner/out/a").expect("out of the inner folder is not out").metadata().length, 10);
         assert_eq!(folder.open(b"a\0b").expect_err("no path").kind(), io::ErrorKind::InvalidInput);
         assert_eq!(folder.open(b"nothing").expect_err("it is not there").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_that_a_program_has_a_lease_of_is_there_but_not_now() {
+        let place = Place::new("lease");
+        let file = std::fs::File::options().write(true).open(place.0.join("root/a")).expect("a file");
+        // SAFETY: the calls take numbers only. What the kernel sends to whoever has a lease would end the process.
+        let has_lease = unsafe {
+            libc::signal(libc::SIGIO, libc::SIG_IGN);
+            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0
+        };
+        // Not every file system has leases.
+        let expected = if has_lease { Err(io::ErrorKind::WouldBlock) } else { Ok(10) };
+        let opened = place.folder().open(b"a").map(|file| file.metadata().length).map_err(|error| error.kind());
+        assert_eq!(opened, expected);
+        drop(file);
+        assert_eq!(place.folder().open(b"a").expect("nobody has one").metadata().length, 10);
     }
 
     #[test]

@@ -261,6 +261,18 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn what_is_there_but_not_to_be_had_now_is_not_missing() {
+        for (kind, expected) in [
+            (ErrorKind::NotFound, Obstacle::Missing),
+            (ErrorKind::PermissionDenied, Obstacle::Missing),
+            (ErrorKind::WouldBlock, Obstacle::Failed),
+            (ErrorKind::Other, Obstacle::Failed),
+        ] {
+            assert_eq!(Obstacle::from(std::io::Error::from(kind)), expected, "{kind}");
+        }
+    }
+
+    #[test]
     fn what_is_found_counts_from_when_the_look_began() {
         let folder = std::env::temp_dir().join(format!("highwire-load-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
