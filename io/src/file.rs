@@ -100,12 +100,12 @@ impl Folder {
         Ok(folder)
     }
 
-    /// What is in a folder beneath this one, at most so many items of it. What is neither a file nor a folder is left out, and
-    /// so are links that lead out. Waits for the disk.
+    /// What is in a folder beneath this one, of the names that are wanted, at most so many items of it. What is neither a file nor a
+    /// folder is left out, and so are links that lead out and what this process may not open. Waits for the disk.
     ///
     /// # Errors
     /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] where it is no folder.
-    pub fn list(&self, path: &[u8], most: usize) -> io::Result<Listing> {
+    pub fn list(&self, path: &[u8], most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Listing> {
         let descriptor = self.resolve_patiently(path, READING)?;
         let number = descriptor.as_raw_fd();
         // SAFETY: the descriptor is open; where that succeeds, the stream owns it.
@@ -117,14 +117,16 @@ impl Folder {
         let stream = Stream(stream);
         let mut listing = Listing::default();
         while let Some(name) = stream.next()? {
+            if !is_wanted(name.to_bytes()) {
+                continue;
+            }
+            // What is gone by now, leads out or is not to be had is none of the folder's items.
+            let Ok(metadata) = self.metadata_of(number, path, &name) else { continue };
             if listing.items.len() == most {
                 listing.more = true;
                 break;
             }
-            // What is gone by now, or leads out, is none of the folder's items.
-            if let Ok(metadata) = self.metadata_of(number, path, &name) {
-                listing.items.push((name.into_bytes(), metadata));
-            }
+            listing.items.push((name.into_bytes(), metadata));
         }
         Ok(listing)
     }
@@ -143,7 +145,13 @@ impl Folder {
             let path = [path, b"/", name.to_bytes()].concat();
             return self.open(path.strip_prefix(b"/").unwrap_or(&path)).map(|file| file.metadata);
         }
-        metadata_from(&stat)
+        let metadata = metadata_from(&stat)?;
+        let wanted = if metadata.is_folder { libc::X_OK } else { libc::R_OK };
+        // SAFETY: the pointer is to a string that ends in NUL.
+        match unsafe { libc::faccessat(folder, name.as_ptr(), wanted, libc::AT_EACCESS) } {
+            0 => Ok(metadata),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Opens a path beneath the folder, whatever it leads to.
@@ -456,7 +464,7 @@ mod tests {
         symlink("../a", root.join("inner/within")).expect("a link");
         symlink("gone", root.join("dangling")).expect("a link");
         let list = |path: &[u8], most| {
-            let mut listing = place.folder().list(path, most).expect("a folder");
+            let mut listing = place.folder().list(path, most, |name| name != b"unwanted").expect("a folder");
             listing.items.sort_by(|one, other| one.0.cmp(&other.0));
             let items = listing.items.iter().map(|(name, metadata)| {
                 format!(
@@ -471,8 +479,51 @@ mod tests {
         assert_eq!(list(b"", 10), ("a false 10, inner true 0".to_string(), false));
         assert_eq!(list(b"inner", 10), ("within false 10".to_string(), false));
         assert!(list(b"", 1).1);
-        assert!(place.folder().list(b"a", 1).is_err());
-        assert_eq!(place.folder().list(b"..", 1).expect_err("it leads out").kind(), io::ErrorKind::PermissionDenied);
+        // What is not shown takes no place of what is.
+        assert_eq!(list(b"", 2), ("a false 10, inner true 0".to_string(), false));
+        for name in ["unwanted", "inner/unwanted"] {
+            std::fs::write(root.join(name), "").expect("a file");
+        }
+        assert_eq!(list(b"", 2), ("a false 10, inner true 0".to_string(), false));
+        assert_eq!(list(b"inner", 1), ("within false 10".to_string(), false));
+        let list = |path: &[u8]| place.folder().list(path, 1, |_| true);
+        assert!(list(b"a").is_err());
+        assert_eq!(list(b"..").expect_err("it leads out").kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_folder_is_listed_without_what_may_not_be_opened() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = Place::new("closed");
+        let root = place.0.join("root");
+        std::fs::create_dir(root.join("closed-folder")).expect("a folder");
+        std::fs::write(root.join("closed"), "").expect("a file");
+        symlink("closed", root.join("to-closed")).expect("a link");
+        let mode = |name: &str, mode| {
+            std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode)).expect("it is ours");
+        };
+        mode(".", 0o755);
+        mode("closed", 0);
+        mode("closed-folder", 0);
+        mode("a", 0o444);
+        mode("inner", 0o111);
+        let folder = place.folder();
+        let names = std::thread::scope(|scope| {
+            let listed = scope.spawn(|| {
+                // Who may do everything is somebody else here: the call itself, unlike the library's, is for this thread alone.
+                // SAFETY: the calls take numbers only.
+                unsafe {
+                    if libc::geteuid() == 0 {
+                        assert_eq!(libc::syscall(libc::SYS_setresuid, -1, 65_534, -1), 0);
+                    }
+                }
+                let listing = folder.list(b"", 10, |_| true).expect("a folder");
+                listing.items.into_iter().map(|(name, _)| name).collect::<std::collections::BTreeSet<_>>()
+            });
+            listed.join().expect("a listing")
+        });
+        mode("closed-folder", 0o700);
+        assert_eq!(names, [b"a".to_vec(), b"inner".to_vec()].into());
     }
 
     #[test]

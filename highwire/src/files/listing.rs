@@ -21,8 +21,7 @@ td+td{text-align:right;white-space:nowrap}a{display:block}\
 @media(max-width:40rem){td+td+td{display:none}}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
 /// The page of a folder: its folders first, each in the order of the names' bytes.
-pub(super) fn page(path: &[u8], mut listing: Listing, hidden: bool) -> String {
-    listing.items.retain(|(name, _)| is_shown(name, hidden));
+pub(super) fn page(path: &[u8], mut listing: Listing) -> String {
     listing
         .items
         .sort_by(|(one, its), (other, others)| others.is_folder.cmp(&its.is_folder).then_with(|| one.cmp(other)));
@@ -61,7 +60,7 @@ pub(super) fn page(path: &[u8], mut listing: Listing, hidden: bool) -> String {
 }
 
 /// Whether an item can be asked for by its name.
-fn is_shown(name: &[u8], hidden: bool) -> bool {
+pub(super) fn is_shown(name: &[u8], hidden: bool) -> bool {
     (hidden || !name.starts_with(b".")) && !name.contains(&b'\\')
 }
 
@@ -106,11 +105,9 @@ mod tests {
             item(b"<script>alert('\"&", false, 5 << 20),
             item(b"a b\xff", false, 1536),
             item(b"z", true, 4096),
-            item(b".hidden", false, 1),
             item(b"javascript:x", false, 1),
-            item(b"back\\slash", false, 1),
         ];
-        let page = page(b"x/<y>", Listing { items, more: true }, false);
+        let page = page(b"x/<y>", Listing { items, more: true });
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("<tr>")).collect();
         let date = "<td>Fri, 15 Jan 2027 08:00:00 GMT</td></tr>";
         assert_eq!(
@@ -132,8 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_itself_has_nothing_above_it_and_hidden_ones_show_where_they_are_served() {
-        let page = page(b"", Listing { items: vec![item(b".hidden", false, 1)], more: false }, true);
+    fn what_cannot_be_asked_for_is_not_shown() {
+        for (name, hidden, expected) in [
+            (&b"a"[..], false, true),
+            (b".hidden", false, false),
+            (b".hidden", true, true),
+            (b"back\\slash", false, false),
+            (b"back\\slash", true, false),
+        ] {
+            assert_eq!(is_shown(name, hidden), expected, "{}", String::from_utf8_lossy(name));
+        }
+    }
+
+    #[test]
+    fn the_folder_itself_has_nothing_above_it() {
+        let page = page(b"", Listing { items: vec![item(b".hidden", false, 1)], more: false });
         assert!(page.contains("<h1>/</h1>") && page.contains(".hidden") && !page.contains("../"));
     }
 }

@@ -153,8 +153,9 @@ impl Look<'_> {
         if self.patience == Patience::None {
             return Err(Obstacle::Cold);
         }
-        let listing = self.site.folder.list(path, listing::MOST_ITEMS)?;
-        Ok(Found::Listing(listing::page(path, listing, self.site.hidden)))
+        let is_shown = |name: &[u8]| listing::is_shown(name, self.site.hidden);
+        let listing = self.site.folder.list(path, listing::MOST_ITEMS, is_shown)?;
+        Ok(Found::Listing(listing::page(path, listing)))
     }
 
     /// There is nothing of that name: what the program has for that.
