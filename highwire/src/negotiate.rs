@@ -34,8 +34,8 @@ pub struct Accept {
     charsets: Option<String>,
 }
 
-/// All fields of a name as one list; nothing where there is none. Elements that are not text are not there, nor is a list that has
-/// no others: a client that says nothing readable has not said that it accepts nothing.
+/// All fields of a name as one list; nothing where there is none. Elements that are not text are not there, nor is a
+/// list that has no others: a client that says nothing readable has not said that it accepts nothing.
 fn list(request: &Request<'_>, name: &str) -> Option<String> {
     let fields = request.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let texts = fields.filter_map(|(_, value)| match String::from_utf8_lossy(value) {

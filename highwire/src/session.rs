@@ -106,8 +106,8 @@ fn unix_seconds() -> u64 {
 }
 
 impl InCookies {
-    /// Sessions in cookies of a name. One that is put into another cookie, of other sessions with the same keys, is none there. The
-    /// blank is in no cookie's name, so that a private cookie is none either.
+    /// Sessions in cookies of a name. One that is put into another cookie, of other sessions with the same keys, is
+    /// none there. The blank is in no cookie's name, so that a private cookie is none either.
     fn of(keys: Arc<Keys>, cookie: &Cookie) -> InCookies {
         InCookies { keys, purpose: format!("highwire session {}", cookie.name()), now: unix_seconds }
     }
@@ -189,8 +189,8 @@ impl Sessions {
     }
 
     /// The cookie, whose value is replaced: its name, path and other attributes. `__Host-session`, as safe as a cookie can
-    /// be, where nothing else is said; it is for https, and for `http://localhost` in most browsers. A session in a cookie is
-    /// encrypted for the cookie's name: where that changes, the sessions of before are over.
+    /// be, where nothing else is said; it is for https, and for `http://localhost` in most browsers. A session in a
+    /// cookie is encrypted for the cookie's name: where that changes, the sessions of before are over.
     #[must_use]
     pub fn with_cookie(mut self, cookie: Cookie) -> Sessions {
         if let Some(keys) = &self.keys {
@@ -261,8 +261,8 @@ impl IntoResponse for SessionError {
 /// A program that lets somebody in calls [`renew`](Self::renew): a token that an attacker has planted before is then worth
 /// nothing.
 ///
-/// An answer that is returned with a session which was loaded, saved or ended is for one visitor: it gets `Cache-Control: no-store`,
-/// unless the handler has set that field.
+/// An answer that is returned with a session which was loaded, saved or ended is for one visitor: it gets
+/// `Cache-Control: no-store`, unless the handler has set that field.
 pub struct Session<T> {
     sessions: Arc<Sessions>,
     tokens: Vec<String>,
@@ -354,8 +354,8 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
     }
 }
 
-/// The answer, with the session's cookie where it was saved or ended. A cache that many share would give it to all of them, or keep
-/// one visitor's page for the next (RFC 9111 section 7.3).
+/// The answer, with the session's cookie where it was saved or ended. A cache that many share would give it to all of
+/// them, or keep one visitor's page for the next (RFC 9111 section 7.3).
 impl<T, R: IntoResponse> IntoResponse for (Session<T>, R) {
     fn into_response(self) -> Response {
         let mut response = self.0.cookies.put_into(self.1.into_response());

@@ -5,8 +5,9 @@ pub(crate) type Weight = u16;
 
 pub(crate) const FULL: Weight = 1000;
 
-/// `0.375`: at most three digits behind the point, at most 1. A point without a digit before it, `.2`, is what clients send that are
-/// in use (Java's `HttpURLConnection` by itself), and means one thing only: it is read as if the zero were there.
+/// `0.375`: at most three digits behind the point, at most 1. A point without a digit before it, `.2`, is what clients
+/// send that are in use (Java's `HttpURLConnection` by itself), and means one thing only: it is read as if the zero
+/// were there.
 pub(crate) fn parse(text: &[u8]) -> Option<Weight> {
     let (whole, decimals) = match text {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),

@@ -1,5 +1,5 @@
-//! Files where the process may have few descriptors, or has none left. Needs a real kernel, which counts them; the limits are
-//! those of this process, so that these tests are a program of their own and run one after another.
+//! Files where the process may have few descriptors, or has none left. Needs a real kernel, which counts them; the
+//! limits are those of this process, so that these tests are a program of their own and run one after another.
 
 mod folder;
 
@@ -37,7 +37,8 @@ fn limit(most: usize) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Does something while this process cannot get a descriptor; a shell gives them back, since nobody can be started then.
+/// Does something while this process cannot get a descriptor; a shell gives them back, since nobody can be started
+/// then.
 fn without_descriptors(act: impl FnOnce()) {
     let limit = format!("prlimit --pid {} --nofile", std::process::id());
     let script = format!("{limit}=3: && echo none; read line; {limit}={MORE_DESCRIPTORS}: && echo some");

@@ -20,8 +20,9 @@ pub trait Files {
     /// Opens a file for reading. The path is relative, its parts separated by slashes.
     ///
     /// # Errors
-    /// What the system says: not found, no permission, no descriptors; [`io::ErrorKind::WouldBlock`] where it asks to try again
-    /// later. [`io::ErrorKind::PermissionDenied`] also where the path would leave the folder; [`io::ErrorKind::InvalidInput`] where it is none, or names what is neither a file nor a folder.
+    /// What the system says: not found, no permission, no descriptors; [`io::ErrorKind::WouldBlock`] where it asks to
+    /// try again later. [`io::ErrorKind::PermissionDenied`] also where the path would leave the folder;
+    /// [`io::ErrorKind::InvalidInput`] where it is none, or names what is neither a file nor a folder.
     fn open(&self, path: &[u8]) -> io::Result<Self::File>;
 
     /// Opens a file whose path can be resolved without a wait; `None` where it would have to be looked up on a disk.
@@ -100,8 +101,9 @@ impl Folder {
         Ok(folder)
     }
 
-    /// What is in a folder beneath this one, of the names that are wanted, at most so many items of it. What is neither a file nor a
-    /// folder is left out, and so are links that lead out and what this process may not open. Waits for the disk.
+    /// What is in a folder beneath this one, of the names that are wanted, at most so many items of it. What is neither
+    /// a file nor a folder is left out, and so are links that lead out and what this process may not open. Waits for
+    /// the disk.
     ///
     /// # Errors
     /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] where it is no folder.
@@ -182,7 +184,8 @@ impl Folder {
                 resolved => return resolved,
             }
         }
-        // It says the same of a file that a program has a lease of, to write it: then no try succeeds until that program lets go.
+        // It says the same of a file that a program has a lease of, to write it: then no try succeeds until that
+        // program lets go.
         self.resolve(&path, flags, 0)
     }
 }
@@ -510,8 +513,8 @@ mod tests {
         let folder = place.folder();
         let names = std::thread::scope(|scope| {
             let listed = scope.spawn(|| {
-                // Who may do everything is somebody else here: the call itself, unlike the library's, is for this thread alone.
-                // SAFETY: the calls take numbers only.
+                // Who may do everything is somebody else here: the call itself, unlike the library's, is for this
+                // thread alone. SAFETY: the calls take numbers only.
                 unsafe {
                     if libc::geteuid() == 0 {
                         assert_eq!(libc::syscall(libc::SYS_setresuid, -1, 65_534, -1), 0);

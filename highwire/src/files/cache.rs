@@ -13,8 +13,8 @@ use std::time::Duration;
 /// How long an entry counts as what is in the folder. A file that was changed is seen after that at the latest.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long an entry is served that cannot be looked at, since it was last seen in the folder: a server that has run out of descriptors
-/// has them again when connections end, and until then it sends what it has rather than errors.
+/// How long an entry is served that cannot be looked at, since it was last seen in the folder: a server that has run
+/// out of descriptors has them again when connections end, and until then it sends what it has rather than errors.
 const DOUBT: Duration = Duration::from_secs(60);
 
 /// How long a file stays open that nobody asks for, as long as others are asked for: if it was removed, its bytes take place on
@@ -74,7 +74,8 @@ impl Cache {
     }
 
     fn with_open(most_bytes: usize, open: usize) -> Cache {
-        // A file with all its siblings has few descriptors, and where there may be few in all, one file is better than none.
+        // A file with all its siblings has few descriptors, and where there may be few in all, one file is better than
+        // none.
         Cache { small: Kind::new(most_bytes, most_bytes / 4), open: Kind::new(open, open) }
     }
 

@@ -95,8 +95,8 @@ pub(super) enum Patience {
     Waits,
 }
 
-/// When a look was begun, by the clock of timers and by that of files. What it finds counts from then on: a change while it waits
-/// for the disk, or for a thread, is one after it.
+/// When a look was begun, by the clock of timers and by that of files. What it finds counts from then on: a change
+/// while it waits for the disk, or for a thread, is one after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) instant: Instant,

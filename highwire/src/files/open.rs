@@ -1,7 +1,7 @@
 //! Files that are open to be sent or kept: counted over all workers, up to a bound, for as long as anybody has them.
 //!
-//! A client decides how long an answer takes, and over HTTP/2 how many are under way on one connection: without a bound, a few
-//! clients that ask for large files and take nothing of them would hold all descriptors of the process.
+//! A client decides how long an answer takes, and over HTTP/2 how many are under way on one connection: without a
+//! bound, a few clients that ask for large files and take nothing of them would hold all descriptors of the process.
 
 use io::file::{File, Metadata, Open};
 use std::io::Result;
@@ -9,8 +9,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The part of the process's descriptors that open files may be at most, all together: one of so many. The others are for
-/// connections, without which there is nobody to send files to.
+/// The part of the process's descriptors that open files may be at most, all together: one of so many. The others are
+/// for connections, without which there is nobody to send files to.
 const FILES_SHARE: usize = 4;
 
 /// The part of the open files that workers may keep for later requests: one of so many. The others are for answers.

@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// milliseconds, some every second or two.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// Dates before this one (1990-01-01) are what builds and archives write in place of one: 1970-01-01, 1980-01-01 (zip), 1980-02-01
-/// (Gradle), 1985-10-26 (npm). Files that are served and really that old are few, and lose but a `Last-Modified`.
+/// Dates before this one (1990-01-01) are what builds and archives write in place of one: 1970-01-01, 1980-01-01 (zip),
+/// 1980-02-01 (Gradle), 1985-10-26 (npm). Files that are served and really that old are few, and lose but a
+/// `Last-Modified`.
 const FIRST_DATE: Duration = Duration::from_secs(631_152_000);
 
 /// A file's ETag and Last-Modified.

@@ -1,9 +1,9 @@
 //! A part's data in a file that is gone with its handle.
 //!
 //! The file is written on the blocking pool: a disk that is slow, or stands still, stops this upload and no worker. What
-//! comes is gathered first, so that a job of the pool is worth its two hand-overs between threads. A file that is whole is closed:
-//! a handler may have as many as a form has parts. It is removed by the pool as well, where one job removes all that a worker has
-//! dropped until it ends: a form of many small files does not take the pool's places from others.
+//! comes is gathered first, so that a job of the pool is worth its two hand-overs between threads. A file that is whole
+//! is closed: a handler may have as many as a form has parts. It is removed by the pool as well, where one job removes
+//! all that a worker has dropped until it ends: a form of many small files does not take the pool's places from others.
 
 use super::multipart::Fault;
 use crate::server::context;
@@ -187,7 +187,8 @@ fn lock(dropped: &Mutex<Dropped>) -> MutexGuard<'_, Dropped> {
     dropped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes them where it is dropped: on the pool, also with one that ends before it comes to that; or where the pool has no place.
+/// Removes them where it is dropped: on the pool, also with one that ends before it comes to that; or where the pool
+/// has no place.
 struct Remover(Arc<Mutex<Dropped>>);
 
 impl Drop for Remover {

@@ -20,8 +20,8 @@ const BOTH: &str = "application/x-www-form-urlencoded, multipart/form-data";
 ///
 /// It is read from `application/x-www-form-urlencoded` in UTF-8, and from the text fields of `multipart/form-data`; a file
 /// is for [`Multipart`](crate::Multipart). Another media type is 415, a malformed body 400 with the place, one that does
-/// not fit the type 422 with the field, and more than [`MOST_FIELDS`](super::MOST_FIELDS) fields are 413, as is what a multipart body has
-/// above [`Limits`](super::Limits).
+/// not fit the type 422 with the field, and more than [`MOST_FIELDS`](super::MOST_FIELDS) fields are 413, as is what a
+/// multipart body has above [`Limits`](super::Limits).
 ///
 /// ```
 /// use highwire::{App, Form, testing::Client};

@@ -69,8 +69,8 @@ pub const RATE_LIMIT_CALLERS: usize = 8192;
 /// Parts of a [`RateLimit`]'s memory, so that workers seldom wait for each other.
 const PARTS: usize = 16;
 
-/// Bytes of a caller's key that are kept as they are: an address, a number, most tokens. A longer one is what a client has sent, and
-/// counts by its hash.
+/// Bytes of a caller's key that are kept as they are: an address, a number, most tokens. A longer one is what a client
+/// has sent, and counts by its hash.
 const KEY_BYTES: usize = 64;
 
 type Key = Box<[u8]>;
@@ -124,8 +124,8 @@ impl RateLimit {
         self
     }
 
-    /// Who the caller is: an address, a user, a key. Requests without one are not limited. Of a key of more than 64 bytes only a
-    /// hash is kept.
+    /// Who the caller is: an address, a user, a key. Requests without one are not limited. Of a key of more than 64
+    /// bytes only a hash is kept.
     pub fn by(mut self, key: impl Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync + 'static) -> RateLimit {
         self.key = Arc::new(key);
         self
