@@ -7,7 +7,7 @@
 mod demo;
 mod programs;
 
-use demo::{Demo, HIGHWIRE};
+use demo::{Demo, HIGHWIRE, get};
 use programs::{Folder, not_run, on_every_engine, output, output_text, program};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -254,4 +254,16 @@ fn a_folder_that_cannot_be_served_is_told_at_the_start() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(&format!("the folder {folder}: ")), "{errors}");
     }
+}
+
+#[test]
+fn a_page_that_is_not_there_is_told_at_the_start_and_sent_once_it_comes() {
+    let folder = Folder::new("pages");
+    let options = ["--single-page", "app.html", "--not-found", "../missing.html"];
+    let Some(mut demo) = serve("auto", &folder.0, &options) else { return };
+    demo.wait_for("the page app.html cannot be sent now: there is none in", 1);
+    demo.wait_for("the page ../missing.html cannot be sent now", 1);
+    std::fs::write(folder.0.join("app.html"), "the app").expect("a file");
+    let answer = get(&demo.addresses[0], "/some/path").expect("an answer");
+    assert!(answer.ends_with("the app"), "{answer}");
 }

@@ -192,6 +192,14 @@ impl Site {
             });
             checked.collect()
         };
+        let pages = files.single_page.iter().chain(files.error_pages.iter().map(|(_, page)| page));
+        for page in pages {
+            // It may come later, and goes out when it does.
+            if let Err(error) = io::file::Files::open(&folder, page.as_bytes()) {
+                let folder = files.folder.display();
+                tracing::warn!("the page {page} cannot be sent now: there is none in {folder} ({error})");
+            }
+        }
         Ok(Site {
             folder,
             index: files.index.map(String::into_bytes),
