@@ -227,12 +227,14 @@ impl Serve {
 }
 
 fn main() -> ExitCode {
-    let (app, running) = match Command::parse().action {
+    let action = Command::parse().action;
+    let (Action::Demo(Demo { running }) | Action::Serve(Serve { running, .. })) = &action;
+    let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
+    let (app, running) = match action {
         Action::Demo(Demo { running }) => (highwire_cli::demo::app(), running),
         Action::Serve(serve) => serve.app(),
     };
-    let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
     match run(app, &running) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

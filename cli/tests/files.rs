@@ -259,6 +259,7 @@ fn a_folder_that_cannot_be_served_is_told_at_the_start() {
 #[test]
 fn a_page_that_is_not_there_is_told_at_the_start_and_sent_once_it_comes() {
     let folder = Folder::new("pages");
+    std::fs::write(folder.0.join("hello"), "Hello, World!").expect("a file");
     let options = ["--single-page", "app.html", "--not-found", "../missing.html"];
     let Some(mut demo) = serve("auto", &folder.0, &options) else { return };
     demo.wait_for("the page app.html cannot be sent now: there is none in", 1);

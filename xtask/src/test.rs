@@ -106,7 +106,7 @@ const STEPS: &[Step] = &[
         name: "without features",
         long: false,
         needs: &[],
-        action: Action::Run("cargo check -p highwire --no-default-features", &[]),
+        action: Action::Run("cargo clippy -p highwire --no-default-features -- -D warnings", &[]),
     },
     Step {
         name: "proto without std",

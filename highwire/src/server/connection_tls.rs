@@ -5,7 +5,9 @@ use super::connection::Connection;
 use super::connection_close::DRAIN_TICKS;
 use super::dispatch::Kit;
 use super::out::Out;
-use super::secure::{Fault, Secure};
+use super::secure::Fault;
+#[cfg(feature = "tls")]
+use super::secure::Secure;
 use crate::StatusCode;
 use io::Queue;
 use proto::Head;
@@ -16,8 +18,8 @@ use std::sync::atomic::Ordering;
 pub(super) const SESSION_BYTES: u32 = 12 * 1024;
 
 impl Connection {
-    /// The connection begins with a handshake.
-    /// Whether there is memory for that.
+    /// The connection begins with a handshake: whether there is memory for that.
+    #[cfg(feature = "tls")]
     pub(crate) fn secure(&mut self, secure: Box<Secure>, kit: &mut Kit) -> bool {
         self.tls = Some(secure);
         self.is_secure = true;

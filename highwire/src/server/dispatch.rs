@@ -71,6 +71,7 @@ pub(crate) struct Timeouts {
     pub(crate) write: u32,
     pub(crate) handler: u32,
     pub(crate) linger: u32,
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has handshakes"))]
     pub(crate) handshake: u32,
 }
 

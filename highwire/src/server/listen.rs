@@ -23,6 +23,7 @@ use crate::Result;
 pub struct Listen {
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::TlsConfig>,
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS all is plain"))]
     plain_too: bool,
     proxied: bool,
 }

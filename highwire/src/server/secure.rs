@@ -13,6 +13,7 @@ pub(crate) struct Heard {
 }
 
 /// Why a session ended before its time.
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS there are no sessions"))]
 pub(crate) enum Fault {
     /// The peer does not speak TLS: it can be told so in the clear.
     NotTls,

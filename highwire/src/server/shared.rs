@@ -83,6 +83,7 @@ pub(crate) struct Shared {
     /// Acceptors that may still hand connections to workers.
     pub(crate) acceptors: AtomicUsize,
     /// The second in which somebody has last looked at the files of the listeners' TLS.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has files that are looked at"))]
     pub(crate) looked: AtomicU64,
     pool: OnceLock<Pool>,
     #[cfg(feature = "tokio")]
