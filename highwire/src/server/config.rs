@@ -160,7 +160,7 @@ pub struct Config {
     pub deadlines: Deadlines,
     /// How much of everything.
     pub caps: Caps,
-    /// Bytes that the engine may hold for peers. None: half of what the process may use.
+    /// Bytes that the engine may hold for peers, at most what the process may use. None: half of that.
     pub memory: Option<usize>,
     /// The `Server` field; none leaves it out.
     pub server_name: Option<String>,
