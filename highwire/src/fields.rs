@@ -71,7 +71,7 @@ impl fmt::Display for Shown<'_> {
 #[derive(Debug)]
 struct Values<'t> {
     first: Cow<'t, str>,
-    more: Vec<String>,
+    more: Vec<Cow<'t, str>>,
 }
 
 impl<'t> Values<'t> {
@@ -190,21 +190,24 @@ enum Shape {
     Pairs,
 }
 
+/// A field's name and one of its values.
+pub(crate) type Pair<'t> = (Cow<'t, str>, Cow<'t, str>);
+
 /// All fields.
 #[derive(Debug)]
-pub(crate) struct Fields {
-    pairs: Vec<(String, String)>,
+pub(crate) struct Fields<'t> {
+    pairs: Vec<Pair<'t>>,
     shape: Shape,
 }
 
-impl Fields {
+impl<'t> Fields<'t> {
     /// The parameters of a path: a value where one is asked for, a sequence or a map where those are.
-    pub(crate) fn of_path(pairs: Vec<(String, String)>) -> Fields {
+    pub(crate) fn of_path(pairs: Vec<Pair<'t>>) -> Fields<'t> {
         Fields { pairs, shape: Shape::Values }
     }
 
     /// The fields of a query or a form: a map, a struct or a sequence of pairs.
-    pub(crate) fn of_form(pairs: Vec<(String, String)>) -> Fields {
+    pub(crate) fn of_form(pairs: Vec<Pair<'t>>) -> Fields<'t> {
         Fields { pairs, shape: Shape::Pairs }
     }
 
@@ -223,9 +226,9 @@ const FEW_NAMES: usize = 8;
 
 /// Values under their names, in the order in which the names came first. The map's hashes are seeded: nobody can choose
 /// names that collide.
-fn grouped(pairs: Vec<(String, String)>) -> Vec<(String, Values<'static>)> {
-    let mut places = HashMap::<String, usize>::new();
-    let mut groups: Vec<(String, Values<'static>)> = Vec::with_capacity(pairs.len());
+fn grouped(pairs: Vec<Pair<'_>>) -> Vec<(Cow<'_, str>, Values<'_>)> {
+    let mut places = HashMap::<Cow<'_, str>, usize>::new();
+    let mut groups: Vec<(Cow<'_, str>, Values<'_>)> = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
         if groups.len() == FEW_NAMES && places.is_empty() {
             places.extend(groups.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)));
@@ -247,12 +250,12 @@ fn grouped(pairs: Vec<(String, String)>) -> Vec<(String, Values<'static>)> {
 }
 
 /// Groups as a map of serde's, whose errors name the field.
-struct Groups {
-    rest: std::vec::IntoIter<(String, Values<'static>)>,
-    value: Option<(String, Values<'static>)>,
+struct Groups<'t> {
+    rest: std::vec::IntoIter<(Cow<'t, str>, Values<'t>)>,
+    value: Option<(Cow<'t, str>, Values<'t>)>,
 }
 
-impl<'de> de::MapAccess<'de> for Groups {
+impl<'de> de::MapAccess<'de> for Groups<'_> {
     type Error = Misfit;
 
     fn next_key_seed<K: de::DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
@@ -269,9 +272,9 @@ impl<'de> de::MapAccess<'de> for Groups {
 }
 
 /// A path's parameters in their order, each known by its name where it does not fit.
-struct Parameters(std::vec::IntoIter<(String, String)>);
+struct Parameters<'t>(std::vec::IntoIter<Pair<'t>>);
 
-impl<'de> de::SeqAccess<'de> for Parameters {
+impl<'de> de::SeqAccess<'de> for Parameters<'_> {
     type Error = Misfit;
 
     fn next_element_seed<T: de::DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
@@ -292,7 +295,7 @@ macro_rules! of_one {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Fields {
+impl<'de> Deserializer<'de> for Fields<'_> {
     type Error = Misfit;
 
     of_one! {
@@ -334,8 +337,7 @@ impl<'de> Deserializer<'de> for Fields {
         match self.shape {
             Shape::Values => visitor.visit_seq(Parameters(self.pairs.into_iter())),
             Shape::Pairs => {
-                let pairs =
-                    self.pairs.into_iter().map(|(name, value)| Values { first: name.into(), more: vec![value] });
+                let pairs = self.pairs.into_iter().map(|(name, value)| Values { first: name, more: vec![value] });
                 visitor.visit_seq(SeqDeserializer::new(pairs))
             }
         }
@@ -383,8 +385,8 @@ mod tests {
     use serde::Deserialize;
     use serde::de::DeserializeOwned;
 
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    fn pairs<'t>(pairs: &[(&'t str, &'t str)]) -> Vec<Pair<'t>> {
+        pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect()
     }
 
     fn of_path<T: DeserializeOwned>(path: &[(&str, &str)]) -> Result<T, Misfit> {

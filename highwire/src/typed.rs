@@ -40,7 +40,8 @@ pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest for Path<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Path<T>, Response> {
-        let pairs = request.params().iter().map(|(name, value)| (name.to_string(), value)).collect();
+        let params = request.params();
+        let pairs = params.iter().map(|(name, value)| (name.into(), value.into())).collect();
         T::deserialize(Fields::of_path(pairs))
             .map(Path)
             .map_err(|misfit| unfit(StatusCode::NOT_FOUND, "path", misfit).into_response())

@@ -4,7 +4,7 @@ use super::head::Head;
 use super::multipart::{Fault, MultipartError, boundary_of, malformed, parser, read_head, too_large};
 use super::parser::Event;
 use super::urlencoded::{self, Fault as FormFault};
-use crate::fields::Fields;
+use crate::fields::{Fields, Pair};
 use crate::media;
 use crate::request::{BodyUse, FromRequest, Request};
 use crate::typed::unfit;
@@ -50,11 +50,13 @@ impl<T: DeserializeOwned> FromRequest for Form<T> {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request(request: &mut Request<'_>) -> Result<Form<T>, Response> {
         let Some(media_type) = media::of_body(request) else { return Err(media::unsupported(BOTH)) };
+        let body;
         let pairs = if media_type.is(MEDIA_TYPE) {
             if media_type.parameter("charset").is_some_and(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
                 return Err(media::unsupported("application/x-www-form-urlencoded; charset=utf-8"));
             }
-            fields(&request.take_body()?).map_err(IntoResponse::into_response)?
+            body = request.take_body()?;
+            fields(&body).map_err(IntoResponse::into_response)?
         } else if media_type.is("multipart/form-data") {
             let boundary = boundary_of(&media_type)?;
             let mut parser = parser(request, &boundary)?;
@@ -69,7 +71,7 @@ impl<T: DeserializeOwned> FromRequest for Form<T> {
     }
 }
 
-fn fields(body: &[u8]) -> Result<Vec<(String, String)>, Problem> {
+fn fields(body: &[u8]) -> Result<Vec<Pair<'_>>, Problem> {
     urlencoded::pairs(body).map_err(|malformed| {
         let status = match malformed.fault {
             FormFault::TooMany => StatusCode::PAYLOAD_TOO_LARGE,
@@ -82,7 +84,7 @@ fn fields(body: &[u8]) -> Result<Vec<(String, String)>, Problem> {
 }
 
 /// The text parts of a body that is there whole.
-fn parts(parser: &mut super::parser::Parser) -> Result<Vec<(String, String)>, MultipartError> {
+fn parts(parser: &mut super::parser::Parser) -> Result<Vec<Pair<'static>>, MultipartError> {
     let mut pairs: Vec<(String, Vec<u8>)> = Vec::new();
     loop {
         let event = match parser.next() {
@@ -105,7 +107,7 @@ fn parts(parser: &mut super::parser::Parser) -> Result<Vec<(String, String)>, Mu
         }
     }
     let text = |(name, value): (String, Vec<u8>)| match String::from_utf8(value) {
-        Ok(value) => Ok((name, value)),
+        Ok(value) => Ok((name.into(), value.into())),
         Err(_) => Err(MultipartError { fault: Fault::NotText, part: Some(name), offset: parser.offset() }),
     };
     pairs.into_iter().map(text).collect()
