@@ -148,7 +148,7 @@ impl Folder {
             return self.open(path.strip_prefix(b"/").unwrap_or(&path)).map(|file| file.metadata);
         }
         let metadata = metadata_from(&stat)?;
-        let wanted = if metadata.is_folder { libc::X_OK } else { libc::R_OK };
+        let wanted = if metadata.is_folder { libc::R_OK | libc::X_OK } else { libc::R_OK };
         // SAFETY: the pointer is to a string that ends in NUL.
         match unsafe { libc::faccessat(folder, name.as_ptr(), wanted, libc::AT_EACCESS) } {
             0 => Ok(metadata),
@@ -507,9 +507,10 @@ mod tests {
         };
         mode(".", 0o755);
         mode("closed", 0);
-        mode("closed-folder", 0);
+        // It could be passed through, and not be looked into.
+        mode("closed-folder", 0o111);
         mode("a", 0o444);
-        mode("inner", 0o111);
+        mode("inner", 0o555);
         let folder = place.folder();
         let names = std::thread::scope(|scope| {
             let listed = scope.spawn(|| {

@@ -5,6 +5,7 @@
 //! throws out those without one.
 
 use super::entry::Entry;
+use super::open::Keeping;
 use io::Instant;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -56,6 +57,8 @@ struct Kept {
     looked_at: Instant,
     /// When it was last seen to be what is in the folder.
     seen_at: Instant,
+    /// Its place among all that are kept.
+    _keeping: Keeping,
 }
 
 /// What the cache knows of a path.
@@ -104,11 +107,11 @@ impl Cache {
     }
 
     /// Keeps an entry, where it is not larger than a part of all that may be kept.
-    pub(super) fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, now: Instant) {
+    pub(super) fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, now: Instant, keeping: Keeping) {
         self.remove(path);
         match entry.descriptors() {
-            0 => self.small.insert(path, entry, entry.cost() + path.len(), now),
-            count => self.open.insert(path, entry, count, now),
+            0 => self.small.insert(path, entry, entry.cost() + path.len(), now, keeping),
+            count => self.open.insert(path, entry, count, now, keeping),
         }
     }
 }
@@ -152,7 +155,7 @@ impl Kind {
         }
     }
 
-    fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, weight: usize, now: Instant) {
+    fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, weight: usize, now: Instant, keeping: Keeping) {
         if weight > self.most_of_one {
             return;
         }
@@ -161,8 +164,9 @@ impl Kind {
         }
         self.weight += weight;
         self.places.insert(path.into(), self.kept.len());
-        let entry = entry.clone();
-        self.kept.push(Kept { path: path.into(), entry, weight, was_used: false, looked_at: now, seen_at: now });
+        let (path, entry) = (path.into(), entry.clone());
+        let (looked_at, seen_at) = (now, now);
+        self.kept.push(Kept { path, entry, weight, was_used: false, looked_at, seen_at, _keeping: keeping });
     }
 
     fn throw_one_out(&mut self) {
@@ -201,6 +205,10 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     const NOW: Instant = Instant { nanoseconds: 0 };
+
+    fn keeping() -> Keeping {
+        OpenFiles::new(4).keep(0).expect("it is none")
+    }
 
     fn entry(length: usize) -> Rc<Entry> {
         entry_of(length, Content::Bytes(vec![0; length].into()))
@@ -242,7 +250,7 @@ mod tests {
     fn an_entry_is_fresh_for_a_while_and_then_looked_at() {
         for entry in [entry(10), open_entry()] {
             let mut cache = Cache::with_open(1 << 20, OPEN_FILES);
-            cache.insert(b"a", &entry, NOW);
+            cache.insert(b"a", &entry, NOW, keeping());
             assert!(matches!(cache.get(b"a", NOW + FRESH / 2), Known::Fresh(_)));
             assert!(matches!(cache.get(b"a", NOW + FRESH), Known::Stale(_)));
             cache.confirm(b"a", NOW + FRESH);
@@ -264,12 +272,12 @@ mod tests {
     fn the_bound_holds_and_what_is_asked_for_stays() {
         let mut cache = Cache::with_open(100_000, OPEN_FILES);
         let (small, large, open) = (entry(9_000), entry(30_000), open_entry());
-        cache.insert(b"large", &large, NOW);
+        cache.insert(b"large", &large, NOW, keeping());
         assert!(!has(&mut cache, "large"), "it is more than a fourth of all");
         for (entry, name) in [(&small, "small"), (&open, "open")] {
-            cache.insert(b"wanted", entry, NOW);
+            cache.insert(b"wanted", entry, NOW, keeping());
             for number in 0..100 {
-                cache.insert(format!("{name}{number}").as_bytes(), entry, NOW);
+                cache.insert(format!("{name}{number}").as_bytes(), entry, NOW, keeping());
                 assert!(has(&mut cache, "wanted"), "after {number}");
                 check(&cache.small, 100_000);
                 check(&cache.open, OPEN_FILES);
@@ -278,7 +286,7 @@ mod tests {
             assert!((1..OPEN_FILES).contains(&living), "{living}");
         }
         let mut none = Cache::new(0);
-        none.insert(b"a", &open, NOW);
+        none.insert(b"a", &open, NOW, keeping());
         assert!(!has(&mut none, "a"), "nothing is kept where nothing is to be kept");
     }
 
@@ -292,7 +300,7 @@ mod tests {
             let mut cache = Cache::with_open(1 << 20, most);
             let coded = std::array::from_fn(|at| (at < siblings).then(held).map(Content::File));
             let entry = entry_in(1 << 20, Content::File(held()), coded);
-            cache.insert(b"a", &entry, NOW);
+            cache.insert(b"a", &entry, NOW, keeping());
             assert_eq!(has(&mut cache, "a"), is_kept, "{most} descriptors, {siblings} siblings");
             check(&cache.open, most);
         }
@@ -303,7 +311,7 @@ mod tests {
         let mut cache = Cache::with_open(1 << 20, OPEN_FILES);
         let later = NOW + IDLE + FRESH;
         for number in 0..10 {
-            cache.insert(format!("{number}").as_bytes(), &open_entry(), NOW);
+            cache.insert(format!("{number}").as_bytes(), &open_entry(), NOW, keeping());
         }
         cache.confirm(b"3", later);
         for _ in 0..20 {

@@ -101,20 +101,27 @@ impl FilesEndpoint {
                 let looked_at = source.looked_at.instant;
                 let entry = Rc::new(Entry::new(source, &self.site));
                 if entry.may_be_kept
-                    && (entry.descriptors() == 0 || shared.open_files.may_be_kept())
                     && let Some(name) = name
+                    && let Some(keeping) = shared.open_files.keep(entry.descriptors())
                 {
-                    self.cache.borrow_mut().insert(&name.0, &entry, looked_at);
+                    self.cache.borrow_mut().insert(&name.0, &entry, looked_at, keeping);
                 }
                 answer(entry.variant(terms.wanted), terms, shared)
             }
             Found::SinglePage(source) => answer(Entry::new(source, &self.site).variant(terms.wanted), terms, shared),
             Found::Folder => redirect(location()),
             Found::Listing(page) => Response::html(page),
-            Found::Failed(status, Some(source)) => page(Entry::new(source, &self.site).variant(terms.wanted), status),
-            Found::Failed(StatusCode::NOT_FOUND, None) => worded(StatusCode::NOT_FOUND, "not found", shared),
-            Found::Failed(status, None) => worded(status, "the file cannot be read now", shared),
-            Found::Overloaded => Overloaded.into_response(),
+            Found::Failed(status, found) => {
+                let response = match (status, found) {
+                    (_, Some(source)) => page(Entry::new(source, &self.site).variant(terms.wanted), status),
+                    (StatusCode::NOT_FOUND, None) => worded(status, "not found", shared),
+                    (_, None) => worded(status, "the file cannot be read now", shared),
+                };
+                if status != StatusCode::SERVICE_UNAVAILABLE {
+                    return response;
+                }
+                response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            }
         }
     }
 }

@@ -30,8 +30,6 @@ pub(super) enum Found {
     Listing(String),
     /// An error in words, or the page for it.
     Failed(StatusCode, Option<Source>),
-    /// There are as many open files as there may be.
-    Overloaded,
 }
 
 /// A file as it was found, in the codings that were looked for.
@@ -125,8 +123,7 @@ impl Look<'_> {
             found => found,
         };
         match found {
-            Err(Obstacle::Failed) => self.failed(StatusCode::SERVICE_UNAVAILABLE),
-            Err(Obstacle::Full) => Ok(Found::Overloaded),
+            Err(Obstacle::Failed | Obstacle::Full) => self.failed(StatusCode::SERVICE_UNAVAILABLE),
             found => found,
         }
     }

@@ -13,19 +13,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// for connections, without which there is nobody to send files to.
 const FILES_SHARE: usize = 4;
 
-/// The part of the open files that workers may keep for later requests: one of so many. The others are for answers.
+/// The part of the open files that workers may keep for later requests, whatever answers have open: one of so many.
 const KEPT_SHARE: usize = 2;
 
 /// How many files are open, over all workers and folders.
 pub(crate) struct OpenFiles {
     count: AtomicUsize,
+    /// Of them, those that are kept for later requests.
+    kept: AtomicUsize,
     most: usize,
 }
 
 impl OpenFiles {
     /// For a process that may have so many descriptors.
     pub(crate) fn new(descriptors: usize) -> Arc<OpenFiles> {
-        Arc::new(OpenFiles { count: AtomicUsize::new(0), most: (descriptors / FILES_SHARE).max(1) })
+        Arc::new(OpenFiles {
+            count: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+            most: (descriptors / FILES_SHARE).max(1),
+        })
     }
 
     /// Counts a file from now on; none where there are as many as there may be.
@@ -35,9 +41,24 @@ impl OpenFiles {
         Some(Arc::new(Held { file, all: self.clone() }))
     }
 
-    /// Whether what is open now may stay open for later requests.
-    pub(super) fn may_be_kept(&self) -> bool {
-        self.count.load(Ordering::Relaxed) <= self.most / KEPT_SHARE
+    /// Lets so many of them stay open for later requests, for as long as the place is had.
+    pub(super) fn keep(self: &Arc<Self>, files: usize) -> Option<Keeping> {
+        let most = (self.most / KEPT_SHARE).max(1);
+        let add = |kept: usize| (files == 0 || kept + files <= most).then_some(kept + files);
+        self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Keeping { files, all: self.clone() })
+    }
+}
+
+/// The place of files that are kept.
+pub(super) struct Keeping {
+    files: usize,
+    all: Arc<OpenFiles>,
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.all.kept.fetch_sub(self.files, Ordering::Relaxed);
     }
 }
 
@@ -87,9 +108,12 @@ mod tests {
         let file = || io::file::Files::open(&folder, b"").expect("the folder itself takes a descriptor like any file");
         let all = OpenFiles::new(2 * FILES_SHARE);
         let one = all.hold(file()).expect("the first");
-        assert!(all.may_be_kept());
         let other = all.hold(file()).expect("the second");
-        assert!(!all.may_be_kept(), "the rest is for answers");
+        let kept = all.keep(1).expect("answers take no places of what is kept");
+        assert!(all.keep(1).is_none(), "the rest is for answers");
+        assert!(all.keep(0).is_some(), "what is in memory takes none");
+        drop(kept);
+        assert!(all.keep(1).is_some());
         let again = one.clone();
         drop(one);
         assert!(all.hold(file()).is_none(), "there are two still");

@@ -41,6 +41,7 @@ pub(crate) mod urlencoded;
 
 pub use multipart::{Fault, Multipart, MultipartError, Part};
 pub use spool::Spool;
+pub(crate) use spool::remove_dropped;
 #[cfg(feature = "json")]
 pub use typed::Form;
 

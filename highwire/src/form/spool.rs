@@ -162,7 +162,7 @@ impl Drop for Spool {
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         // Where the thread is ending, the file goes here.
-        let Ok(dropped) = DROPPED.try_with(Arc::clone) else { return };
+        let Ok(dropped) = DROPPED.try_with(|its| its.0.clone()) else { return };
         let mut its = lock(&dropped);
         its.files.push(file);
         if !std::mem::replace(&mut its.has_remover, true) {
@@ -173,7 +173,29 @@ impl Drop for Spool {
 }
 
 thread_local! {
-    static DROPPED: Arc<Mutex<Dropped>> = Arc::default();
+    static DROPPED: Its = Its::default();
+}
+
+/// What a thread has dropped. With the thread goes what is still there, whether or not the pool has time for it.
+#[derive(Default)]
+struct Its(Arc<Mutex<Dropped>>);
+
+impl Drop for Its {
+    fn drop(&mut self) {
+        remove_all(&self.0);
+    }
+}
+
+/// Removes what this thread has dropped and is still there: a worker that ends on a thread which goes on does it by this.
+pub(crate) fn remove_dropped() {
+    let _ = DROPPED.try_with(|its| remove_all(&its.0));
+}
+
+fn remove_all(dropped: &Mutex<Dropped>) {
+    // Without the lock, so that both may remove, this thread and the pool's.
+    while let Some(file) = { lock(dropped).files.pop() } {
+        drop(file);
+    }
 }
 
 /// Files that this thread has dropped, and that are still there.
@@ -194,14 +216,12 @@ struct Remover(Arc<Mutex<Dropped>>);
 impl Drop for Remover {
     fn drop(&mut self) {
         loop {
+            remove_all(&self.0);
             let mut dropped = lock(&self.0);
-            let Some(file) = dropped.files.pop() else {
+            if dropped.files.is_empty() {
                 (dropped.has_remover, dropped.files) = (false, Vec::new());
                 return;
-            };
-            // The thread goes on while the system removes it.
-            drop(dropped);
-            drop(file);
+            }
         }
     }
 }
@@ -211,6 +231,26 @@ mod tests {
     use super::*;
     use crate::testing::Client;
     use crate::{App, form::MultipartError};
+
+    #[test]
+    fn a_thread_that_ends_leaves_no_file() {
+        let paths = std::thread::spawn(|| {
+            // As if the pool were at it, and did not come to its end.
+            DROPPED.with(|its| lock(&its.0).has_remover = true);
+            let write = |number: u32| {
+                let path = std::env::temp_dir().join(format!("highwire-ends-{}-{number}", std::process::id()));
+                std::fs::write(&path, "a").expect("a file");
+                let file = Temporary { path: path.clone(), file: None, kept: false };
+                drop(Spool { file: Some(file), gathered: Vec::new(), bytes: 1 });
+                path
+            };
+            let paths: Vec<PathBuf> = (0..3).map(write).collect();
+            assert!(paths.iter().all(|path| path.exists()), "somebody else removes them");
+            paths
+        });
+        let paths = paths.join().expect("it ends");
+        assert!(!paths.iter().any(|path| path.exists()), "they are left behind");
+    }
 
     #[test]
     fn a_full_disk_is_told_and_leaves_no_file() {

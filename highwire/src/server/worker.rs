@@ -287,6 +287,7 @@ impl<D: Driver> Drop for Worker<D> {
         // Their places go with this worker.
         drop(super::exchange::orphans());
         self.floor.kit.context.clear();
+        crate::form::remove_dropped();
     }
 }
 
