@@ -7,10 +7,11 @@ use highwire::{App, RawStream, Response, State, Upgrade, blocking, unblock};
 use io::sim::Arrived;
 use peer::plain::Play;
 use peer::{SECOND, Weather};
+use proto::h2::Bounds;
 use std::sync::{Arc, Mutex, mpsc};
 
-/// More than a link holds, and than is copied behind a head.
-const LARGE: usize = 200_000;
+/// More than a link holds, and than is copied behind a head; nearly a whole number of what is handed to the driver in one go.
+const LARGE: usize = 260_000;
 
 async fn echo(mut stream: RawStream) {
     while let Ok(Some(bytes)) = stream.read().await {
@@ -27,6 +28,12 @@ fn app() -> App {
         .get("/late", async |upgrade: Upgrade| {
             highwire::time::sleep(2 * SECOND).await;
             upgrade.accept("echo", echo)
+        })
+        .get("/chat", |upgrade: Upgrade| {
+            upgrade.accept("chat", async |mut stream: RawStream| {
+                let _ = stream.write(vec![b'x'; LARGE]).await;
+                echo(stream).await;
+            })
         })
         .get("/flood", |upgrade: Upgrade| {
             upgrade.accept("flood", async |mut stream: RawStream| {
@@ -72,6 +79,37 @@ fn a_protocol_that_is_accepted_while_the_server_stops_is_told() {
     let seconds = play.seconds_to_the_end(true, |_| {});
     assert!(seconds <= 3, "{seconds} seconds");
     assert!(play.received.ends_with(b"\r\n\r\nend"), "{}", String::from_utf8_lossy(&play.received));
+}
+
+#[test]
+fn a_protocol_whose_bytes_wait_when_the_server_stops_is_told() {
+    let mut play = Play::new(app());
+    play.client.send(&upgrade("/chat", "chat"));
+    play.settle(false);
+    play.worker.stop();
+    play.settle(false);
+    let seconds = play.seconds_to_the_end(true, |_| {});
+    assert!(seconds <= 3 && play.received.ends_with(b"xxend"), "{seconds} seconds, {} bytes", play.received.len());
+    assert_eq!(play.worker.report().cut, 0);
+}
+
+#[test]
+fn a_peer_that_takes_its_answer_slowly_has_time_for_another_request_behind_it() {
+    let app = app().configure(|config| config.deadlines.idle = 5 * SECOND);
+    let mut play = peer::Play::new(app, &Weather::fair());
+    play.connect(Bounds { stream_window: 1 << 20, connection_window: 1 << 20, ..Bounds::default() });
+    play.settle();
+    play.peers[0].takes = 0;
+    let large = play.peers[0].get("/large");
+    play.seconds_until(|play| {
+        play.peers[0].takes = 5000;
+        play.peers[0].answer(large).ended
+    });
+    play.peers[0].takes = usize::MAX;
+    assert_eq!((play.peers[0].goaways(), play.peers[0].ended.clone()), (vec![], None));
+    let seconds = play.seconds_until(|play| play.peers[0].ended.is_some());
+    // It began when the last bytes were on their way.
+    assert!((1..=5).contains(&seconds), "{seconds} seconds");
 }
 
 #[test]

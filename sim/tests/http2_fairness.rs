@@ -274,8 +274,10 @@ fn a_window_that_opens_behind_what_is_not_taken_is_no_late_one() {
 
 #[test]
 fn streams_that_share_a_window_flow_together_or_are_cut_together() {
-    for (bytes, is_cut) in [(1_u32, true), (16_000, false)] {
-        let app = app().configure(|config| config.deadlines.idle = 1000 * SECOND);
+    for (bytes, rate, is_cut) in [(1_u32, 500, true), (16_000, 500, false), (0, 0, true), (1, 0, false)] {
+        let app = app().configure(|config| {
+            (config.deadlines.idle, config.deadlines.body_rate) = (1000 * SECOND, rate);
+        });
         let mut play = play(app, &Weather::fair(), Bounds { stream_window: 1 << 22, ..Bounds::default() });
         // It says by itself what it allows.
         play.peers[0].parses = false;
@@ -285,11 +287,13 @@ fn streams_that_share_a_window_flow_together_or_are_cut_together() {
         for _ in 0..10 {
             play.pass(20);
             // A WINDOW_UPDATE for the connection.
-            play.peers[0].out.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0]);
-            play.peers[0].out.extend_from_slice(&bytes.to_be_bytes());
+            if bytes > 0 {
+                play.peers[0].out.extend_from_slice(&[0, 0, 4, 8, 0, 0, 0, 0, 0]);
+                play.peers[0].out.extend_from_slice(&bytes.to_be_bytes());
+            }
         }
         let cut = play.peers[0].resets().len();
-        assert_eq!((cut, play.peers[0].ended.is_some()), (if is_cut { 20 } else { 0 }, false), "with {bytes} bytes");
+        assert_eq!((cut, play.peers[0].ended.is_some()), (if is_cut { 20 } else { 0 }, false), "{bytes} bytes, {rate}");
         play.end();
     }
 }

@@ -243,14 +243,16 @@ impl Connection {
 
     /// Nothing more comes. `is_said`: by the peer itself.
     pub(super) fn peer_is_done(&mut self, is_said: bool, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        (self.ended, self.end_said) = (true, is_said);
+        self.ended = true;
+        // Behind its own word comes the end of what carried it, which says nothing more.
+        self.end_said |= is_said;
         // A handshake that waits for its turn, and what is behind it, came before the end.
         if self.is_ending() || !self.sealed.is_empty() {
             return;
         }
         if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
             // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
-            switched.raw.borrow_mut().end(!is_said);
+            switched.raw.borrow_mut().end(!self.end_said);
         }
         self.settle(kit, head, out);
     }

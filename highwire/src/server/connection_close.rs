@@ -226,17 +226,11 @@ impl Connection {
             });
         }
         self.http.close_after();
-        match self.phase {
+        if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
+            switched.raw.borrow_mut().end(false);
+        } else if matches!(self.phase, Phase::Fresh | Phase::Idle) && self.unread.is_empty() {
             // Its next request may be on its way, or with the kernel already: it has a moment to show.
-            Phase::Fresh | Phase::Idle if self.unread.is_empty() => {
-                kit.deadlines.set(self.id.index, kit.tick, DRAIN_TICKS);
-            }
-            Phase::Switched => {
-                if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
-                    switched.raw.borrow_mut().end(false);
-                }
-            }
-            _ => {}
+            kit.deadlines.set(self.id.index, kit.tick, DRAIN_TICKS);
         }
     }
 

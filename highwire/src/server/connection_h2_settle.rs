@@ -160,7 +160,7 @@ impl Connection {
 
     /// A graceful shutdown begins.
     pub(super) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let Some(http2) = &mut self.http2 else { return };
+        let Some(http2) = self.http2.as_mut().filter(|http2| http2.goes_at.is_none()) else { return };
         http2.http.go_away(&mut out.queue.output);
         http2.goes_at = Some(kit.tick.saturating_add(super::connection_close::DRAIN_TICKS));
         http2.active.iter().flatten().for_each(|active| active.drain());
@@ -183,7 +183,7 @@ impl Connection {
 /// Bytes of answers that the peer has to take in the time that it has to take something.
 fn wanted_to_be_taken(kit: &Kit) -> u64 {
     let deadlines = &kit.shared.setup.config.deadlines;
-    u64::from(deadlines.body_rate) * deadlines.write.as_secs().max(1)
+    (u64::from(deadlines.body_rate) * deadlines.write.as_secs().max(1)).max(1)
 }
 
 impl Active {

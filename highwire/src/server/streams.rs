@@ -162,12 +162,17 @@ impl Http2 {
             (None, true) => self.blocked_at = Some(kit.tick),
             (Some(since), false) => {
                 self.blocked_at = None;
+                // What it has taken was the last answer, where there was no other reason to send. (The driver says so a little
+                // behind that.)
+                let is_answer = |idle_since: &u32| *idle_since >= since.saturating_sub(1);
+                self.idle_since = self.idle_since.map(|at| if is_answer(&at) { kit.tick } else { at });
                 let blocked = kit.tick.saturating_sub(since);
                 let write_due = kit.tick.saturating_add(kit.timeouts.write);
+                let body_due = kit.tick.saturating_add(kit.timeouts.body);
                 for active in self.active.iter_mut().flatten() {
                     match active.waits {
-                        Waits::Body => active.due = active.due.saturating_add(blocked),
                         // Some of its time may have begun meanwhile.
+                        Waits::Body => active.due = active.due.saturating_add(blocked).min(body_due),
                         Waits::Window => active.due = active.due.saturating_add(blocked).min(write_due),
                         Waits::Handler => {}
                     }

@@ -353,7 +353,8 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // Closes that wait for their submission keep descriptors open. Where the last submission failed, sends wait with them whose
         // bytes the loop may have freed: then descriptors are lost rather than such bytes sent.
-        if self.batch.is_empty() {
+        let may_submit = self.batch.is_empty();
+        if may_submit {
             let _ = self.ring.submit();
         }
         // Sends in flight point into bytes that this driver owns: they end before their bytes are freed.
@@ -365,7 +366,7 @@ impl Drop for Uring {
             }
         }
         for _ in 0..LAST_WAITS {
-            if sending.is_empty() || self.ring.enter(Some(Duration::from_millis(10))).is_err() {
+            if sending.is_empty() || !may_submit || self.ring.enter(Some(Duration::from_millis(10))).is_err() {
                 break;
             }
             self.ring.completions(|data, _, _| {
