@@ -3,12 +3,12 @@
 
 mod tls_peer;
 
-use highwire::App;
 use highwire::server::Engine;
+use highwire::{App, RawStream, Upgrade};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 use tls_peer::{Authority, Client, simple};
@@ -61,6 +61,58 @@ fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
             let end = peer.read_to_end(&mut Vec::new());
             assert!(end.is_ok(), "{engine:?}, peer {number}: {end:?}");
         }
+        handle.abort();
+        handle.wait().expect("it ends");
+    }
+}
+
+/// Sends back what comes, and then how that ended.
+async fn echo(mut stream: RawStream) {
+    let end: &[u8] = loop {
+        match stream.read().await {
+            Ok(Some(bytes)) => stream.write(bytes).await.expect("the peer takes it"),
+            Ok(None) => break b"end",
+            Err(_) => break b"broken",
+        }
+    };
+    let _ = stream.write(end).await;
+}
+
+#[test]
+fn an_end_that_the_peer_has_said_stays_said_when_its_connection_ends_behind_it() {
+    for engine in [Engine::Uring, Engine::Readiness] {
+        let authority = Authority::new("test");
+        let late = async |upgrade: Upgrade| {
+            // All that the peer says is there by then.
+            highwire::time::sleep(Duration::from_millis(100)).await;
+            upgrade.accept("echo", echo)
+        };
+        let app = App::new().get("/late", late).configure(|config| (config.engine, config.workers) = (engine, 1));
+        let server = app.server().expect("an app").listen_tls("127.0.0.1:0", simple(&authority)).expect("a port");
+        let handle = server.start().expect("it starts");
+        let mut socket = TcpStream::connect(&handle.addresses()[0]).expect("a connection");
+        socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let name = ServerName::try_from("a.example").expect("a name");
+        let mut client = ClientConnection::new(Client::of(&authority).config(), name).expect("a client");
+        while client.is_handshaking() {
+            client.complete_io(&mut socket).expect("a handshake");
+        }
+        let request = b"GET /late HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhello, ";
+        client.writer().write_all(request).expect("room");
+        client.send_close_notify();
+        while client.wants_write() {
+            client.write_tls(&mut socket).expect("bytes that are taken");
+        }
+        socket.shutdown(Shutdown::Write).expect("a connection");
+        let mut answer = Vec::new();
+        while client.read_tls(&mut socket).expect("an answer") > 0 {
+            client.process_new_packets().expect("records");
+            let mut part = [0; 1024];
+            while let Ok(count @ 1..) = client.reader().read(&mut part) {
+                answer.extend_from_slice(&part[..count]);
+            }
+        }
+        assert!(answer.ends_with(b"\r\n\r\nhello, end"), "{engine:?}: {}", answer.escape_ascii());
         handle.abort();
         handle.wait().expect("it ends");
     }
