@@ -10,7 +10,7 @@
 use super::connection_body::trailer_fields;
 use super::context::TaskKind;
 use super::dispatch::{Kit, Routed};
-use super::exchange::{Exchange, LogLine};
+use super::exchange::{Exchange, LogLine, Switched};
 use super::out::Out;
 use super::secure::Secure;
 use super::streams::Http2;
@@ -250,7 +250,7 @@ impl Connection {
         if self.is_ending() || !self.sealed.is_empty() {
             return;
         }
-        if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
+        if let Some(switched) = self.switched() {
             // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
             switched.raw.borrow_mut().end(!self.end_said);
         }
@@ -356,7 +356,11 @@ impl Connection {
 
     /// Whether another protocol owns the bytes.
     fn is_switched(&self) -> bool {
-        self.exchange.as_ref().is_some_and(|exchange| exchange.switched.is_some())
+        self.switched().is_some()
+    }
+
+    pub(super) fn switched(&self) -> Option<&Switched> {
+        self.exchange.as_ref()?.switched.as_ref()
     }
 
     /// Whether requests may be read on: the peer takes its answers, and the present exchange is not in the way.
@@ -559,10 +563,7 @@ impl Connection {
         if !self.paused {
             return;
         }
-        let raw_is_full = self.exchange.as_ref().is_some_and(|exchange| match &exchange.switched {
-            Some(switched) => switched.raw.borrow().paused,
-            None => false,
-        });
+        let raw_is_full = self.switched().is_some_and(|switched| switched.raw.borrow().paused);
         let full = self.blocked
             || self.body_refused
             || self.unread.len() >= UNREAD_BYTES

@@ -226,7 +226,7 @@ impl Connection {
             });
         }
         self.http.close_after();
-        if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
+        if let Some(switched) = self.switched() {
             switched.raw.borrow_mut().end(false);
         } else if matches!(self.phase, Phase::Fresh | Phase::Idle) && self.unread.is_empty() {
             // Its next request may be on its way, or with the kernel already: it has a moment to show.

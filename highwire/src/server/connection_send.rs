@@ -361,7 +361,7 @@ impl Connection {
 
     /// Bytes of another protocol came.
     pub(super) fn received_raw(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
-        let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) else { return };
+        let Some(switched) = self.switched() else { return };
         if !bytes.is_empty() {
             let mut raw = switched.raw.borrow_mut();
             raw.push(bytes);

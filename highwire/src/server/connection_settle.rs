@@ -43,32 +43,9 @@ impl Connection {
             return;
         }
         if self.ended && !self.end_seen && !self.blocked {
-            // What could not be read before it may be by now.
-            self.proceed(kit, head, out);
+            self.see_end(kit, head, out);
             if self.is_ending() {
                 return;
-            }
-        }
-        if self.ended && !self.end_seen && !self.blocked {
-            // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
-            let reads_on = match self.http.client() {
-                State::Idle => true,
-                State::SendsBody => !self.incoming_is_full() && !self.body_refused,
-                _ => false,
-            };
-            if reads_on || self.unread.is_empty() {
-                self.end_seen = true;
-                let unread = std::mem::take(&mut self.unread);
-                if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
-                    self.refuse(error, kit, head, &unread, out);
-                }
-                if self.is_ending() {
-                    return;
-                }
-                if let Some(switched) = self.exchange.as_ref().and_then(|exchange| exchange.switched.as_ref()) {
-                    // It came before the other protocol did, behind bytes that belong to that.
-                    switched.raw.borrow_mut().end(!self.end_said);
-                }
             }
         }
         self.recycle_exchange(kit);
@@ -98,6 +75,33 @@ impl Connection {
                 Phase::Idle
             };
         self.wait_for(phase, kit);
+    }
+
+    /// Tells the protocol that nothing more comes, once all that came before is read.
+    fn see_end(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        use h1::state::State;
+        // What could not be read before it may be by now.
+        self.proceed(kit, head, out);
+        if self.is_ending() || self.blocked {
+            return;
+        }
+        // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
+        let reads_on = match self.http.client() {
+            State::Idle => true,
+            State::SendsBody => !self.incoming_is_full() && !self.body_refused,
+            _ => false,
+        };
+        if !reads_on && !self.unread.is_empty() {
+            return;
+        }
+        self.end_seen = true;
+        let unread = std::mem::take(&mut self.unread);
+        if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
+            self.refuse(error, kit, head, &unread, out);
+        } else if let Some(switched) = self.switched() {
+            // It came before the other protocol did, behind bytes that belong to that.
+            switched.raw.borrow_mut().end(!self.end_said);
+        }
     }
 
     /// Whether the peer has ended its direction and nothing that it asked for is left to answer.

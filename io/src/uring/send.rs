@@ -2,10 +2,11 @@
 
 use super::{Connection, Uring, data, kind, number_of, numbered, socket_of};
 use crate::outgoing::{FileRange, Next, Outgoing};
-use crate::{Completion, Queue, Sink, SocketId, limit, socket};
+use crate::socket::{self, Lifted};
+use crate::{Completion, Queue, Sink, SocketId, limit};
 use io_uring::{opcode, squeue, types};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
 impl Uring {
@@ -80,9 +81,8 @@ impl Uring {
         if connection.outgoing.is_some() || connection.round == round || range.length == 0 {
             return self.send_shared(id, |outgoing| outgoing.push_file(range));
         }
-        match socket::send_range(connection.descriptor.as_raw_fd(), &range, &mut connection.lifted) {
+        match send_range(connection.descriptor.as_raw_fd(), &range, &mut connection.lifted) {
             Ok(sent) => range.advance(sent),
-            Err(error) if is_passing(&error) => {}
             Err(error) => return self.lose(id, error),
         }
         connection.told = true;
@@ -153,9 +153,8 @@ impl Uring {
         let Next::File(range) = outgoing.next(0) else { return };
         let descriptor = connection.descriptor.as_raw_fd();
         let before = range.length;
-        let sent = match socket::send_range(descriptor, range, &mut connection.lifted) {
+        let sent = match send_range(descriptor, range, &mut connection.lifted) {
             Ok(sent) => sent,
-            Err(error) if is_passing(&error) => 0,
             Err(error) => return self.lose(id, error),
         };
         outgoing.sent(sent);
@@ -379,6 +378,14 @@ impl Drop for Uring {
             // The kernel may still read them: better lost than freed.
             std::mem::forget(self.connections.get(id).and_then(|connection| connection.outgoing.take()));
         }
+    }
+}
+
+/// Sends of a range what the socket takes now, which may be nothing.
+fn send_range(descriptor: RawFd, range: &FileRange, lifted: &mut Lifted) -> io::Result<usize> {
+    match socket::send_range(descriptor, range, lifted) {
+        Err(error) if is_passing(&error) => Ok(0),
+        sent => sent,
     }
 }
 
