@@ -39,6 +39,13 @@ pub(crate) struct Caller<'r> {
     pub(crate) kept: Option<&'r crate::Tls>,
 }
 
+impl Caller<'_> {
+    /// Returns true if the request came under TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some() || self.kept.is_some()
+    }
+}
+
 /// How the task that answers a request is woken: made where somebody asks for it.
 pub(crate) enum TaskWaker<'r> {
     Maker(&'r dyn Fn() -> Waker),
@@ -124,6 +131,14 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 impl<'r> Request<'r> {
+    /// What the app answers if there is nothing at this path.
+    pub(crate) fn not_found(&self) -> Response {
+        match &self.shared.setup.not_found {
+            Some(handler) => handler(self),
+            None => self.shared.error(StatusCode::NOT_FOUND, "not found"),
+        }
+    }
+
     /// The method's token.
     pub fn method(&self) -> &'r str {
         text(self.head.method_span.of(self.window))

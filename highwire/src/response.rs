@@ -212,6 +212,19 @@ impl Response {
         self
     }
 
+    /// Leaves out the length of a streamed body of no bytes: trailers could not follow it in HTTP/1, and without trailers it is
+    /// no stream.
+    pub(crate) fn make_room_for_trailers(&mut self) {
+        if let Content::Stream(streamed) = &mut self.content
+            && streamed.length == Some(0)
+        {
+            match streamed.trailers {
+                Some(_) => streamed.length = None,
+                None => self.content = Content::Bytes(Bytes::new()),
+            }
+        }
+    }
+
     /// Changes the status.
     pub fn with_status(mut self, status: StatusCode) -> Response {
         self.status = status;

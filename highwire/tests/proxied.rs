@@ -50,7 +50,8 @@ fn the_proxy_says_whose_connection_it_is() {
         for (header, expected) in [
             (&b"PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n"[..], "192.0.2.1:4711"),
             (b"PROXY TCP6 2001:db8::1 ::1 4711 443\r\n", "[2001:db8::1]:4711"),
-            (b"PROXY UNKNOWN\r\n", "unix"),
+            // Whose it is the proxy does not say: it counts as the proxy's own, and never as one of this machine's.
+            (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
             (two, "192.0.2.7:4711"),
         ] {
             for at_once in [true, false] {
@@ -64,7 +65,10 @@ fn the_proxy_says_whose_connection_it_is() {
                     }
                     stream.write_all(REQUEST).expect("the server reads");
                 }
-                assert_eq!(body(&read(&mut stream)), expected);
+                let answer = read(&mut stream);
+                let is_port_known = expected != "127.0.0.1";
+                let said = if is_port_known { body(&answer) } else { body(&answer).split(':').next().unwrap_or_default() };
+                assert_eq!(said, expected);
             }
         }
         for wrong in [REQUEST, b"PROXY TCP4 x\r\n", b"\x16\x03\x01\0\0"] {

@@ -30,8 +30,12 @@
 //! flight. The descriptor itself is closed when the bytes are out. The loop's deadline for a peer that never reads
 //! them is [`limit::LINGER`](crate::limit::LINGER), the driver's own.
 //!
-//! **Accepting.** Want of descriptors or memory pauses the listener and reports `AcceptFailed`; all else that can go
+//! **Accepting.** A connection is reported with its peer's address. One whose peer has reset it before that, so that its address
+//! is not known any more, is dropped without a report. Want of descriptors or memory pauses the listener and reports `AcceptFailed`; all else that can go
 //! wrong with one incoming connection is that connection's end, and unseen here.
+//!
+//! **Failing.** A turn that returns an error was the driver's last: every later one returns an error too and touches nothing, since
+//! the kernel may still read what the failed turn has handed over. The driver is dropped then.
 //!
 //! **Time** stands still during a turn: [`Driver::now`] is when the sink's round began.
 

@@ -21,10 +21,11 @@ pub struct SocketId {
 pub struct ListenerId(pub u32);
 
 /// Who is at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+///
+/// There is no value for a peer that is not known: a driver drops such a connection, since programs trust what is local.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// A process on this machine, through a unix socket; or unknown.
-    #[default]
+    /// A process on this machine, through a unix socket.
     Local,
     /// An internet address.
     Internet(IpAddr, u16),

@@ -168,7 +168,7 @@ pub mod blocking {
     }
 }
 
-/// Accepts one connection, not blocking, with the peer's address.
+/// Accepts one connection, not blocking, with the peer's address. One whose peer has none any more is an error, and closed.
 pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, Peer)> {
     // SAFETY: an all-zero sockaddr_storage is valid.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -180,34 +180,41 @@ pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, Peer)> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor is fresh and nobody else's.
-    Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, peer(&storage)))
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    match peer(&storage) {
+        Some(peer) => Ok((descriptor, peer)),
+        None => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
 }
 
-/// Who is at the other end of a connected socket.
-pub(crate) fn peer_of(descriptor: RawFd) -> Peer {
+/// Returns who is at the other end of a connected socket; none if the peer has reset the connection already, so that the kernel
+/// does not know its address any more.
+pub(crate) fn peer_of(descriptor: RawFd) -> Option<Peer> {
     // SAFETY: an all-zero sockaddr_storage is valid.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let mut length = size_of_val(&storage) as libc::socklen_t;
     // SAFETY: the pointers describe the storage and its length.
     let done = unsafe { libc::getpeername(descriptor, std::ptr::from_mut(&mut storage).cast(), &mut length) };
-    if done == 0 { peer(&storage) } else { Peer::Local }
+    if done == 0 { peer(&storage) } else { None }
 }
 
-fn peer(storage: &libc::sockaddr_storage) -> Peer {
+/// Returns none for a family without a meaning here: a peer that is not known must never look like one that is trusted.
+fn peer(storage: &libc::sockaddr_storage) -> Option<Peer> {
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says that the storage holds a sockaddr_in, which it is large and aligned enough for.
             let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
-            Peer::Internet(IpAddr::V4(ip), u16::from_be(address.sin_port))
+            Some(Peer::Internet(IpAddr::V4(ip), u16::from_be(address.sin_port)))
         }
         libc::AF_INET6 => {
             // SAFETY: the family says that the storage holds a sockaddr_in6, which it is large and aligned enough for.
             let address = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr).to_canonical();
-            Peer::Internet(ip, u16::from_be(address.sin6_port))
+            Some(Peer::Internet(ip, u16::from_be(address.sin6_port)))
         }
-        _ => Peer::Local,
+        libc::AF_UNIX => Some(Peer::Local),
+        _ => None,
     }
 }
 

@@ -106,16 +106,19 @@ thread_local! {
 }
 
 /// Where the woken tasks of one thread are collected. Belongs to the thread that opened it.
+///
+/// While the thread is inside a turn ([`enter`](TaskInbox::enter)), its own wakes go to a list that the turn looks at before it
+/// waits. At all other times, such as between the turns of an embedded loop, they notify as those of other threads do: nothing
+/// else would end the wait of the loop outside.
 #[derive(Debug)]
 pub struct TaskInbox {
     number: usize,
-    previous: usize,
     /// Not `Send`: the thread-local half belongs to this thread.
     _local: std::marker::PhantomData<*const ()>,
 }
 
 impl TaskInbox {
-    /// Opens an inbox for the present thread, whose wakes from other threads notify `notifier`.
+    /// Opens an inbox for the present thread, whose wakes from outside a turn notify `notifier`.
     ///
     /// # Errors
     /// Where more than 4,096 are open in this process.
@@ -125,16 +128,16 @@ impl TaskInbox {
             if !candidate.taken.swap(true, Ordering::AcqRel) {
                 let mut content = candidate.from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
                 *content = (Vec::new(), Some(notifier));
-                let previous = HERE.replace(number);
-                return Ok(TaskInbox { number, previous, _local: std::marker::PhantomData });
+                return Ok(TaskInbox { number, _local: std::marker::PhantomData });
             }
         }
         Err(io::Error::other("more than 4,096 event loops in one process"))
     }
 
-    /// Makes this inbox the present thread's: needed where a thread runs several loops in turn.
-    pub fn enter(&self) {
-        HERE.set(self.number);
+    /// Makes this inbox the one of the turn that the present thread is in, until the guard is dropped: the wakes of the thread
+    /// go to its list in between. A turn looks at that list ([`has_local`](Self::has_local)) before it ends.
+    pub fn enter(&self) -> InTurn {
+        InTurn { previous: HERE.replace(self.number), _local: std::marker::PhantomData }
     }
 
     /// A waker for one of this thread's tasks.
@@ -180,11 +183,23 @@ impl Drop for TaskInbox {
         let inbox = inbox(self.number);
         *inbox.from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = (Vec::new(), None);
         inbox.taken.store(false, Ordering::Release);
-        if HERE.get() == self.number {
-            HERE.set(self.previous);
-        }
         // The thread's own end takes the list with it.
         let _ = LOCAL.try_with(|local| local.borrow_mut().retain(|&packed| !self.owns(packed)));
+    }
+}
+
+/// The present thread is inside a turn of an inbox's loop: see [`TaskInbox::enter`].
+#[derive(Debug)]
+#[must_use]
+pub struct InTurn {
+    previous: usize,
+    /// Not `Send`: the turn is this thread's.
+    _local: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for InTurn {
+    fn drop(&mut self) {
+        HERE.set(self.previous);
     }
 }
 
@@ -220,14 +235,30 @@ mod tests {
         let notifier = Notifier::new().expect("an eventfd");
         let inbox = TaskInbox::open(notifier.clone()).expect("a free inbox");
         let waker = inbox.waker(7);
-        waker.wake_by_ref();
         let mut tasks = Vec::new();
-        assert!(inbox.has_local() && !notifier.is_notified());
-        inbox.take_local(&mut tasks);
+        {
+            let _in_turn = inbox.enter();
+            waker.wake_by_ref();
+            assert!(inbox.has_local() && !notifier.is_notified());
+            inbox.take_local(&mut tasks);
+        }
         std::thread::spawn(move || waker.wake()).join().expect("no panic");
         assert!(notifier.is_notified());
         inbox.take_remote(&mut tasks);
         assert_eq!(tasks, [7, 7]);
+    }
+
+    #[test]
+    fn wakes_of_this_thread_between_turns_notify() {
+        let notifier = Notifier::new().expect("an eventfd");
+        let inbox = TaskInbox::open(notifier.clone()).expect("a free inbox");
+        let waker = inbox.waker(7);
+        drop(inbox.enter());
+        waker.wake();
+        let mut tasks = Vec::new();
+        assert!(!inbox.has_local() && notifier.is_notified());
+        inbox.take_remote(&mut tasks);
+        assert_eq!(tasks, [7]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ type Field = (Vec<u8>, Vec<u8>);
 
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(Field, bool)>, Error> {
     let (mut out, mut lines) = (Vec::new(), Vec::new());
-    let decoded = decoder.decode(block, &mut out, u32::MAX, |line| lines.push(line))?;
+    let decoded = decoder.decode(block, &mut out, (u32::MAX, u32::MAX), |line| lines.push(line))?;
     assert!(!decoded.too_large);
     Ok(lines
         .into_iter()

@@ -1,9 +1,10 @@
 //! The server under test: the demo, and routes that only tests need.
 
 use bytes::Bytes;
-use highwire::body::{self, channel};
-use highwire::{App, Interim, Response, StatusCode, Upgrade, header};
+use highwire::body::{self, BodyError, channel};
+use highwire::{App, Body, Interim, Response, StatusCode, Upgrade, header};
 use http::{HeaderName, HeaderValue};
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// The demo's routes and those of the behaviour suite.
@@ -18,6 +19,7 @@ pub fn app() -> App {
             "hints"
         })
         .get("/panic", panics)
+        .post("/slow-upload", async |body: Body| slow_upload(body).await)
         .put("/item", || StatusCode::NO_CONTENT)
         .get("/upgrade", |upgrade: Upgrade| {
             upgrade.accept("echo", async |mut stream| {
@@ -44,6 +46,21 @@ pub fn app() -> App {
 fn panics() -> &'static str {
     // Not through the panic hook: the suite calls this thousands of times.
     std::panic::resume_unwind(Box::new("on purpose"))
+}
+
+/// Reads a body more slowly than it arrives: waits before each part, and now and then for longer. Answers as `/upload` does.
+async fn slow_upload(mut body: Body) -> Result<String, BodyError> {
+    let (mut hash, mut bytes, mut parts) = (Sha256::new(), 0, 0);
+    loop {
+        parts += 1;
+        highwire::time::sleep(Duration::from_millis(if parts % 8 == 0 { 20 } else { 1 })).await;
+        let Some(part) = body.next().await else { break };
+        let part = part?;
+        bytes += part.len();
+        hash.update(&part);
+    }
+    let sum: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{{\"bytes\":{bytes},\"sha256\":\"{sum}\"}}\n"))
 }
 
 fn trailers() -> Response {

@@ -347,7 +347,7 @@ impl Client {
 
     fn section(&mut self, stream: u32, ends: bool, block: &[u8]) -> Result<(), String> {
         let (mut text, mut lines) = (Vec::new(), Vec::new());
-        let decoded = self.decoder.decode(block, &mut text, u32::MAX, |line| lines.push(line));
+        let decoded = self.decoder.decode(block, &mut text, (u32::MAX, u32::MAX), |line| lines.push(line));
         if decoded.map_err(|error| format!("fields: {error:?}"))?.too_large {
             return Err("fields without end".to_string());
         }

@@ -191,7 +191,8 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
     }
 }
 
-/// What stands in an app's middleware where no route is found: the answer that was made for that.
+/// Stands in an app's middleware if no route is found: gives the answer that the look-up has made, or that of
+/// [`App::not_found`](crate::App::not_found).
 pub(crate) struct Missed;
 
 impl Route for Missed {
@@ -206,7 +207,7 @@ impl Route for Missed {
 impl Endpoint for Missed {
     fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
         let missed = request.hooks.missed.take().map(|response| *response);
-        *answer = Some(missed.unwrap_or_else(|| Response::error(StatusCode::NOT_FOUND, "not found\n")));
+        *answer = Some(missed.unwrap_or_else(|| request.not_found()));
         Outcome::Ready
     }
     fn poll(&self, _: u32, _: &mut Context<'_>) -> Poll<Response> {

@@ -59,13 +59,14 @@ pub(super) enum Admission {
 }
 
 impl Shared {
-    /// Admits a connection, which the driver has accepted already.
-    pub(super) fn admit(&self, peer: Peer) -> Admission {
+    /// Admits a connection, which the driver has accepted already. A proxy may have as many as it likes.
+    pub(super) fn admit(&self, peer: Peer, is_proxy: bool) -> Admission {
         if !self.has_room() {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Admission::TooManyInAll;
         }
-        if !self.peers.enter(peer, self.config().caps.connections_a_peer) {
+        let cap = if is_proxy { u32::MAX } else { self.config().caps.connections_a_peer };
+        if !self.peers.enter(peer, cap) {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Admission::TooManyOfPeer;
         }
@@ -74,9 +75,12 @@ impl Shared {
         Admission::Taken
     }
 
-    /// A connection that was admitted as nobody's turns out to be a peer's: whether that one may have another.
-    pub(super) fn admit_for(&self, peer: Peer) -> bool {
+    /// A connection that was admitted as a proxy's turns out to be a peer's: returns true if that one may have another.
+    pub(super) fn admit_for(&self, proxy: Peer, peer: Peer) -> bool {
         let admitted = self.peers.enter(peer, self.config().caps.connections_a_peer);
+        if admitted {
+            self.peers.leave(proxy);
+        }
         self.counters.refused.fetch_add(u64::from(!admitted), Ordering::Relaxed);
         admitted
     }

@@ -97,7 +97,7 @@ pub(super) fn accept_for_threads(shared: &Arc<Shared>, listeners: &[Listener]) -
     let caps = &shared.config().caps;
     let pool = Pool::new("connection", caps.connection_threads, caps.connection_queue);
     accept(shared, listeners, |socket, _| {
-        if shared.admit(socket.peer) != Admission::Taken {
+        if shared.admit(socket.peer, false) != Admission::Taken {
             return refuse(shared, &socket);
         }
         let (peer, its) = (socket.peer, shared.clone());
@@ -175,6 +175,8 @@ impl Thread {
         let _entered = context.enter();
         let clock = RealClock::start();
         let mut kit = Kit::new(shared, context.clone());
+        // There is nobody else on this thread who would have to wait.
+        kit.allowance = u32::MAX;
         kit.begin(clock.now());
         let connection = Connection::new(ID, socket.peer, &mut kit);
         let (head, queue) = (Head::default(), Queue { ops: Vec::new(), output: Vec::new() });
@@ -185,6 +187,7 @@ impl Thread {
         let _entered = self.kit.context.clone().enter();
         let mut buffer = vec![0; io::limit::RECEIVE_BYTES / 4];
         while !self.connection.is_gone() {
+            self.kit.turn = self.kit.turn.wrapping_add(1);
             self.kit.begin(self.clock.now());
             let unix = clock::unix_nanoseconds();
             self.kit.context.unix_offset.set(unix.saturating_sub(self.kit.now.nanoseconds));

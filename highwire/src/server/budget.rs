@@ -12,6 +12,9 @@ pub(crate) struct Budget {
     used: AtomicUsize,
 }
 
+/// What a connection may hold as long as there is room at all: enough for any head, and for bodies of usual size.
+const SMALL_BYTES: usize = 64 * 1024;
+
 /// What a worker takes at once, and twice what it keeps in hand.
 const PORTION: usize = 64 * 1024;
 
@@ -31,6 +34,11 @@ impl Budget {
 
     fn give(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that nobody has taken.
+    fn free(&self) -> usize {
+        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
     }
 
     /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's.
@@ -55,6 +63,12 @@ impl Share {
     /// What is taken and not given back.
     pub(crate) fn charged(&self) -> usize {
         self.charged
+    }
+
+    /// Returns true if one connection that holds `held` bytes may hold `wanted`: as much as it would leave for others. So one
+    /// alone may have half of the budget, and the fuller it gets the less each may have.
+    pub(crate) fn allows(&self, held: usize, wanted: usize) -> bool {
+        wanted <= SMALL_BYTES || wanted <= (self.budget.free() + self.in_hand + held) / 2
     }
 
     /// Takes bytes: whether there were enough.

@@ -8,7 +8,7 @@
 use super::call_head::CallHead;
 use super::connection_body::is_forbidden_trailer;
 use super::context::TaskKind;
-use super::dispatch::{Kit, Routed};
+use super::dispatch::Kit;
 use super::exchange::{Collect, Exchange, LogLine, let_go};
 use crate::body::{Body, BodyError, BoxError, Incoming};
 use crate::handler::Outcome;
@@ -18,7 +18,7 @@ use crate::{HeaderMap, HeaderValue, IntoResponse, Peer, StatusCode, Tls, header}
 use http::{Method, request};
 use proto::{Head, Length};
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -80,6 +80,10 @@ pub(super) struct Call {
     pub(super) is_cancelled: bool,
 }
 
+/// The peer of a request that comes without one: an address that no list of trusted ones names. It must not be
+/// [`Peer::Local`], which programs trust: whoever passed the request on may have it from anywhere.
+const NOBODY: Peer = Peer::Internet(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 impl Call {
     pub(super) fn new(job: Job, task: TaskKind, kit: &Kit) -> Call {
         let Job { request, body, answerer } = job;
@@ -87,7 +91,7 @@ impl Call {
         let socket = || extensions.get::<SocketAddr>().map(|socket| Peer::Internet(socket.ip(), socket.port()));
         Call {
             task,
-            peer: extensions.get().copied().or_else(socket).unwrap_or(Peer::Local),
+            peer: extensions.get().copied().or_else(socket).unwrap_or(NOBODY),
             tls: extensions.get().cloned(),
             request,
             exchange: Exchange::default(),
@@ -181,9 +185,9 @@ impl Call {
         if kit.shared.setup.config.access_log {
             self.exchange.log = Some(LogLine::new(head, window, kit.now));
         }
-        let route = match kit.route(head, window, self.tls.is_some()) {
-            Routed::Route(route) => route,
-            Routed::Answer(response) => return self.respond(response, kit),
+        let route = match kit.route(head, window, self.caller()) {
+            Ok(route) => route,
+            Err(response) => return self.respond(response, kit),
         };
         let body_use = if self.body.is_some() { kit.body_use(route) } else { BodyUse::None };
         let announced = self.announced.unwrap_or(0);
@@ -321,9 +325,9 @@ impl Call {
             let Collect { head, window, body, .. } = collect;
             self.lent = body.capacity();
             // The look-up left the path's parameters for the last head that was seen: this one's are found again.
-            match kit.route(&head, &window, self.tls.is_some()) {
-                Routed::Route(_) => self.call((&head, &window), Ready::Whole(body.into()), kit),
-                Routed::Answer(response) => self.respond(response, kit),
+            match kit.route(&head, &window, self.caller()) {
+                Ok(_) => self.call((&head, &window), Ready::Whole(body.into()), kit),
+                Err(response) => self.respond(response, kit),
             }
         }
     }

@@ -30,6 +30,7 @@ impl Call {
             log_answer(&line, self.caller(), &response, kit);
         }
         kit.add_hsts(&mut response, self.tls.is_some());
+        response.make_room_for_trailers();
         self.lent = 0;
         let has_none = matches!(response.status.as_u16(), 204 | 304);
         let withheld = has_none || self.request.method == Method::HEAD;
@@ -37,11 +38,7 @@ impl Call {
             Content::Bytes(bytes) if withheld => (Some(bytes.len() as u64), None),
             Content::Bytes(bytes) => (Some(bytes.len() as u64), Some(ResponseBody::of(bytes))),
             Content::Stream(streamed) if withheld => (streamed.length, None),
-            Content::Stream(mut streamed) => {
-                if streamed.length == Some(0) && streamed.trailers.is_some() {
-                    // There is something behind it.
-                    streamed.length = None;
-                }
+            Content::Stream(streamed) => {
                 let (writer, reader) = crossing();
                 let length = streamed.length;
                 (self.writer, self.left) = (Some(writer), length);

@@ -154,6 +154,12 @@ pub struct Config {
     pub limits: proto::Limits,
     /// Whether HTTP/1 is spoken. Without it every connection has to begin with HTTP/2, in the clear and under TLS.
     pub http1: bool,
+    /// Whether HTTP/2 is spoken in the clear, to clients that know that it is (RFC 9113 section 3.3).
+    pub http2_cleartext: bool,
+    /// Whether HTTP/2 is offered under TLS, by ALPN.
+    pub http2_tls: bool,
+    /// Whether a client under TLS that offers no ALPN may speak HTTP/2 all the same. RFC 9113 section 3.2 demands ALPN.
+    pub http2_without_alpn: bool,
     /// What HTTP/2 lets a peer do.
     pub http2: proto::h2::Bounds,
     /// How long peers may take.
@@ -181,6 +187,9 @@ impl Default for Config {
             socket: io::Options::default(),
             limits: proto::Limits::default(),
             http1: true,
+            http2_cleartext: true,
+            http2_tls: true,
+            http2_without_alpn: false,
             http2: proto::h2::Bounds::default(),
             deadlines: Deadlines::default(),
             caps: Caps::default(),
@@ -209,6 +218,9 @@ impl Config {
             return refuse(
                 "the engine `threads` speaks HTTP/1 only, which is not to be spoken here; the others speak HTTP/2",
             );
+        }
+        if !self.http1 && !self.http2_cleartext && !self.http2_tls {
+            return refuse("neither HTTP/1 nor HTTP/2 is spoken: turn on one of http1, http2_cleartext and http2_tls");
         }
         if self.caps.connections == Some(0) {
             return refuse("with 0 connections at a time nobody is served: 1 is the least");

@@ -9,11 +9,12 @@
 
 use super::connection_body::trailer_fields;
 use super::context::TaskKind;
-use super::dispatch::{Kit, Routed};
+use super::dispatch::Kit;
 use super::exchange::{Exchange, LogLine, Switched};
 use super::out::Out;
 use super::secure::Secure;
 use super::streams::Http2;
+use super::work::{self, Work};
 use crate::handler::Outcome;
 use crate::request::{Caller, Hooks, Ready};
 use crate::response::Response;
@@ -105,6 +106,10 @@ pub(crate) struct Connection {
     pub(super) session: u32,
     /// Bytes that its HTTP/2 streams held when they were last counted.
     pub(super) streams: u32,
+    /// What it may still cause in the present turn.
+    pub(super) work: Work,
+    /// It has used that up, and goes on in the next turn.
+    pub(super) unfinished: bool,
 }
 
 impl Connection {
@@ -139,6 +144,8 @@ impl Connection {
             proxied: false,
             session: 0,
             streams: 0,
+            work: Work::default(),
+            unfinished: false,
         }
     }
 
@@ -179,6 +186,11 @@ impl Connection {
 
     pub(crate) fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// Who asks, as handlers see it.
+    pub(super) fn caller<'o>(&self, out: &'o Out<'_>) -> Caller<'o> {
+        Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None }
     }
 
     pub(super) fn task(&self) -> TaskKind {
@@ -316,6 +328,32 @@ impl Connection {
         });
     }
 
+    /// Another turn has come for what could not be worked on in the last one.
+    pub(crate) fn go_on(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        self.unfinished = false;
+        if self.is_ending() {
+            return;
+        }
+        self.with_out(kit, queue, |connection, kit, out| {
+            if connection.http2.is_some() {
+                connection.proceed_http2(kit, head, out);
+            } else {
+                connection.proceed(kit, head, out);
+            }
+            connection.resume_if_wanted(out.queue);
+            connection.settle(kit, head, out);
+        });
+    }
+
+    /// Returns true if the allowance of this turn is used up; what is left to do is done in the next turn then.
+    #[inline]
+    pub(super) fn is_spent(&mut self, kit: &mut Kit) -> bool {
+        if self.work.is_spent() && !std::mem::replace(&mut self.unfinished, true) {
+            kit.unfinished.push_back(self.id);
+        }
+        self.work.is_spent()
+    }
+
     /// Moves on whatever can move: handler, response body, other protocol, unread requests.
     pub(super) fn drive(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_some() {
@@ -332,7 +370,8 @@ impl Connection {
 
     /// Works through the unread bytes that are kept.
     pub(super) fn proceed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.unread.is_empty() {
+        // The end of a body has no bytes of its own, and may be all that is left.
+        if self.unread.is_empty() && !self.http.end_is_due() {
             return;
         }
         let mut unread = std::mem::take(&mut self.unread);
@@ -372,16 +411,27 @@ impl Connection {
     #[inline]
     fn advance(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
         let mut at = 0;
+        // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
+        let mut fed = false;
+        self.work.begin(kit.turn, kit.allowance);
         while self.may_read() {
             let rest = &window[at..];
-            if self.incoming_is_full() {
+            if self.is_spent(kit) {
+                break;
+            }
+            // A body that has come whole ends at once, however much of it waits for its handler.
+            if !self.http.end_is_due() && self.incoming_is_full() {
+                if std::mem::take(&mut fed) {
+                    self.body_fed(kit, out);
+                    continue;
+                }
                 self.pause(out.queue);
                 break;
             }
             let limits = &kit.shared.setup.config.limits;
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
-                Err(proto::Error::InvalidTarget) if self.begins_http2(rest) => {
+                Err(proto::Error::InvalidTarget) if self.begins_http2(rest, kit, out) => {
                     self.begin_http2(kit, out);
                     return at + self.advance_http2(rest, kit, head, out);
                 }
@@ -401,6 +451,7 @@ impl Connection {
                 Event::Paused | Event::Closed => break,
                 Event::Head(length) => {
                     let (seen, behind) = rest.split_at(received.consumed);
+                    self.work.spend(work::REQUEST + work::FIELD * head.fields.len() as u32);
                     at += self.request(length, head, seen, behind, kit, out);
                     if self.is_switched() {
                         self.received_raw(&window[at..], kit, out);
@@ -410,8 +461,16 @@ impl Connection {
                         self.send_and_hear(kit, out);
                     }
                 }
-                Event::Data(data) => self.body_came(data, kit, head, out),
+                Event::Data(data) => {
+                    self.work.spend(work::data(data.len()));
+                    fed |= self.body_came(data, kit, out);
+                }
                 Event::End { trailers } => {
+                    self.work.spend(work::EVENT + work::POLL);
+                    if std::mem::take(&mut fed) && !self.recharge(kit) {
+                        self.no_memory(kit, out);
+                        continue;
+                    }
                     let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
                     self.body_ended(fields, kit, head, out);
                     if self.is_switched() {
@@ -422,6 +481,9 @@ impl Connection {
                 // Only clients receive interim responses.
                 Event::Interim => {}
             }
+        }
+        if fed && !self.is_ending() {
+            self.body_fed(kit, out);
         }
         at
     }
@@ -457,9 +519,9 @@ impl Connection {
         if config.access_log {
             self.exchange(kit).log = Some(LogLine::new(head, seen, kit.now));
         }
-        let route = match kit.route(head, seen, out.tls.is_some()) {
-            Routed::Route(route) => route,
-            Routed::Answer(mut response) => {
+        let route = match kit.route(head, seen, self.caller(out)) {
+            Ok(route) => route,
+            Err(mut response) => {
                 self.leave_body(length, head, kit);
                 self.respond(&mut response, kit, out);
                 return 0;
@@ -478,8 +540,7 @@ impl Connection {
     pub(super) fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit, out: &mut Out<'_>) {
         let mut hooks = Hooks::default();
         let mut answer = None;
-        let caller = Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None };
-        let outcome = kit.call(route, request, caller, self.task(), body, &mut hooks, &mut answer);
+        let outcome = kit.call(route, request, self.caller(out), self.task(), body, &mut hooks, &mut answer);
         if hooks.are_for_exchange() {
             self.exchange(kit).take_hooks(&mut hooks);
         }

@@ -7,7 +7,7 @@ use crate::body::BodyError;
 impl Connection {
     /// Charges the worker's share for what this connection holds now: whether there was enough.
     pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
-        if let Some(http2) = &self.http2 {
+        if let Some(http2) = &mut self.http2 {
             self.streams = u32::try_from(http2.held()).unwrap_or(u32::MAX);
         }
         // While something is done with them they are elsewhere, and not gone.
@@ -28,7 +28,7 @@ impl Connection {
     pub(super) fn charge(&mut self, held: usize, kit: &mut Kit) -> bool {
         let charged = self.charged as usize;
         if held > charged {
-            if !kit.share.take(held - charged) {
+            if !kit.share.allows(charged, held) || !kit.share.take(held - charged) {
                 return false;
             }
         } else {

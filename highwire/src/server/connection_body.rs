@@ -1,9 +1,10 @@
 //! Requests' bodies: collected whole, handed on in parts, or read and dropped.
 
 use super::connection::Connection;
-use super::dispatch::{Kit, Routed};
+use super::dispatch::Kit;
 use super::exchange::Collect;
 use super::out::Out;
+use super::work;
 use crate::body::{Body, Incoming};
 use crate::request::{BodyUse, Ready};
 use bytes::Bytes;
@@ -103,8 +104,8 @@ impl Connection {
         }
     }
 
-    /// A part of a request's body came.
-    pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    /// A part of a request's body came: returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
+    pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) -> bool {
         self.body_bytes += data.len() as u64;
         self.arrived = self.arrived.saturating_add(data.len() as u32);
         let exchange = self.exchange.as_mut();
@@ -129,12 +130,20 @@ impl Connection {
         };
         if self.body_bytes.saturating_add(self.http.announced()) > kit.body_limit(self.route, body_use) {
             self.body_too_large(body_use, kit, out);
-        } else if has_room && !self.recharge(kit) {
-            self.no_memory(kit, out);
-        } else if body_use == BodyUse::Parts {
+            return false;
+        }
+        has_room
+    }
+
+    /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
+    pub(super) fn body_fed(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        if !self.recharge(kit) {
+            return self.no_memory(kit, out);
+        }
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some()) {
+            self.work.spend(work::POLL);
             self.poll_answer(kit, out);
             self.pump(kit, out);
-            let _ = head;
         }
     }
 
@@ -173,9 +182,9 @@ impl Connection {
             // The handler has it from now on; it is given back when the answer is out.
             self.lent = u32::try_from(body.capacity()).unwrap_or(u32::MAX);
             // The look-up left the path's parameters for the last head that was seen: this one's are found again.
-            match kit.route(&own_head, &window, out.tls.is_some()) {
-                Routed::Route(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),
-                Routed::Answer(mut response) => self.respond(&mut response, kit, out),
+            match kit.route(&own_head, &window, self.caller(out)) {
+                Ok(_) => self.call(route, (&own_head, &window), Ready::Whole(body.into()), kit, out),
+                Err(mut response) => self.respond(&mut response, kit, out),
             }
             self.recharge(kit);
             let _ = head;

@@ -26,18 +26,19 @@ impl Connection {
         let _ = (head, window);
         self.unread = Vec::new();
         let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        self.end_with(status, error.text(), kit, out);
+        self.end_with((status, BodyError::CutShort), error.text(), kit, out);
     }
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting the connection.
-    pub(super) fn end_with(&mut self, status: StatusCode, text: &str, kit: &mut Kit, out: &mut Out<'_>) {
+    /// `why`: what a handler is told that still reads the body.
+    pub(super) fn end_with(
+        &mut self,
+        (status, why): (StatusCode, BodyError),
+        text: &str,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
         self.http.close_after();
-        let why = match status {
-            StatusCode::PAYLOAD_TOO_LARGE => BodyError::TooLarge,
-            StatusCode::REQUEST_TIMEOUT => BodyError::TooSlow,
-            StatusCode::SERVICE_UNAVAILABLE => BodyError::NoMemory,
-            _ => BodyError::CutShort,
-        };
         let mut begun = self.http.server() == h1::state::State::SendsBody;
         if let Some(exchange) = &mut self.exchange {
             begun |= exchange.body.is_some();
@@ -67,7 +68,8 @@ impl Connection {
             http2.http.fail(Failure { code: Code::EnhanceYourCalm, text }, &mut out.queue.output);
             return self.finish(kit, out);
         }
-        self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the server has no memory for this now", kit, out);
+        let why = (StatusCode::SERVICE_UNAVAILABLE, BodyError::NoMemory);
+        self.end_with(why, "the server has no memory for this now", kit, out);
         out.flush(self.id);
         if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
             self.finish(kit, out);
@@ -88,7 +90,7 @@ impl Connection {
             return self.finish(kit, out);
         }
         let text = kit.shared.too_large(self.route, body_use);
-        self.end_with(StatusCode::PAYLOAD_TOO_LARGE, &text, kit, out);
+        self.end_with((StatusCode::PAYLOAD_TOO_LARGE, BodyError::TooLarge), &text, kit, out);
         out.flush(self.id);
         if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
             self.finish(kit, out);
@@ -184,15 +186,18 @@ impl Connection {
             Phase::Fresh | Phase::Idle => self.finish(kit, out),
             Phase::Head => {
                 self.unread = Vec::new();
-                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's head came too slowly", kit, out);
+                let why = (StatusCode::REQUEST_TIMEOUT, BodyError::TooSlow);
+                self.end_with(why, "the request's head came too slowly", kit, out);
             }
             Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
             Phase::Body => {
-                self.end_with(StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", kit, out);
+                let why = (StatusCode::REQUEST_TIMEOUT, BodyError::TooSlow);
+                self.end_with(why, "the request's body came too slowly", kit, out);
             }
             Phase::Handler => {
                 tracing::warn!("a handler took longer than its deadline");
-                self.end_with(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", kit, out);
+                let why = (StatusCode::SERVICE_UNAVAILABLE, BodyError::CutShort);
+                self.end_with(why, "the answer took too long", kit, out);
             }
             Phase::Write => self.abort(kit, out),
             Phase::Switched | Phase::Streams => self.phase = phase,

@@ -8,16 +8,18 @@ use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::connection_h2_send::is_of_a_connection;
 use super::connection_send::is_framing;
-use super::deadline::{NEVER, TICKS_A_SECOND};
-use super::dispatch::{Kit, Routed};
+use super::deadline::TICKS_A_SECOND;
+use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
 use super::out::Out;
+use super::config::Config;
 use super::streams::{Http2, Waits};
+use super::work;
 use crate::body::{Body, BodyError, Incoming};
 use crate::handler::Outcome;
-use crate::request::{BodyUse, Caller, Hooks, Ready};
+use crate::request::{BodyUse, Hooks, Ready};
 use crate::{StatusCode, reply};
-use proto::h2::{Code, Event, Lent, Schedule, StreamRef};
+use proto::h2::{Code, Event, Lent, StreamRef};
 use proto::{Head, Length, h2};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,17 +27,20 @@ use std::rc::Rc;
 /// Bytes of a body that wait for a handler before the peer's window is left to shrink.
 const INCOMING_BYTES: usize = 64 * 1024;
 
-/// The part of the memory budget that the streams of one connection may hold together.
-const CONNECTION_SHARE: usize = 2;
-
 /// Answers that pipelined streams may put into one batch before the peer has to take some.
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Whether refused bytes are the beginning of HTTP/2.
-    pub(super) fn begins_http2(&self, window: &[u8]) -> bool {
+    /// Returns true if refused bytes are the beginning of HTTP/2, and it may be spoken here. Under TLS it has to be negotiated
+    /// (RFC 9113 section 3.2), so that a connection without it is one whose client offered no ALPN, at best.
+    pub(super) fn begins_http2(&self, window: &[u8], kit: &Kit, out: &Out<'_>) -> bool {
         let known = window.len().min(h2::PREFACE.len());
-        self.served == 0 && window[..known] == h2::PREFACE[..known]
+        let config = kit.shared.config();
+        let may = match &out.tls {
+            None => config.http2_cleartext,
+            Some(tls) => config.http2_without_alpn && tls.negotiated_nothing(),
+        };
+        may && self.served == 0 && window[..known] == h2::PREFACE[..known]
     }
 
     /// Begins with HTTP/2 at once, where nothing else is spoken here.
@@ -50,21 +55,9 @@ impl Connection {
     #[cold]
     pub(super) fn begin_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let config = &kit.shared.setup.config;
-        let http = h2::Connection::new(proto::Role::Server, config.http2, &config.limits, &mut out.queue.output);
-        let http2 = Http2 {
-            http,
-            schedule: Schedule::default(),
-            active: Vec::new(),
-            count: 0,
-            owed: 0,
-            goes_at: None,
-            arrived: 0,
-            sent: 0,
-            blocked_at: None,
-            write_due: NEVER,
-            idle_since: None,
-        };
-        self.http2 = Some(Box::new(http2));
+        let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
+        let http = h2::Connection::new(proto::Role::Server, bounds, &config.limits, &mut out.queue.output);
+        self.http2 = Some(Box::new(Http2::new(http)));
         if !self.recharge(kit) {
             return self.abort(kit, out);
         }
@@ -90,7 +83,9 @@ impl Connection {
 
     /// Works through the unread bytes that are kept.
     pub(super) fn proceed_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.unread.is_empty() || self.is_ending() {
+        // The end of a body may be all that is left: it has no bytes of its own.
+        let end_is_due = || self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
+        if self.is_ending() || (self.unread.is_empty() && !end_is_due()) {
             return;
         }
         let mut unread = std::mem::take(&mut self.unread);
@@ -113,7 +108,8 @@ impl Connection {
         let limits = &kit.shared.setup.config.limits.clone();
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(kit.tick / TICKS_A_SECOND);
-        while !self.blocked && !self.is_ending() {
+        self.work.begin(kit.turn, kit.allowance);
+        while !self.blocked && !self.is_ending() && !self.is_spent(kit) {
             let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
             let received = match http2.http.receive(&window[at..], &mut lent) {
                 Ok(received) => received,
@@ -133,21 +129,36 @@ impl Connection {
             match received.event {
                 Event::NeedMore => break,
                 Event::Head(stream, length) => {
+                    self.work.spend(work::REQUEST + work::FIELD * head.fields.len() as u32);
                     self.request_http2(&mut http2, stream, length, (head, &fields), kit, out);
                 }
                 Event::Refused(stream, error) => {
+                    self.work.spend(work::REQUEST + work::FIELD * head.fields.len() as u32);
                     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
                     let mut response = kit.error(status, error.text());
                     self.respond_http2(&mut http2, stream, &mut response, kit, out);
                 }
-                Event::Data(stream, data) => self.data_http2(&mut http2, stream, data, kit, out),
+                Event::Data(stream, data) => {
+                    self.work.spend(work::data(data.len()));
+                    self.data_http2(&mut http2, stream, data, kit, out);
+                }
                 Event::End(stream, trailers) => {
+                    self.work.spend(work::EVENT + work::POLL);
                     let trailers = if trailers { trailer_fields(head, &fields) } else { Vec::new() };
                     self.end_http2(&mut http2, stream, trailers, kit, out);
                 }
-                Event::Reset(stream, _) => http2.forget(stream, kit),
-                Event::Opened(stream) => has_opened |= self.opened_http2(&mut http2, stream),
-                Event::AllOpened => has_opened |= self.all_opened_http2(&mut http2),
+                Event::Reset(stream, _) => {
+                    self.work.spend(work::EVENT + work::POLL);
+                    http2.forget(stream, kit);
+                }
+                Event::Opened(stream) => {
+                    self.work.spend(work::EVENT);
+                    has_opened |= self.opened_http2(&mut http2, stream);
+                }
+                Event::AllOpened => {
+                    self.work.spend(work::EVENT);
+                    has_opened |= self.all_opened_http2(&mut http2);
+                }
                 Event::GoingAway | Event::Interim(_) => {}
             }
             if out.waiting() > BATCH_BYTES && !self.is_ending() {
@@ -156,6 +167,7 @@ impl Connection {
         }
         fields.clear();
         kit.fields = fields;
+        self.tell_fed(&mut http2, kit, out);
         if has_opened {
             // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
             self.pump_http2(&mut http2, kit, out);
@@ -204,9 +216,9 @@ impl Connection {
         if config.access_log {
             http2.active(stream, kit).exchange.log = Some(LogLine::new(head, window, kit.now));
         }
-        let route = match kit.route(head, window, out.tls.is_some()) {
-            Routed::Route(route) => route,
-            Routed::Answer(mut response) => return self.respond_http2(http2, stream, &mut response, kit, out),
+        let route = match kit.route(head, window, self.caller(out)) {
+            Ok(route) => route,
+            Err(mut response) => return self.respond_http2(http2, stream, &mut response, kit, out),
         };
         if head.method == proto::Method::Connect {
             // What follows is no body, if a protocol is accepted.
@@ -239,8 +251,14 @@ impl Connection {
             BodyUse::Whole => {
                 let collect = Collect { route, head: head.to_kept(), window: window.to_vec(), body: Vec::new() };
                 active.exchange.collect = Some(collect);
+                http2.begin_to_collect(stream, kit, out);
             }
             BodyUse::Parts => {
+                // What waits for handlers is bounded by the connection's window.
+                let config = kit.shared.config();
+                let wider = config.http2.stream_window - first_window(config);
+                http2.http.widen(stream, wider, &mut out.queue.output);
+                let active = http2.active(stream, kit);
                 let incoming = Rc::new(RefCell::new(Incoming::new(kit.context.inbox.waker(task.number()))));
                 // Whatever the handler takes, the peer is credited for.
                 incoming.borrow_mut().paused = true;
@@ -265,8 +283,7 @@ impl Connection {
     ) {
         let mut hooks = Hooks::default();
         let mut answer = None;
-        let caller = Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None };
-        let outcome = kit.call(route, request, caller, self.stream_task(stream), body, &mut hooks, &mut answer);
+        let outcome = kit.call(route, request, self.caller(out), self.stream_task(stream), body, &mut hooks, &mut answer);
         let has_hooks = hooks.are_for_exchange();
         if has_hooks {
             http2.active(stream, kit).exchange.take_hooks(&mut hooks);
@@ -336,6 +353,7 @@ impl Connection {
         let exchange = &mut active.exchange;
         let body_use = if let Some(collect) = &mut exchange.collect {
             collect.body.extend_from_slice(data);
+            active.given += data.len();
             BodyUse::Whole
         } else if let Some(incoming) = exchange.incoming.as_ref().filter(|incoming| !incoming.borrow().abandoned) {
             incoming.borrow_mut().push(data);
@@ -363,12 +381,35 @@ impl Connection {
             self.give_up_http2(http2, stream, BodyError::TooLarge, kit);
             return self.respond_http2(http2, stream, &mut response, kit, out);
         }
-        if body_use != BodyUse::Parts {
-            http2.http.used(stream, data.len(), &mut out.queue.output);
+        match body_use {
+            BodyUse::None => http2.http.used(stream, data.len(), &mut out.queue.output),
+            BodyUse::Whole => {
+                http2.http.dropped(data.len(), &mut out.queue.output);
+                http2.grant(stream, kit, out);
+            }
+            BodyUse::Parts => {}
         }
-        if self.charge_http2(http2, stream, kit, out) && body_use == BodyUse::Parts {
-            self.credit_http2(http2, stream, kit, out);
-            self.poll_http2(http2, stream, kit, out);
+        if self.charge_http2(http2, stream, kit, out)
+            && body_use == BodyUse::Parts
+            && let Some(active) = http2.get(stream)
+            && !std::mem::replace(&mut active.fed, true)
+        {
+            http2.fed.push(stream);
+        }
+    }
+
+    /// Tells handlers what has come of their bodies: once for all that was received in one go.
+    fn tell_fed(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+        for stream in std::mem::take(&mut http2.fed) {
+            if self.is_ending() {
+                return;
+            }
+            let is_fed = http2.get(stream).is_some_and(|active| std::mem::take(&mut active.fed));
+            if is_fed {
+                self.work.spend(work::POLL);
+                self.credit_http2(http2, stream, kit, out);
+                self.poll_http2(http2, stream, kit, out);
+            }
         }
     }
 
@@ -393,6 +434,7 @@ impl Connection {
 
     /// A handler gets no more of its body, and is not waited for.
     pub(super) fn give_up_http2(&mut self, http2: &mut Http2, stream: StreamRef, why: BodyError, kit: &mut Kit) {
+        http2.end_collecting(stream);
         if let Some(active) = http2.get(stream) {
             active.exchange.give_up(why, kit);
         }
@@ -415,18 +457,19 @@ impl Connection {
         if active.exchange.switched.is_some() {
             return self.end_tunnel(http2, stream, kit, out);
         }
-        (active.due, active.waits) = (handler_due, Waits::Handler);
+        (active.due, active.waits, active.fed) = (handler_due, Waits::Handler, false);
         if let Some(incoming) = &active.exchange.incoming {
             incoming.borrow_mut().finish(Ok(()), trailers);
             self.poll_http2(http2, stream, kit, out);
         } else if let Some(collect) = active.exchange.collect.take() {
             let Collect { route, head, window, body } = collect;
             active.lent = body.capacity();
-            match kit.route(&head, &window, out.tls.is_some()) {
-                Routed::Route(_) => {
+            http2.end_collecting(stream);
+            match kit.route(&head, &window, self.caller(out)) {
+                Ok(_) => {
                     self.call_http2(http2, stream, route, (&head, &window), Ready::Whole(body.into()), kit, out);
                 }
-                Routed::Answer(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
+                Err(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
             }
         }
         self.done_http2(http2, stream, kit, out);
@@ -442,8 +485,7 @@ impl Connection {
     ) -> bool {
         let held = http2.held();
         self.streams = u32::try_from(held).unwrap_or(u32::MAX);
-        // One connection may not have what is for all.
-        if held <= kit.shared.budget.limit() / CONNECTION_SHARE && self.charge(self.held() + held, kit) {
+        if self.charge(self.held() + held, kit) {
             return true;
         }
         if http2.get(stream).is_some_and(|active| !active.answered) {
@@ -455,5 +497,76 @@ impl Connection {
             http2.forget(stream, kit);
         }
         false
+    }
+}
+
+/// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
+/// streams before a byte of them is of use.
+fn first_window(config: &Config) -> u32 {
+    /// As much as the first flight of a TCP connection.
+    const FIRST_WINDOW: u32 = 16 * 1024;
+    config.http2.stream_window.min(FIRST_WINDOW)
+}
+
+/// Bytes of bodies that are collected whole that one connection may send, beside the body that began first. That one may always
+/// go on, so that there is progress however many wait.
+const UNFINISHED_BYTES: usize = 2 * 1024 * 1024;
+
+impl Http2 {
+    /// A body begins that is collected whole.
+    fn begin_to_collect(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
+        let first = first_window(kit.shared.config()) as usize;
+        self.collecting.push_back(stream);
+        self.granted += first;
+        if let Some(active) = self.get(stream) {
+            active.granted = first;
+        }
+        self.grant(stream, kit, out);
+    }
+
+    /// A body that was collected is whole, or is not collected any more: the others get what it had.
+    pub(super) fn end_collecting(&mut self, stream: StreamRef) {
+        let Some(active) = self.get(stream).filter(|active| active.granted > 0) else { return };
+        let granted = std::mem::take(&mut active.granted);
+        active.given = 0;
+        self.granted -= granted;
+        self.is_to_grant = true;
+    }
+
+    /// Grants those that wait for it what there is room for, the first ones first.
+    pub(super) fn grant_waiting(&mut self, kit: &Kit, out: &mut Out<'_>) {
+        if !std::mem::take(&mut self.is_to_grant) {
+            return;
+        }
+        let Http2 { collecting, active, .. } = self;
+        collecting.retain(|stream| {
+            let slot = active.get(stream.place as usize).and_then(Option::as_deref);
+            slot.is_some_and(|active| active.stream == *stream && active.granted > 0)
+        });
+        for at in 0..self.collecting.len() {
+            let stream = self.collecting[at];
+            self.grant(stream, kit, out);
+        }
+    }
+
+    /// Lets the peer send more of a body that is collected: as much as it has sent, and once what widens the stream's window, if
+    /// there is room for that.
+    fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
+        let config = kit.shared.config();
+        let wider = config.http2.stream_window - first_window(config);
+        let first = self.collecting.front().copied();
+        let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
+        let others = self.granted - firsts;
+        let Some(active) = self.get(stream) else { return };
+        let wider = if active.is_widened { 0 } else { wider };
+        let more = active.given + wider as usize;
+        if first != Some(stream) && others + more > UNFINISHED_BYTES {
+            return;
+        }
+        (active.is_widened, active.granted) = (true, active.granted + more);
+        let given = std::mem::take(&mut active.given);
+        self.granted += more;
+        self.http.widen(stream, wider, &mut out.queue.output);
+        self.http.used_on_stream(stream, given, &mut out.queue.output);
     }
 }

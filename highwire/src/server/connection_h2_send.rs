@@ -8,7 +8,7 @@ use super::out::Out;
 use super::streams::{Active, Http2, Waits};
 use crate::StatusCode;
 use crate::body::BodyError;
-use crate::request::{BodyUse, Caller};
+use crate::request::BodyUse;
 use crate::response::{Content, Response};
 use bytes::Bytes;
 use http::header;
@@ -46,12 +46,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         if let Some(line) = http2.get(stream).and_then(|active| active.exchange.log.take()) {
-            super::connection_send::log_answer(
-                &line,
-                Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None },
-                response,
-                kit,
-            );
+            super::connection_send::log_answer(&line, self.caller(out), response, kit);
         }
         if let Some(active) = http2.get(stream).filter(|active| active.exchange.switched.is_some()) {
             self.answer_connect(active, response, kit);
@@ -64,15 +59,7 @@ impl Connection {
             response.status = StatusCode::INTERNAL_SERVER_ERROR;
         }
         kit.add_hsts(response, out.tls.is_some());
-        if let Content::Stream(streamed) = &mut response.content
-            && streamed.length == Some(0)
-        {
-            match streamed.trailers {
-                // There is something behind it.
-                Some(_) => streamed.length = None,
-                None => response.content = Content::Bytes(Bytes::new()),
-            }
-        }
+        response.make_room_for_trailers();
         if response.close {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);

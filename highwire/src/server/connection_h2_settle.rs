@@ -19,11 +19,13 @@ impl Connection {
         if !self.recharge(kit) && !self.give_way(kit, out) {
             return self.no_memory(kit, out);
         }
-        let waits_to_be_read = self.blocked && !self.unread.is_empty();
+        let waits_to_be_read = self.unfinished || (self.blocked && !self.unread.is_empty());
         if self.ended && !waits_to_be_read {
             self.end_tunnels(kit, out);
+            self.end_hopeless(kit, out);
         }
         let Some(http2) = &mut self.http2 else { return out.flush(self.id) };
+        http2.grant_waiting(kit, out);
         http2.note_blocked(self.blocked, kit);
         let owed = std::mem::take(&mut http2.owed);
         http2.http.dropped(owed, &mut out.queue.output);
@@ -51,12 +53,27 @@ impl Connection {
         } else if let Some(due) = due {
             self.phase = Phase::Streams;
             kit.deadlines.set_at(self.id.index, due);
-        } else if !self.unread.is_empty() && (self.phase == Phase::Head || idle_due > kit.tick) {
+        } else if !self.unread.is_empty() && !self.unfinished && (self.phase == Phase::Head || idle_due > kit.tick) {
             self.wait_for(Phase::Head, kit);
         } else {
             // Whatever else comes, such as PINGs, is no request.
             self.phase = Phase::Idle;
             kit.deadlines.set_at(self.id.index, idle_due);
+        }
+    }
+
+    /// The peer sends no more: ends streams that wait for it, for the rest of a request or for a window. Nothing can help them,
+    /// and what they hold would be held until their deadlines.
+    fn end_hopeless(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(http2) = &mut self.http2 else { return };
+        for place in 0..http2.active.len() {
+            let Some(active) = &http2.active[place] else { continue };
+            let (stream, is_tunnel) = (active.stream, active.exchange.switched.is_some());
+            let waits = active.waits == Waits::Window && !active.scheduled;
+            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.blocked) {
+                http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
+                http2.forget(stream, kit);
+            }
         }
     }
 
@@ -119,6 +136,14 @@ impl Connection {
             }
             let (stream, waits, answered) = (active.stream, active.waits, active.answered);
             if waits == Waits::Body && active.body_is_fast_enough(kit, arrived, bodies) {
+                continue;
+            }
+            let is_collected = active.granted > 0;
+            if waits == Waits::Body && !answered && is_collected && !http2.http.may_receive_on(stream) {
+                // It waits behind a body that began before it, and that one has to come fast enough.
+                if let Some(active) = http2.get(stream) {
+                    active.judge_from_now(kit, arrived);
+                }
                 continue;
             }
             if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {

@@ -28,7 +28,7 @@ impl Connection {
             Said::Header { bytes, peer } => {
                 self.proxied = false;
                 if let Some(peer) = peer {
-                    if !kit.shared.admit_for(peer) {
+                    if !kit.shared.admit_for(self.peer, peer) {
                         return self.with_out(kit, queue, |connection, kit, out| connection.refuse_peer(kit, out));
                     }
                     self.peer = peer;
@@ -48,7 +48,8 @@ impl Connection {
         if out.tls.is_some() {
             return self.abort(kit, out);
         }
-        self.end_with(crate::StatusCode::SERVICE_UNAVAILABLE, "too many connections", kit, out);
+        let why = (crate::StatusCode::SERVICE_UNAVAILABLE, crate::body::BodyError::CutShort);
+        self.end_with(why, "too many connections", kit, out);
         if !self.is_ending() {
             self.finish(kit, out);
         }

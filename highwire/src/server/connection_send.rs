@@ -46,6 +46,7 @@ impl Connection {
             self.log(response, kit, out);
         }
         kit.add_hsts(response, out.tls.is_some());
+        response.make_room_for_trailers();
         let status = response.status.as_u16();
         if let Content::Bytes(body) = &response.content
             && body.len() <= INLINE_BYTES
@@ -169,9 +170,9 @@ impl Connection {
                     self.exchange(kit).body = Some(*streamed);
                     return self.pump(kit, out);
                 };
-                let sent = self.send_step(step, kit, out).and_then(|()| self.end_body(*streamed, out));
-                if let Err(error) = sent {
-                    self.misfit(error, kit, out);
+                match self.send_step(step, kit, out) {
+                    Ok(()) => self.end_body(*streamed, kit, out),
+                    Err(error) => self.misfit(error, kit, out),
                 }
             }
             Content::Switch(_) => {}
@@ -248,7 +249,7 @@ impl Connection {
                     tracing::debug!(%error, "a response's body failed; the connection is cut");
                     return self.abort(kit, out);
                 }
-                Poll::Ready(None) => self.end_body(streamed, out),
+                Poll::Ready(None) => return self.end_body(streamed, kit, out),
             };
             if let Err(error) = sent {
                 return self.misfit(error, kit, out);
@@ -304,9 +305,18 @@ impl Connection {
         }
     }
 
-    fn end_body(&mut self, mut streamed: Streamed, out: &mut Out<'_>) -> Result<(), proto::Error> {
-        let trailers = streamed.trailers.take().map_or_else(Vec::new, |make| make());
-        self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, &trailers))
+    /// The body of an answer has ended. A panic of its trailers costs no more than one of the body itself: what was written
+    /// before it is sent.
+    fn end_body(&mut self, mut streamed: Streamed, kit: &mut Kit, out: &mut Out<'_>) {
+        let trailers = streamed.trailers.take();
+        let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
+            tracing::error!("a response's trailers panicked");
+            return self.abort(kit, out);
+        };
+        let sent = self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, &trailers));
+        if let Err(error) = sent {
+            self.misfit(error, kit, out);
+        }
     }
 
     /// The answer cannot be sent as it is: nothing of it has left. The peer gets a plain 500 where one is still possible.
@@ -432,7 +442,7 @@ impl Connection {
     #[cold]
     fn log(&mut self, response: &Response, kit: &Kit, out: &Out<'_>) {
         let Some(line) = self.exchange.as_mut().and_then(|exchange| exchange.log.take()) else { return };
-        log_answer(&line, Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None }, response, kit);
+        log_answer(&line, self.caller(out), response, kit);
     }
 }
 

@@ -67,7 +67,7 @@ impl Connection {
                 if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
             } else if exchange.is_some_and(Exchange::awaits_answer) {
                 Phase::Handler
-            } else if !self.unread.is_empty() {
+            } else if !self.unread.is_empty() && !self.unfinished {
                 Phase::Head
             } else if self.served == 0 {
                 Phase::Fresh
@@ -82,7 +82,7 @@ impl Connection {
         use h1::state::State;
         // What could not be read before it may be by now.
         self.proceed(kit, head, out);
-        if self.is_ending() || self.blocked {
+        if self.is_ending() || self.blocked || self.unfinished {
             return;
         }
         // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.

@@ -9,7 +9,9 @@ use super::secure::Fault;
 #[cfg(feature = "tls")]
 use super::secure::Secure;
 use crate::StatusCode;
+use crate::body::BodyError;
 use io::Queue;
+use proto::h2::{Code, Failure};
 use proto::Head;
 use std::sync::atomic::Ordering;
 
@@ -53,8 +55,10 @@ impl Connection {
         let mut plain = std::mem::take(&mut kit.plain);
         let mut raw = std::mem::take(&mut kit.raw);
         let heard = tls.receive(bytes, &mut plain, &mut raw);
-        // Who says nothing about it (RFC 7301) has to begin with what the server speaks.
-        let is_http2 = tls.speaks_http2() || !kit.shared.config().http1;
+        let config = kit.shared.config();
+        // Where only HTTP/2 is spoken, a client that offers nothing (RFC 7301) gets no HTTP/1.
+        let is_http2 = tls.speaks_http2() || !config.http1;
+        let is_negotiated = tls.speaks_http2() || config.http2_without_alpn;
         let session = SESSION_BYTES + u32::try_from(tls.held()).unwrap_or(u32::MAX - SESSION_BYTES);
         out.send_raw(self.id, &raw);
         let fits = self.session == session || {
@@ -76,9 +80,14 @@ impl Connection {
                     }
                     if is_http2 {
                         self.begin_http2(kit, out);
+                        if !is_negotiated {
+                            self.refuse_http2(kit, out);
+                        }
                     }
                 }
-                if !plain.is_empty() || (heard.opened && self.http2.is_some()) {
+                if self.is_ending() {
+                    plain.clear();
+                } else if !plain.is_empty() || (heard.opened && self.http2.is_some()) {
                     self.received_plain(&plain, kit, head, out);
                 }
                 if heard.ended {
@@ -89,7 +98,8 @@ impl Connection {
                 kit.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 // In the clear, since that is what it speaks.
                 out.tls = None;
-                self.end_with(StatusCode::BAD_REQUEST, "this port speaks TLS: use https", kit, out);
+                let why = (StatusCode::BAD_REQUEST, BodyError::CutShort);
+                self.end_with(why, "this port speaks TLS: use https", kit, out);
                 if !self.is_ending() {
                     self.finish(kit, out);
                 }
@@ -107,6 +117,15 @@ impl Connection {
         plain.clear();
         raw.clear();
         (kit.plain, kit.raw) = (plain, raw);
+    }
+
+    /// The client did not negotiate HTTP/2, and nothing else is spoken here (RFC 9113 section 3.2).
+    fn refuse_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        if let Some(http2) = &mut self.http2 {
+            let text = "HTTP/2 under TLS has to be negotiated by ALPN";
+            http2.http.fail(Failure { code: Code::Protocol, text }, &mut out.queue.output);
+        }
+        self.finish(kit, out);
     }
 
     /// The peer speaks in the clear, on a port that serves that too.

@@ -2,7 +2,7 @@
 
 use super::pool::Asked;
 use super::shared::Shared;
-use io::wake::{TaskInbox, TaskNumber};
+use io::wake::{InTurn, TaskInbox, TaskNumber};
 use io::{Instant, SocketId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -134,8 +134,7 @@ impl Context {
     /// Makes this the present thread's context until the guard is dropped: needed where a thread runs several workers in
     /// turn, as the simulator and embedding hosts do.
     pub(crate) fn enter(self: &Rc<Context>) -> Entered {
-        self.inbox.enter();
-        Entered { previous: CURRENT.replace(Some(self.clone())) }
+        Entered { _in_turn: self.inbox.enter(), previous: CURRENT.replace(Some(self.clone())) }
     }
 
     /// The present time of day.
@@ -233,14 +232,12 @@ impl Context {
 
 /// Restores the context that was there before.
 pub(crate) struct Entered {
+    _in_turn: InTurn,
     previous: Option<Rc<Context>>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some(previous) = &self.previous {
-            previous.inbox.enter();
-        }
         CURRENT.set(self.previous.take());
     }
 }

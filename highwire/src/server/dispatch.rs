@@ -6,12 +6,13 @@ use super::date::CommonLines;
 use super::deadline::{self, DeadlineTable};
 use super::exchange::Exchange;
 use super::shared::Shared;
+use super::work::WORK_A_TURN;
 use crate::handler::{Endpoint, Outcome};
 use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
 use crate::router::{Captures, Found};
 use crate::{Params, Response, StatusCode};
 use http::{HeaderValue, header};
-use io::{Instant, Peer, SocketId};
+use io::{Instant, SocketId};
 use proto::{Form, Head, Method};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +30,11 @@ pub(crate) struct Kit {
     pub(crate) timeouts: Timeouts,
     pub(crate) now: Instant,
     pub(crate) tick: u32,
+    /// The number of the worker's turn, and what each connection may cause in it.
+    pub(crate) turn: u32,
+    pub(crate) allowance: u32,
+    /// Connections that used up their allowance and go on in the next turn.
+    pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
     pub(crate) draining: bool,
     /// Requests in the clear are told to come again under TLS.
@@ -83,9 +89,11 @@ const HANDSHAKES_A_TURN: u32 = 8;
 const SPARE_EXCHANGES: usize = 64;
 
 /// What a look at the routes says.
-pub(crate) enum Routed {
+enum Routed {
     Route(u32),
     Answer(Response),
+    /// There is nothing at this path.
+    Nothing,
 }
 
 impl Kit {
@@ -114,6 +122,9 @@ impl Kit {
             timeouts,
             now: Instant::default(),
             tick: 0,
+            turn: 0,
+            allowance: WORK_A_TURN,
+            unfinished: VecDeque::new(),
             share,
             draining: false,
             redirects,
@@ -155,6 +166,11 @@ impl Kit {
         counters.streams.fetch_add(std::mem::take(&mut self.streams), Ordering::Relaxed);
     }
 
+    /// Returns true if connections wait for the next turn to go on with what they have received.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        !(self.waiting.is_empty() && self.unfinished.is_empty())
+    }
+
     pub(crate) fn new_exchange(&mut self) -> Box<Exchange> {
         self.exchanges.pop().unwrap_or_default()
     }
@@ -168,10 +184,7 @@ impl Kit {
 
     /// The engine's own answer to an error.
     pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
-        match &self.shared.setup.on_error {
-            Some(handler) => handler(status, text),
-            None => Response::error(status, format!("{text}\n")),
-        }
+        self.shared.error(status, text)
     }
 
     /// Tells browsers under TLS to stay with it, where the program asks for that.
@@ -223,16 +236,18 @@ impl Kit {
         }
     }
 
-    /// Finds the route for a request. Where there is none, what to answer; or a route that passes it through the app's
-    /// middleware.
+    /// Finds the route for a request. If there is none, returns what to answer; or, if the app has middleware, a route that
+    /// passes the request through it and answers inside.
     #[inline]
-    pub(crate) fn route(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
-        match (self.find(head, window, is_secure), self.shared.setup.missed) {
+    pub(crate) fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> std::result::Result<u32, Response> {
+        match (self.find(head, window, caller.is_secure()), self.shared.setup.missed) {
+            (Routed::Route(route), _) | (Routed::Nothing, Some(route)) => Ok(route),
             (Routed::Answer(response), Some(route)) => {
                 self.missed = Some(Box::new(response));
-                Routed::Route(route)
+                Ok(route)
             }
-            (routed, _) => routed,
+            (Routed::Answer(response), None) => Err(response),
+            (Routed::Nothing, None) => Err(self.not_found(head, window, caller)),
         }
     }
 
@@ -298,7 +313,7 @@ impl Kit {
             }
             Found::Nothing => match shared.setup.fallback {
                 Some(route) => Routed::Route(route),
-                None => Routed::Answer(self.not_found(head, window)),
+                None => Routed::Nothing,
             },
         }
     }
@@ -311,24 +326,22 @@ impl Kit {
         response
     }
 
-    fn not_found(&self, head: &Head, window: &[u8]) -> Response {
-        let Some(handler) = &self.shared.setup.not_found else {
-            return self.error(StatusCode::NOT_FOUND, "not found");
-        };
+    #[inline(never)]
+    fn not_found(&self, head: &Head, window: &[u8], caller: Caller<'_>) -> Response {
         let nobody = TaskWaker::Known(std::task::Waker::noop().clone());
         let request = Request {
             head,
             window,
             params: Params { names: &[], captures: &self.captures, path: b"" },
             route: 0,
-            caller: Caller { peer: Peer::Local, tls: None, kept: None },
+            caller,
             shared: &self.shared,
             locals: &self.locals,
             body: &mut Ready::Nothing,
             hooks: &mut Hooks::default(),
             task: &nobody,
         };
-        match catch_unwind(AssertUnwindSafe(|| handler(&request))) {
+        match catch_unwind(AssertUnwindSafe(|| request.not_found())) {
             Ok(response) => response,
             Err(_) => self.panicked(),
         }

@@ -1,6 +1,7 @@
 //! How a server listens at an address, beside the address itself.
 
 use super::shared::Tls;
+use super::config::Config;
 use crate::Result;
 
 /// How to listen at an address: [`Server::listen_with`](super::Server::listen_with) takes it.
@@ -67,12 +68,20 @@ impl Listen {
     }
 
     /// What connections that come this way need.
-    pub(super) fn door(self, _http1: bool) -> Result<Door> {
+    pub(super) fn door(self, _config: &Config) -> Result<Door> {
         #[cfg(feature = "tls")]
         let tls = match self.tls {
             None => None,
             Some(config) => {
-                let config = if _http1 { config } else { config.restrict_alpn(&[b"h2"]) };
+                let config = match (_config.http1, _config.http2_tls) {
+                    (true, true) => config,
+                    (true, false) => config.restrict_alpn(&[b"http/1.1", b"http/1.0"]),
+                    (false, true) => config.restrict_alpn(&[b"h2"]),
+                    (false, false) => {
+                        let text = "a listener under TLS needs http1 or http2_tls: both are off";
+                        return Err(crate::Error::Setting(text.to_string()));
+                    }
+                };
                 let reload = config.build().map_err(|error| crate::Error::Setting(error.to_string()))?;
                 Some(Tls::new(reload, self.plain_too))
             }

@@ -45,6 +45,7 @@ pub(crate) mod shared;
 
 pub(crate) mod states;
 mod streams;
+mod work;
 mod worker;
 
 #[cfg(feature = "tower")]

@@ -91,7 +91,7 @@ impl Server {
             let problem = "the engine `threads` has no TLS and no PROXY protocol; the others have both";
             return Err(Error::Setting(format!("{address} cannot be listened on so: {problem}")));
         }
-        let door = listen.door(config.http1)?;
+        let door = listen.door(config)?;
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
         // Sharing the port among our workers must not mean sharing it with a stranger by accident: the first bind shares
@@ -113,7 +113,7 @@ impl Server {
     /// Says what connections of the driver's next listener begin with, where the driver has listeners of its own.
     #[cfg(feature = "tls")]
     pub(crate) fn behind(mut self, listen: Listen) -> Result<Server> {
-        self.doors.push(listen.door(self.shared.config().http1)?);
+        self.doors.push(listen.door(self.shared.config())?);
         Ok(self)
     }
 

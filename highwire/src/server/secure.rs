@@ -124,6 +124,11 @@ mod with_tls {
             self.session.alpn() == Some(b"h2")
         }
 
+        /// Returns true if no protocol was agreed on, because the client offered none.
+        pub(crate) fn negotiated_nothing(&self) -> bool {
+            self.session.alpn().is_none()
+        }
+
         /// What logs and handlers are told.
         pub(crate) fn facts(&self) -> Facts {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -182,6 +187,9 @@ mod without {
             match self.never {}
         }
         pub(crate) fn speaks_http2(&self) -> bool {
+            match self.never {}
+        }
+        pub(crate) fn negotiated_nothing(&self) -> bool {
             match self.never {}
         }
         pub(crate) fn facts(&self) -> Facts {

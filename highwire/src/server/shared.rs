@@ -114,6 +114,14 @@ pub(crate) type Tls = std::convert::Infallible;
 pub(crate) const RESERVED_DESCRIPTORS: usize = 32;
 
 impl Shared {
+    /// The engine's own answer to an error.
+    pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
+        match &self.setup.on_error {
+            Some(handler) => handler(status, text),
+            None => Response::error(status, format!("{text}\n")),
+        }
+    }
+
     pub(crate) fn new(setup: Setup) -> Shared {
         let body_uses = setup.routes.iter().map(|route| route.body_use()).collect();
         let body_limits = setup.routes.iter().map(|route| route.body_limit()).collect();

@@ -1,10 +1,12 @@
 //! The exchanges of a connection that speaks HTTP/2, by their streams.
 
+use super::deadline::NEVER;
 use super::dispatch::Kit;
 use super::exchange::Exchange;
 use crate::body::BodyError;
 use bytes::Bytes;
 use proto::h2::{self, Schedule, StreamRef};
+use std::collections::VecDeque;
 
 /// What a connection that speaks HTTP/2 is charged beside what it holds for its streams: its state, its tables, and what the
 /// allocator rounds them to.
@@ -46,6 +48,15 @@ pub(super) struct Active {
     /// When it is looked at, and why.
     pub(super) due: u32,
     pub(super) waits: Waits,
+    /// Bytes that it was counted with, and whether that may have changed since.
+    counted: usize,
+    stale: bool,
+    /// Some of its body has come that its handler was not told of.
+    pub(super) fed: bool,
+    /// Of a body that is collected whole: bytes that the peer may send, or has sent, since it began.
+    pub(super) granted: usize,
+    /// The peer may send more at a time on it than streams begin with.
+    pub(super) is_widened: bool,
 }
 
 impl Active {
@@ -53,6 +64,12 @@ impl Active {
     fn held(&self) -> usize {
         let pending = if self.pending.is_unique() { self.pending.len() } else { 0 };
         STREAM_BYTES + self.exchange.lent(self.lent.max(pending)) + self.exchange.held()
+    }
+
+    /// Bytes of its body that the peer's window of the connection is owed. For a body that is collected they were given back as
+    /// they came.
+    pub(super) fn owed(&self) -> usize {
+        if self.granted > 0 { 0 } else { self.given }
     }
 
     /// Whether its time runs. While the peer does not take what it is sent, only that of handlers and bodies' writers does,
@@ -90,12 +107,52 @@ pub(crate) struct Http2 {
     pub(super) write_due: u32,
     /// Since when there is no request.
     pub(super) idle_since: Option<u32>,
+    /// Bytes that are held for all streams, but for those in `stale`, whose share may have changed.
+    counted: usize,
+    stale: Vec<StreamRef>,
+    /// Streams whose handlers have to be told of what has come of their bodies.
+    pub(super) fed: Vec<StreamRef>,
+    /// Streams whose bodies are collected whole, the first one first, with those that are over since; and what was granted to
+    /// them together.
+    pub(super) collecting: VecDeque<StreamRef>,
+    pub(super) granted: usize,
+    /// One of them is over: others may be granted more.
+    pub(super) is_to_grant: bool,
 }
 
 impl Http2 {
+    pub(super) fn new(http: h2::Connection) -> Http2 {
+        Http2 {
+            http,
+            schedule: Schedule::default(),
+            active: Vec::new(),
+            count: 0,
+            owed: 0,
+            goes_at: None,
+            arrived: 0,
+            sent: 0,
+            blocked_at: None,
+            write_due: NEVER,
+            idle_since: None,
+            counted: 0,
+            stale: Vec::new(),
+            fed: Vec::new(),
+            collecting: VecDeque::new(),
+            granted: 0,
+            is_to_grant: false,
+        }
+    }
+
+    /// The stream's exchange. What it holds is counted anew, since the caller may change it.
     pub(super) fn get(&mut self, stream: StreamRef) -> Option<&mut Active> {
         let active = self.active.get_mut(stream.place as usize)?.as_deref_mut()?;
-        (active.stream == stream).then_some(active)
+        if active.stream != stream {
+            return None;
+        }
+        if !std::mem::replace(&mut active.stale, true) {
+            self.stale.push(stream);
+        }
+        Some(active)
     }
 
     /// The stream's exchange, made where there is none.
@@ -105,12 +162,16 @@ impl Http2 {
             self.active.resize_with(place + 1, || None);
         }
         let slot = &mut self.active[place];
+        let is_new = slot.as_ref().is_none_or(|active| active.stream != stream);
+        if is_new || slot.as_ref().is_some_and(|active| !active.stale) {
+            self.stale.push(stream);
+        }
         if slot.as_ref().is_none_or(|active| active.stream != stream) {
             debug_assert!(slot.is_none(), "an exchange outlived its stream");
             self.count += usize::from(slot.is_none());
             *slot = None;
         }
-        slot.get_or_insert_with(|| {
+        let active = slot.get_or_insert_with(|| {
             Box::new(Active {
                 stream,
                 exchange: Exchange::default(),
@@ -129,8 +190,15 @@ impl Http2 {
                 sent_before: 0,
                 due: kit.tick.saturating_add(kit.timeouts.handler),
                 waits: Waits::Handler,
+                counted: 0,
+                stale: true,
+                fed: false,
+                granted: 0,
+                is_widened: false,
             })
-        })
+        });
+        active.stale = true;
+        active
     }
 
     /// Forgets a stream's exchange: its handler is cancelled, its body ends.
@@ -140,13 +208,17 @@ impl Http2 {
         }
         let Some(mut active) = self.active[stream.place as usize].take() else { return };
         self.count -= 1;
-        self.owed += active.given;
+        self.owed += active.owed();
+        self.counted -= active.counted;
+        self.granted -= active.granted;
+        self.is_to_grant |= active.granted > 0;
         if active.scheduled {
             self.schedule.remove(stream);
         }
         active.exchange.give_up(BodyError::CutShort, kit);
         if self.count == 0 {
-            self.active = Vec::new();
+            (self.active, self.stale, self.fed) = (Vec::new(), Vec::new(), Vec::new());
+            self.collecting = VecDeque::new();
         }
     }
 
@@ -202,8 +274,17 @@ impl Http2 {
         }
     }
 
-    /// Bytes that are held for the peer.
-    pub(super) fn held(&self) -> usize {
-        CONNECTION_BYTES + self.http.held() + self.active.iter().flatten().map(|active| active.held()).sum::<usize>()
+    /// Bytes that are held for the peer. Counts only those streams anew that may have changed: a peer with many of them could
+    /// make a walk over all of them follow each of its frames.
+    pub(super) fn held(&mut self) -> usize {
+        let Http2 { active, stale, counted, .. } = self;
+        for stream in stale.drain(..) {
+            let slot = active.get_mut(stream.place as usize).and_then(Option::as_deref_mut);
+            let Some(active) = slot.filter(|active| active.stream == stream) else { continue };
+            let held = active.held();
+            *counted = *counted + held - std::mem::replace(&mut active.counted, held);
+            active.stale = false;
+        }
+        CONNECTION_BYTES + self.http.held() + self.counted
     }
 }

@@ -53,6 +53,8 @@ pub struct Worker<D: Driver> {
     driver: D,
     queue: Queue,
     floor: Floor,
+    /// A turn of the driver has failed: there is none after it.
+    failed: bool,
 }
 
 impl<D: Driver> std::fmt::Debug for Worker<D> {
@@ -135,7 +137,7 @@ impl<D: Driver> Worker<D> {
             came: false,
             stopped: false,
         };
-        Ok(Worker { driver, queue: Queue::new(), floor })
+        Ok(Worker { driver, queue: Queue::new(), floor, failed: false })
     }
 
     pub(crate) fn outside(&self) -> Arc<Outside> {
@@ -239,14 +241,24 @@ impl<D: Driver> Worker<D> {
 
     /// A turn, where the runtime has been entered: once for many turns.
     fn step(&mut self, limit: Option<Instant>) -> Result<bool> {
+        if self.failed {
+            let text = "an earlier turn of this worker failed: it cannot go on";
+            return Err(std::io::Error::other(text).into());
+        }
         let _entered = self.floor.kit.context.clone().enter();
+        self.floor.kit.turn = self.floor.kit.turn.wrapping_add(1);
         self.floor.shake_hands(&mut self.queue);
-        let mut more = self.floor.run_tasks(&mut self.queue) || !self.floor.kit.waiting.is_empty();
+        self.floor.go_on(&mut self.queue);
+        let mut more = self.floor.run_tasks(&mut self.queue) || self.floor.kit.has_unfinished();
         // The tasks may have ended the last that a shutdown waited for: nothing else would end the wait.
         more |= self.floor.is_deserted();
         let until =
             if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
-        self.driver.turn(until, &mut self.queue, &mut self.floor)?;
+        if let Err(error) = self.driver.turn(until, &mut self.queue, &mut self.floor) {
+            // The kernel may still read what the driver was given.
+            self.failed = true;
+            return Err(error.into());
+        }
         self.floor.begin(self.driver.now());
         self.floor.kit.context.unix_offset.set(unix_offset(&self.driver));
         self.adopt();
@@ -304,7 +316,7 @@ impl Floor {
         self.woken
             || self.handed
             || !self.tasks.is_empty()
-            || !self.kit.waiting.is_empty()
+            || self.kit.has_unfinished()
             || self.kit.context.inbox.has_local()
     }
 
@@ -327,6 +339,18 @@ impl Floor {
             let Some(id) = self.kit.waiting.pop_front() else { return };
             self.kit.handshakes -= 1;
             self.with(id, queue, |connection, kit, head, queue| connection.proceed_tls(kit, head, queue));
+        }
+    }
+
+    /// Goes on with connections that used up their allowance in the last turn, each once, until what they have written is enough
+    /// for a turn.
+    fn go_on(&mut self, queue: &mut Queue) {
+        for _ in 0..self.kit.unfinished.len() {
+            if queue.output.len() >= io::limit::OUTPUT_BYTES {
+                return;
+            }
+            let Some(id) = self.kit.unfinished.pop_front() else { return };
+            self.with(id, queue, |connection, kit, head, queue| connection.go_on(kit, head, queue));
         }
     }
 
@@ -424,10 +448,8 @@ impl Floor {
         }
         let door = self.doors.get(listener);
         let (has_tls, proxied) = door.map_or((false, false), |door| (door.tls.is_some(), door.proxied));
-        // Whose it is will be said. The proxy itself may have as many as it likes.
-        let peer = if proxied { Peer::Local } else { peer };
         // A driver may have accepted more before it heard that it should not.
-        let admission = self.kit.shared.admit(peer);
+        let admission = self.kit.shared.admit(peer, proxied);
         if admission != Admission::Taken {
             self.kit.share.give(CONNECTION_BYTES);
             if admission == Admission::TooManyInAll {

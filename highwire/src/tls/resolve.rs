@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 thread_local! {
     /// The name that the last client hello on this thread asked for. rustls calls the resolver while it processes a
-    /// session's bytes, and its unbuffered connection does not tell the name afterwards; a session asks here instead.
+    /// session's bytes, and its unbuffered connection does not tell the name afterwards; a session asks here instead. A
+    /// session that fails leaves its name here: each session empties this before it processes anything.
     static ASKED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 

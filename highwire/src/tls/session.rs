@@ -190,6 +190,8 @@ impl Session {
         let mut input = if self.pending.capacity() == 0 { SPARE.take() } else { std::mem::take(&mut self.pending) };
         input.extend_from_slice(bytes);
         let (mut used, start) = (0, out.len());
+        // What another session of this thread asked for, if that failed before it took its name.
+        let _ = resolve::take_asked();
         let mut result = self.process(&mut input, &mut used, plain, out);
         if result.is_ok() && matches!(self.stage, Stage::Running) {
             self.keep(&mut input, used);

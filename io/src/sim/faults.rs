@@ -11,6 +11,8 @@ pub struct Faults {
     pub no_send: u32,
     /// What has arrived is not delivered in this turn.
     pub stall: u32,
+    /// What arrives after receiving was paused is delivered all the same: a kernel may have handed it over before.
+    pub late: u32,
     /// The connection breaks.
     pub reset: u32,
     /// Accepting fails for want of descriptors (EMFILE) or memory.
@@ -20,6 +22,6 @@ pub struct Faults {
 impl Faults {
     /// Every fault, often enough that each run of a few hundred operations meets several.
     pub fn all() -> Faults {
-        Faults { split: true, short_send: 4, no_send: 8, stall: 3, reset: 2000, accept: 10 }
+        Faults { split: true, short_send: 4, no_send: 8, stall: 3, late: 4, reset: 2000, accept: 10 }
     }
 }

@@ -27,6 +27,8 @@ use std::os::fd::RawFd;
 struct Connection {
     link: usize,
     paused: bool,
+    /// It was paused since the last turn: the kernel may have handed something over before.
+    just_paused: bool,
     ended: bool,
     failed: bool,
     /// Something that was to be sent cannot be had: nothing of what comes behind it may leave.
@@ -49,6 +51,15 @@ pub struct Simulated {
     now: Instant,
     until: Option<Instant>,
     idle: bool,
+}
+
+/// Whether a socket's bytes are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiving {
+    Wanted,
+    /// Not any more: what the kernel has handed over already may still come.
+    JustPaused,
+    Paused,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +165,7 @@ impl Simulated {
 
     fn pause(&mut self, socket: SocketId, paused: bool) {
         if let Some(connection) = open(&mut self.connections, socket) {
+            connection.just_paused = paused && !connection.paused;
             connection.paused = paused;
         }
     }
@@ -227,6 +239,7 @@ impl Simulated {
                     let connection = Connection {
                         link,
                         paused: false,
+                        just_paused: false,
                         ended: false,
                         outgoing: None,
                         failed: false,
@@ -290,7 +303,12 @@ impl Simulated {
         if connection.closed || connection.ended {
             return any;
         }
-        match self.network.server_receive(link, connection.paused) {
+        let receiving = match (connection.paused, std::mem::take(&mut connection.just_paused)) {
+            (false, _) => Receiving::Wanted,
+            (true, true) => Receiving::JustPaused,
+            (true, false) => Receiving::Paused,
+        };
+        match self.network.server_receive(link, receiving) {
             None => any,
             Some(Arrived::Bytes(bytes)) => {
                 sink.complete(Completion::Received { socket, bytes: &bytes }, queue);

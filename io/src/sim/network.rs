@@ -1,6 +1,6 @@
 //! Links in memory between clients, which a test plays, and the simulated driver.
 
-use super::Faults;
+use super::{Faults, Receiving};
 use crate::random::Seeded;
 use crate::{Instant, ListenerId, Peer, SocketId};
 use std::cell::RefCell;
@@ -23,7 +23,7 @@ struct Direction {
     ended: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Link {
     to_server: Direction,
     to_client: Direction,
@@ -142,7 +142,17 @@ impl Network {
         let link = state.links.len();
         let peer = Peer::Internet(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 1024 + (link % 60_000) as u16);
         let broken = state.refusing;
-        state.links.push(Link { peer, broken, listener: listener.0, ..Link::default() });
+        state.links.push(Link {
+            to_server: Direction::default(),
+            to_client: Direction::default(),
+            broken,
+            fault: false,
+            told: false,
+            server_gone: false,
+            client_gone: false,
+            peer,
+            listener: listener.0,
+        });
         if !broken {
             state.backlog.push_back(link);
         }
@@ -198,9 +208,9 @@ impl Network {
         Some(take)
     }
 
-    pub(super) fn server_receive(&self, link: usize, paused: bool) -> Option<Arrived> {
+    pub(super) fn server_receive(&self, link: usize, receiving: Receiving) -> Option<Arrived> {
         let mut state = self.state.borrow_mut();
-        let (stall, reset, split) = (state.faults.stall, state.faults.reset, state.faults.split);
+        let Faults { stall, reset, split, late, .. } = state.faults;
         if state.random.one_in(reset) {
             state.links[link].broken = true;
             state.links[link].fault = true;
@@ -212,7 +222,12 @@ impl Network {
             state.note(5 + ((link as u64) << 8));
             return Some(Arrived::Reset);
         }
-        if paused || state.random.one_in(stall) {
+        let comes = match receiving {
+            Receiving::Wanted => !state.random.one_in(stall),
+            Receiving::JustPaused => state.random.one_in(late),
+            Receiving::Paused => false,
+        };
+        if !comes {
             return None;
         }
         let waiting = state.links[link].to_server.bytes.len().min(DELIVERY_BYTES);

@@ -36,6 +36,7 @@ pub fn driver(input: &[u8]) {
         short_send: odds(often >> 1),
         no_send: odds(often >> 3),
         stall: odds(often >> 5),
+        late: 4,
         reset: [0, 0, 0, 100][usize::from(seldom & 3)],
         accept: odds(seldom >> 2),
     };

@@ -45,9 +45,12 @@ impl Uring {
             let descriptor = ring::owned(entry.result);
             if self.listeners.get(number).is_some_and(Option::is_some) {
                 let is_tcp = matches!(&self.listeners[number], Some(accepting) if accepting.listener.is_tcp());
-                let peer = if is_tcp { socket::peer_of(descriptor.as_raw_fd()) } else { Peer::Local };
-                let socket = self.insert(descriptor, peer, false);
-                sink.complete(Completion::Accepted { listener, socket, peer }, queue);
+                let peer = if is_tcp { socket::peer_of(descriptor.as_raw_fd()) } else { Some(Peer::Local) };
+                // One that its peer has reset meanwhile is over already; nobody knows any more whose it was.
+                if let Some(peer) = peer {
+                    let socket = self.insert(descriptor, peer, false);
+                    sink.complete(Completion::Accepted { listener, socket, peer }, queue);
+                }
             }
         }
         let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };

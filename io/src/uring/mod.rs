@@ -134,6 +134,8 @@ pub struct Uring {
     notifier: Notifier,
     clock: RealClock,
     now: Instant,
+    /// A turn has failed, and this is the arena that it had: entries that the kernel has not taken may still name it.
+    failed: Option<Vec<u8>>,
 }
 
 impl Uring {
@@ -165,6 +167,7 @@ impl Uring {
             notifier: Notifier::new()?,
             clock,
             now: clock.now(),
+            failed: None,
         })
     }
 
@@ -489,6 +492,7 @@ impl Driver for Uring {
     }
 
     fn arm(&mut self, until: Option<Instant>) -> io::Result<()> {
+        self.check()?;
         self.ring.submit()?;
         let at_once = self.ring.has_completions() || !self.starved.is_empty() || self.has_reports();
         let until = if at_once { Some(Instant::default()) } else { until };
@@ -511,6 +515,47 @@ impl Driver for Uring {
     }
 
     fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
+        self.check()?;
+        let done = self.turn_once(until, queue, sink);
+        if done.is_err() {
+            // The loop may free its arena now. It stays until the ring is gone, and nothing is submitted any more.
+            queue.ops.clear();
+            self.failed = Some(std::mem::take(&mut queue.output));
+        }
+        done
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn unix_nanoseconds(&self) -> u64 {
+        clock::unix_nanoseconds()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    fn random(&mut self) -> u64 {
+        random::system()
+    }
+
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+}
+
+impl Uring {
+    /// Fails if an earlier turn has.
+    fn check(&self) -> io::Result<()> {
+        if self.failed.is_some() {
+            return Err(io::Error::other("an earlier turn of this driver failed: it cannot be used any more"));
+        }
+        Ok(())
+    }
+
+    fn turn_once<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
         if self.ring.enable()? {
             self.watch_notifier();
         }
@@ -547,25 +592,5 @@ impl Driver for Uring {
             self.linger();
         }
         Ok(())
-    }
-
-    fn now(&self) -> Instant {
-        self.now
-    }
-
-    fn unix_nanoseconds(&self) -> u64 {
-        clock::unix_nanoseconds()
-    }
-
-    fn notifier(&self) -> Notifier {
-        self.notifier.clone()
-    }
-
-    fn random(&mut self) -> u64 {
-        random::system()
-    }
-
-    fn name(&self) -> &'static str {
-        "uring"
     }
 }

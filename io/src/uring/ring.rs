@@ -12,6 +12,8 @@ const SUBMISSIONS: usize = 10_000;
 pub(super) struct Ring {
     ring: IoUring,
     enabled: bool,
+    /// Why the kernel took no entries, where that will not pass.
+    refused: Option<io::Error>,
 }
 
 impl std::fmt::Debug for Ring {
@@ -48,7 +50,7 @@ impl Ring {
         // NO_SQARRAY came with Linux 6.6; without it only a little memory is lost.
         let ring =
             build(true).or_else(|_| build(false)).map_err(|error| io::Error::new(error.kind(), explain(&error)))?;
-        Ok(Ring { ring, enabled: false })
+        Ok(Ring { ring, enabled: false, refused: None })
     }
 
     pub(super) fn submitter(&self) -> io_uring::Submitter<'_> {
@@ -73,10 +75,12 @@ impl Ring {
             }
             // The queue is full: the kernel takes all of it in one call. Before the first turn the ring is disabled and
             // cannot; a driver has far fewer listeners than entries then.
-            if let Err(error) = self.ring.submit() {
-                let busy =
-                    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM));
-                assert!(busy, "the kernel refuses the ring's submissions: {error}");
+            if let Err(error) = self.ring.submit()
+                && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM))
+            {
+                // The entry is lost, and so is the ring: the next `enter` says so.
+                self.refused = Some(error);
+                return;
             }
         }
     }
@@ -97,6 +101,9 @@ impl Ring {
 
     /// Submits what is queued and waits for a completion, at most `patience`; without end where there is none.
     pub(super) fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        if let Some(error) = self.refused.take() {
+            return Err(error);
+        }
         let done = match patience {
             None => self.ring.submitter().submit_and_wait(1),
             Some(Duration::ZERO) => self.look(),

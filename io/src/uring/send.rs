@@ -352,7 +352,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // Closes that wait for their submission keep descriptors open. Where the last submission failed, sends wait with them whose
         // bytes the loop may have freed: then descriptors are lost rather than such bytes sent.
-        let may_submit = self.batch.is_empty();
+        let may_submit = self.batch.is_empty() && self.failed.is_none();
         if may_submit {
             let _ = self.ring.submit();
         }

@@ -123,6 +123,16 @@ impl Connection {
         }
     }
 
+    /// Whether the end of the peer's body is due: [`receive`](Self::receive) returns it for an empty window too, so that a
+    /// caller that stopped reading in between must ask once more although nothing is left to read.
+    pub fn end_is_due(&self) -> bool {
+        let state = match self.role {
+            Role::Server => self.client,
+            Role::Client => self.server,
+        };
+        state == State::SendsBody && self.incoming == Incoming::Exact(0)
+    }
+
     #[inline(always)]
     pub(super) fn step(&mut self, side: Role, step: Step) -> Result<(), Error> {
         let state = match side {

@@ -29,10 +29,13 @@ pub enum Kind {
     /// CONTINUATION beyond [`Bounds::continuations`](super::Bounds::continuations), or beyond the bytes of the largest field
     /// section: CVE-2024-27316. There is none to use up.
     Continuations,
+    /// Field sections with more bytes or fields than allowed, each of which is decoded to its end and answered with 431. Answers
+    /// give none of them back.
+    LargeHeads,
 }
 
 /// How many kinds there are.
-pub const KINDS: usize = 10;
+pub const KINDS: usize = 11;
 
 /// Their names, for those who count them.
 pub const NAMES: [&str; KINDS] = [
@@ -46,6 +49,7 @@ pub const NAMES: [&str; KINDS] = [
     "unknown frames",
     "small pieces of bodies",
     "frames of field sections",
+    "large field sections",
 ];
 
 /// What is allowed of each kind before anything useful was done, and what gives it back. Wide enough for every client that was
@@ -73,6 +77,7 @@ pub const ALLOWANCES: [Allowance; KINDS] = [
     // Half a megabyte, of which nine tenths are heads of frames.
     Allowance { most: 50_000, refill: 256, a_second: 256 },
     Allowance { most: 0, refill: 0, a_second: 0 },
+    Allowance { most: 20, refill: 0, a_second: 1 },
 ];
 
 /// What is left of each allowance.

@@ -153,6 +153,8 @@ pub struct Connection {
     pub(super) unserved: bool,
     /// The peer knows our settings: until then it goes by what RFC 9113 section 6.5.2 begins with.
     pub(super) acknowledged: bool,
+    /// Bytes of the connection's window that were used up before that.
+    pub(super) unknown_used: u32,
 }
 
 impl Connection {
@@ -187,6 +189,7 @@ impl Connection {
             receive: ReceiveWindow::new(bounds.connection_window.max(FIRST_WINDOW)),
             decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE_BYTES),
             acknowledged: false,
+            unknown_used: 0,
             phase: if role == Role::Server { Phase::Preface } else { Phase::FirstSettings },
             incoming: None,
             block: None,
@@ -355,6 +358,7 @@ impl Connection {
                 Kind::Unknown => "too many unknown frames",
                 Kind::SmallData => "too many small pieces of bodies",
                 Kind::Continuations => "a field section has too many frames",
+                Kind::LargeHeads => "too many field sections are too large",
             },
         ))
     }

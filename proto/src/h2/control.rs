@@ -69,7 +69,13 @@ impl Connection {
                 0 => {
                     match core::mem::replace(&mut self.acknowledged, true) {
                         true => self.count(Kind::Settings)?,
-                        false => self.decoder.set_most_table_bytes(self.ours.table_bytes),
+                        false => {
+                            self.decoder.set_most_table_bytes(self.ours.table_bytes);
+                            let window = self.ours.window;
+                            self.streams.each().for_each(|stream| stream.receive.settings_known(window));
+                            let used = core::mem::take(&mut self.unknown_used);
+                            self.used_of_connection(used, out);
+                        }
                     }
                     Ok(None)
                 }

@@ -122,15 +122,37 @@ impl Connection {
         }
     }
 
+    /// Whether an event is due that [`receive`](Self::receive) returns for an empty window too: the end of a body whose last
+    /// frame was read. A caller that stopped reading in between must ask once more although nothing is left to read.
+    pub fn end_is_due(&self) -> bool {
+        self.incoming.is_some_and(|incoming| incoming.left == 0 && incoming.padding == 0)
+    }
+
     /// Bytes of a body were used up: the peer may send as many more.
     pub fn used(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
-        let bytes = bytes as u32;
-        self.used_of_connection(bytes, out);
+        self.used_of_connection(bytes as u32, out);
+        self.used_on_stream(stream, bytes, out);
+    }
+
+    /// Bytes of a body were used up, as [`used`](Self::used) says for the stream alone; the connection's window has them back by
+    /// [`dropped`](Self::dropped).
+    pub fn used_on_stream(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
         if let Some(found) = self.streams.get(stream)
-            && let Some(more) = found.receive.use_up(bytes)
+            && let Some(more) = found.receive.use_up(bytes as u32)
             && found.state.after(Step::Receive).is_some()
         {
             frame::write_window_update(stream.number, more, out);
+        }
+    }
+
+    /// Lets the peer send so many bytes more at a time on a stream than [`Bounds::stream_window`](super::Bounds::stream_window).
+    pub fn widen(&mut self, stream: StreamRef, bytes: u32, out: &mut Vec<u8>) {
+        if let Some(found) = self.streams.get(stream)
+            && found.state.after(Step::Receive).is_some()
+            && bytes > 0
+            && found.receive.widen(bytes)
+        {
+            frame::write_window_update(stream.number, bytes, out);
         }
     }
 
@@ -150,6 +172,12 @@ impl Connection {
     }
 
     pub(super) fn used_of_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
+        if !self.acknowledged {
+            // A peer that does not say it knows our settings has the windows of RFC 9113 section 6.9.2 on every stream: together
+            // it may use them once.
+            self.unknown_used += bytes;
+            return;
+        }
         if bytes > 0
             && let Some(more) = self.receive.use_up(bytes)
         {

@@ -39,8 +39,8 @@ impl SendWindow {
 /// A window that we let the peer send into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReceiveWindow {
-    /// Bytes that the peer may still send.
-    left: u32,
+    /// Bytes that the peer may still send; negative after its window was reduced by our SETTINGS (RFC 9113 section 6.9.2).
+    left: i32,
     /// Bytes that came and were used up, and that the peer has not been told of.
     used: u32,
     /// What it is kept at.
@@ -49,30 +49,43 @@ pub(super) struct ReceiveWindow {
 
 impl ReceiveWindow {
     pub(super) const fn new(size: u32) -> ReceiveWindow {
-        ReceiveWindow { left: size, used: 0, size }
+        ReceiveWindow { left: size as i32, used: 0, size }
     }
 
     /// One whose peer may not know its size yet (RFC 9113 section 6.9.2).
     pub(super) const fn before_settings(size: u32) -> ReceiveWindow {
         let left = if size < FIRST_WINDOW { FIRST_WINDOW } else { size };
-        ReceiveWindow { left, used: 0, size }
+        ReceiveWindow { left: left as i32, used: 0, size }
+    }
+
+    /// The peer of a stream that began before it knew our settings, whose window was `size` by them, knows them now.
+    pub(super) fn settings_known(&mut self, size: u32) {
+        self.left -= FIRST_WINDOW.saturating_sub(size) as i32;
+    }
+
+    /// The peer may send more at a time from now on: whether that is within the largest window.
+    pub(super) fn widen(&mut self, bytes: u32) -> bool {
+        let fits = self.size.saturating_add(bytes) <= LARGEST_WINDOW && self.left.checked_add(bytes as i32).is_some();
+        if fits {
+            self.size += bytes;
+            self.left += bytes as i32;
+        }
+        fits
     }
 
     /// Bytes came: whether they were allowed.
     #[must_use]
     pub(super) fn receive(&mut self, bytes: u32) -> bool {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                true
-            }
-            None => false,
+        let fits = i64::from(bytes) <= i64::from(self.left) || bytes == 0;
+        if fits {
+            self.left -= bytes as i32;
         }
+        fits
     }
 
     /// Whether the peer has sent all that it may.
     pub(super) fn is_closed(self) -> bool {
-        self.left == 0
+        self.left <= 0
     }
 
     /// Bytes were used up: by how much the peer is now told that the window grows. Not for each byte, but when half of it is
@@ -83,7 +96,7 @@ impl ReceiveWindow {
             return None;
         }
         let more = core::mem::take(&mut self.used);
-        self.left += more;
+        self.left = self.left.saturating_add(more as i32);
         Some(more)
     }
 }
@@ -103,6 +116,19 @@ mod tests {
         assert_eq!(window.available(), 10);
         assert!(!window.grow(i64::from(LARGEST_WINDOW)));
         assert!(window.grow(i64::from(LARGEST_WINDOW) - 10));
+    }
+
+    #[test]
+    fn a_window_that_settings_reduce_may_be_negative_until_it_is_given_back() {
+        let mut window = ReceiveWindow::before_settings(16_384);
+        assert!(window.receive(60_000));
+        window.settings_known(16_384);
+        assert!(window.is_closed() && !window.receive(1) && window.receive(0));
+        // 65,535 - 60,000 - 49,151 + 60,000: what any stream has that used up all it has sent.
+        assert_eq!(window.use_up(60_000), Some(60_000));
+        assert!(window.receive(16_384) && !window.receive(1));
+        assert!(window.widen(10) && window.receive(10) && !window.receive(1));
+        assert!(!window.widen(LARGEST_WINDOW));
     }
 
     #[test]

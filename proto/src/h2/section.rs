@@ -8,6 +8,7 @@ use super::frame::{self, Code, FrameHead, flag};
 use super::schedule::Priority;
 use super::state::{State, Step};
 use super::streams::{End, Stream, StreamRef};
+use crate::hpack;
 use crate::{Field, Known, Length, Method, Role, Span};
 
 /// A field section whose frames are still coming.
@@ -116,7 +117,8 @@ impl Connection {
         let most_fields = limits.field_count as usize + 8;
         let lines = &mut head.fields;
         let mut too_many = false;
-        let decoded = self.decoder.decode(fragment, fields, self.ours.list_bytes, |line| {
+        let most = (self.ours.list_bytes, hpack::HARD_FACTOR * most_fields as u32);
+        let decoded = self.decoder.decode(fragment, fields, most, |line| {
             if lines.len() < most_fields {
                 let span = |range: core::ops::Range<usize>| Span::new(range.start, range.end);
                 lines.push(Field { name: span(line.name), value: span(line.value), known: Known::Other });
@@ -125,7 +127,18 @@ impl Connection {
             }
         });
         match decoded {
-            Ok(decoded) => Ok(decoded.too_large || too_many),
+            Ok(decoded) => {
+                let too_large = decoded.too_large || too_many;
+                if too_large {
+                    self.count(Kind::LargeHeads)?;
+                }
+                Ok(too_large)
+            }
+            Err(hpack::Error::ListTooLarge) => {
+                // There is no allowance for it: no client of good will comes near such a list.
+                self.count(Kind::Continuations)?;
+                Err(failure(Code::EnhanceYourCalm, "a field section is much larger than allowed"))
+            }
             Err(error) => Err(failure(Code::Compression, error.text())),
         }
     }

@@ -114,8 +114,12 @@ impl Streams {
 
     /// The stream of that number. There are at most as many as we let the peer open, so they are looked through.
     pub(super) fn find(&self, number: u32) -> Option<StreamRef> {
-        let place = self.numbers.iter().position(|&other| other == number)?;
-        Some(StreamRef { place: place as u32, number })
+        /// Numbers that are compared at once, without a branch for each.
+        const LANES: usize = 16;
+        let has = |lanes: &[u32]| lanes.iter().fold(false, |has, &other| has | (other == number));
+        let start = LANES * self.numbers.chunks(LANES).position(has)?;
+        let place = self.numbers[start..].iter().position(|&other| other == number)?;
+        Some(StreamRef { place: (start + place) as u32, number })
     }
 
     #[inline]

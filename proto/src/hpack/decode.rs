@@ -87,25 +87,28 @@ impl Decoder {
     /// block's end, so that the table stays in step. In between `out` may grow beyond it by one name of the table and 8/5 of
     /// the block.
     ///
+    /// A list of more than [`HARD_FACTOR`] times that size, or of more than `most_fields` fields, is not decoded to its end: tiny
+    /// blocks can stand for very large lists, and only an attack needs them.
+    ///
     /// # Errors
-    /// Where the block is malformed, which ends the connection: the tables are out of step. `out` may have bytes by then
+    /// [`Error::ListTooLarge`] for such a list. Otherwise where the block is malformed, which ends the connection: the tables are out of step. `out` may have bytes by then
     /// that `each` was not told of.
     pub fn decode(
         &mut self,
         block: &[u8],
         out: &mut Vec<u8>,
-        most_list_bytes: u32,
+        (most_list_bytes, most_fields): (u32, u32),
         mut each: impl FnMut(FieldLine),
     ) -> Result<Decoded, Error> {
         let mut reader = Reader { block, at: 0 };
         self.size_updates(&mut reader)?;
-        let mut list = List { left: most_list_bytes as usize, too_large: false };
+        let mut list = List::new(most_list_bytes, most_fields);
         while let Some(&first) = block.get(reader.at) {
             reader.at += 1;
             let start = out.len();
             if first & 0x80 != 0 {
                 let entry = self.entry(reader.integer(first, 7)?)?;
-                if list.takes(entry.text.len()) {
+                if list.takes(entry.text.len())? {
                     out.extend_from_slice(entry.text);
                     let (middle, end) = (start + entry.name_bytes, start + entry.text.len());
                     let name_index = entry.name_index;
@@ -121,7 +124,7 @@ impl Decoder {
                 self.table.insert(&out[start..middle], &out[middle..], name_index);
             }
             let end = out.len();
-            if list.takes(end - start) {
+            if list.takes(end - start)? {
                 let never_indexed = form == Literal::Never;
                 each(FieldLine { name: start..middle, value: middle..end, name_index, never_indexed });
             } else {
@@ -204,17 +207,31 @@ impl Literal {
     }
 }
 
+/// How many times the size that is asked for a list may have before it is not decoded any further.
+pub const HARD_FACTOR: u32 = 4;
+
 /// How much of the list may still come.
 struct List {
     left: usize,
     too_large: bool,
+    /// The same until it is not decoded any further.
+    hard_left: u64,
+    fields_left: u32,
 }
 
 impl List {
-    /// Whether a field with so many bytes of text still fits, which it then does no more.
+    fn new(most_bytes: u32, most_fields: u32) -> List {
+        let hard_left = u64::from(most_bytes) * u64::from(HARD_FACTOR);
+        List { left: most_bytes as usize, too_large: false, hard_left, fields_left: most_fields }
+    }
+
+    /// Returns true if a field with so many bytes of text still fits, which it then does no more.
     #[inline]
-    fn takes(&mut self, text_bytes: usize) -> bool {
-        match self.left.checked_sub(text_bytes + FIELD_OVERHEAD as usize) {
+    fn takes(&mut self, text_bytes: usize) -> Result<bool, Error> {
+        let bytes = text_bytes + FIELD_OVERHEAD as usize;
+        self.hard_left = self.hard_left.checked_sub(bytes as u64).ok_or(Error::ListTooLarge)?;
+        self.fields_left = self.fields_left.checked_sub(1).ok_or(Error::ListTooLarge)?;
+        Ok(match self.left.checked_sub(bytes) {
             Some(left) => {
                 self.left = left;
                 true
@@ -225,7 +242,7 @@ impl List {
                 self.too_large = true;
                 false
             }
-        }
+        })
     }
 }
 
@@ -288,7 +305,7 @@ mod tests {
 
     fn decode(decoder: &mut Decoder, block: &[u8], most_list_bytes: u32) -> Result<(Fields, Decoded), Error> {
         let (mut out, mut lines) = (b"before".to_vec(), Vec::new());
-        let decoded = decoder.decode(block, &mut out, most_list_bytes, |line| lines.push(line))?;
+        let decoded = decoder.decode(block, &mut out, (most_list_bytes, u32::MAX), |line| lines.push(line))?;
         let mut end = 6;
         let text = |range: &Range<usize>| String::from_utf8_lossy(&out[range.clone()]).into_owned();
         let fields = lines.iter().map(|line| {
@@ -513,7 +530,7 @@ mod tests {
         block.extend([b'v'; 4000]);
         block.extend([0xbe; 16_000]);
         let mut out = Vec::new();
-        let decoded = decoder.decode(&block, &mut out, 32 * 1024, |_| {}).expect("a good block");
+        let decoded = decoder.decode(&block, &mut out, (32 * 1024, u32::MAX), |_| {}).expect("a good block");
         assert!(decoded.too_large);
         assert!(out.len() <= 32 * 1024 && out.capacity() <= 128 * 1024, "{} of {}", out.len(), out.capacity());
     }
@@ -522,7 +539,7 @@ mod tests {
     fn never_indexed_is_told() {
         let (mut out, mut told) = (Vec::new(), Vec::new());
         let block = hex("10 01 61 01 62 00 01 61 01 62 40 01 61 01 62 be 17 02 61 62");
-        let decoded = Decoder::new(4096).decode(&block, &mut out, 1000, |line| told.push(line.never_indexed));
+        let decoded = Decoder::new(4096).decode(&block, &mut out, (1000, u32::MAX), |line| told.push(line.never_indexed));
         assert_eq!((decoded, told), (Ok(Decoded { too_large: false }), Vec::from([true, false, false, false, true])));
     }
 

@@ -21,7 +21,7 @@
 //! encoder.field(b"server", b"highwire", Indexing::Incremental, &mut block);
 //!
 //! let (mut decoder, mut text, mut fields) = (Decoder::new(DEFAULT_TABLE_BYTES), Vec::new(), Vec::new());
-//! let decoded = decoder.decode(&block, &mut text, 16 * 1024, |field| fields.push(field))?;
+//! let decoded = decoder.decode(&block, &mut text, (16 * 1024, 100), |field| fields.push(field))?;
 //! assert!(!decoded.too_large);
 //! assert_eq!(fields[0].name_index, name_index(b":status"));
 //! assert_eq!(&text[fields[0].value.clone()], b"200");
@@ -38,7 +38,7 @@ mod huffman;
 mod static_table;
 mod table;
 
-pub use decode::{Decoded, Decoder, FieldLine};
+pub use decode::{Decoded, Decoder, FieldLine, HARD_FACTOR};
 pub use encode::{ENCODER_TABLE_BYTES, Encoder, Indexing, sensitive};
 pub use static_table::{name_index, static_name};
 
@@ -73,6 +73,9 @@ pub enum Error {
     SizeUpdateTooLarge,
     /// We have made the table smaller, and the block does not say that the peer knows.
     MissingSizeUpdate,
+    /// The list of fields is many times larger than asked for, or has more fields than the caller reads: see
+    /// [`Decoder::decode`].
+    ListTooLarge,
 }
 
 impl Error {
@@ -86,6 +89,7 @@ impl Error {
             Error::MisplacedSizeUpdate => "the header block changes the table's size behind a field",
             Error::TooManySizeUpdates => "the header block changes the table's size more than twice",
             Error::SizeUpdateTooLarge => "the header block makes the table larger than it may be",
+            Error::ListTooLarge => "the header block stands for many more fields than allowed",
             Error::MissingSizeUpdate => "the header block does not make the table as small as it has to be",
         }
     }

@@ -50,7 +50,7 @@ type Line = (FieldText, bool);
 fn decode(decoder: &mut Decoder, block: &[u8], most_list_bytes: u32) -> Result<(Vec<Line>, bool), hpack::Error> {
     const BEFORE: usize = 3;
     let (mut out, mut lines) = (Vec::from([0; BEFORE]), Vec::new());
-    let decoded = decoder.decode(block, &mut out, most_list_bytes, |line| lines.push(line));
+    let decoded = decoder.decode(block, &mut out, (most_list_bytes, u32::MAX), |line| lines.push(line));
     // The block in the Huffman code, and a name of the table, where it ends inside a field.
     let slack = block.len() * 8 / 5 + LARGEST_TABLE as usize;
     assert!(out.len() <= BEFORE + most_list_bytes as usize + slack, "{} bytes of {}", out.len(), block.len());
