@@ -36,6 +36,9 @@ impl<M: Middleware> Route for Wrapped<M> {
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit()
     }
+    fn is_async(&self) -> bool {
+        self.inner.is_async()
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         let inner = self.inner.clone().endpoint();
         Box::new(WrappedEndpoint { inner, route: self, waiting: RefCell::default() })

@@ -50,7 +50,7 @@ pub struct Deadlines {
     pub linger: Duration,
     /// How long a graceful shutdown waits for what is under way.
     pub shutdown: Duration,
-    /// A plain handler that holds its worker longer than this is named in a warning.
+    /// A plain handler that holds its worker longer than this is named in a warning, and so is one poll of an async handler.
     pub stall: Duration,
 }
 

@@ -5,6 +5,7 @@ use super::context::{Context, TaskKind};
 use super::date::CommonLines;
 use super::deadline::{self, DeadlineTable};
 use super::exchange::Exchange;
+use super::outside::Outside;
 use super::shared::Shared;
 use crate::handler::{Endpoint, Outcome};
 use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
@@ -376,7 +377,7 @@ impl Kit {
         };
         let endpoint = &self.endpoints[route as usize];
         self.calls = self.calls.wrapping_add(1);
-        self.beat.store(u64::from(self.calls) << 32 | u64::from(route + 1), Ordering::Relaxed);
+        self.beat.store(Outside::beat_of(self.calls, route), Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| endpoint.call(&mut request, answer)));
         self.beat.store(0, Ordering::Relaxed);
         match outcome {
@@ -393,8 +394,12 @@ impl Kit {
     pub(crate) fn poll(&mut self, (route, place): (u32, u32), task: TaskKind) -> Poll<Response> {
         let waker = self.context.inbox.waker(task.number());
         let endpoint = &self.endpoints[route as usize];
+        self.calls = self.calls.wrapping_add(1);
+        self.beat.store(Outside::beat_of(self.calls, route), Ordering::Relaxed);
         let poll = || endpoint.poll(place, &mut TaskContext::from_waker(&waker));
-        catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| Poll::Ready(self.panicked()))
+        let polled = catch_unwind(AssertUnwindSafe(poll));
+        self.beat.store(0, Ordering::Relaxed);
+        polled.unwrap_or_else(|_| Poll::Ready(self.panicked()))
     }
 
     /// Drops a pending handler's future.
