@@ -104,25 +104,29 @@ fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether the body is chunked. RFC 9112 section 6.1: a coding that we do not know is 501, but where chunked is not
-/// the final one the length cannot be known at all, and that is 400 (section 6.3).
+/// the final one the length cannot be known at all, and that is 400 (section 6.3). Several fields are one list (RFC 9110
+/// section 5.3), and never a body: a peer may look at one of them only.
 fn chunked(window: &[u8], head: &Head) -> Result<bool, Error> {
     let mut fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
     let Some(field) = fields.next() else { return Ok(false) };
     if head.version == Version::Http10 {
         return Err(Error::CodingInOldVersion);
     }
-    if fields.next().is_some() {
-        return Err(Error::InvalidTransferEncoding);
-    }
-    let value = field.value.of(window);
-    if value.eq_ignore_ascii_case(b"chunked") {
+    if fields.next().is_none() && field.value.of(window).eq_ignore_ascii_case(b"chunked") {
         return if head.seen & Known::ContentLength.bit() == 0 { Ok(true) } else { Err(Error::LengthAndCoding) };
     }
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    let once_and_last =
-        list(value).filter(is_chunked).count() == 1 && list(value).last().is_some_and(|last| is_chunked(&last));
-    let well_formed = list(value).all(|coding| !coding.is_empty());
-    Err(if once_and_last && well_formed { Error::UnknownTransferCoding } else { Error::InvalidTransferEncoding })
+    let is_last = transfer_codings(window, head).last().is_some_and(|last| is_chunked(&last));
+    let is_once = transfer_codings(window, head).filter(is_chunked).count() == 1;
+    let well_formed = transfer_codings(window, head).all(|coding| !coding.is_empty());
+    let is_known_to_end = is_last && is_once && well_formed;
+    Err(if is_known_to_end { Error::UnknownTransferCoding } else { Error::InvalidTransferEncoding })
+}
+
+/// The members of every Transfer-Encoding field.
+fn transfer_codings<'w>(window: &'w [u8], head: &'w Head) -> impl Iterator<Item = &'w [u8]> {
+    let fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
+    fields.flat_map(move |field| list(field.value.of(window)))
 }
 
 /// At most 19 digits: the largest such number fits 64 bits, so nothing can overflow.
