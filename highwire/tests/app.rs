@@ -189,6 +189,11 @@ fn responses() -> App {
             )
         })
         .get("/dated", || ([(header::DATE, HeaderValue::from_static("long ago"))], ""))
+        .get("/reset", || (StatusCode::RESET_CONTENT, "content"))
+        .get("/reset/parts", || Response::stream(parts(["a", "b"])).with_status(StatusCode::RESET_CONTENT))
+        .get("/unchanged", || (StatusCode::NOT_MODIFIED, "content"))
+        .get("/unchanged/parts", || Response::stream_of(2, parts(["a", "b"])).with_status(StatusCode::NOT_MODIFIED))
+        .get("/none", || (StatusCode::NO_CONTENT, "content"))
         .get("/large", || vec![b'x'; 100_000])
         .get("/interim", |interim: Interim| {
             interim.send(StatusCode::EARLY_HINTS, [(header::LINK, HeaderValue::from_static("</x>"))]);
@@ -243,6 +248,24 @@ fn responses_are_framed_by_the_engine_alone() {
     assert!(get(responses(), "/trailers").ends_with("1\r\na\r\n1\r\nb\r\n0\r\nx-sum: 2\r\n\r\n"));
     let head = answer(responses(), "HEAD /trailers HTTP/1.1\r\nHost: a\r\n\r\nGET /status HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(head.contains("chunked\r\n\r\nHTTP/1.1 418 "), "{head}");
+}
+
+#[test]
+fn a_status_that_forbids_content_has_none_whatever_its_handler_returns() {
+    for (path, status, length) in [
+        ("/reset", 205, Some("Content-Length: 0")),
+        ("/reset/parts", 205, Some("Content-Length: 0")),
+        ("/unchanged", 304, None),
+        ("/unchanged/parts", 304, None),
+        ("/none", 204, None),
+    ] {
+        let requests = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\nGET /status HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answers = answer(responses(), &requests);
+        let (head, rest) = answers.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answers}");
+        assert_eq!(head.lines().find(|line| line.starts_with("Content-Length")), length, "{path}: {answers}");
+        assert!(!head.contains("Transfer-Encoding") && rest.starts_with("HTTP/1.1 418 "), "{path}: {answers}");
+    }
 }
 
 #[test]

@@ -175,9 +175,11 @@ impl Kit {
         }
     }
 
-    /// Tells browsers under TLS to stay with it, where the program asks for that.
+    /// Makes an answer what every way of sending expects: without content that its status forbids, and under TLS with the field
+    /// that tells browsers to stay there, if the program asks for that.
     #[inline]
     pub(crate) fn add_hsts(&self, response: &mut Response, is_secure: bool) {
+        response.drop_forbidden_content();
         if is_secure
             && let Some(value) = &self.hsts
             && response.field(&header::STRICT_TRANSPORT_SECURITY).is_none()
