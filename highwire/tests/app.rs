@@ -174,6 +174,43 @@ fn extractors_take_what_fits_and_refuse_the_rest() {
     check(extractors, "/maybe?x=1&y=1", 200, "some");
 }
 
+fn named() -> App {
+    let text = |host: &[u8]| String::from_utf8_lossy(host).into_owned();
+    App::new()
+        .get("/", move |request: &Request<'_>| {
+            let listed = request.fields().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+            let field = request.field("host").unwrap_or_default();
+            format!(
+                "{} {} {}",
+                request.authority(),
+                text(field),
+                listed.map_or_else(String::new, |(_, value)| text(value))
+            )
+        })
+        .get("/map", |fields: HeaderMap| fields.get(header::HOST).map(|host| host.as_bytes().to_vec()))
+        .host("b", App::new().get("/route", || "the field's"))
+        .host("a", App::new().get("/route", || "the target's"))
+}
+
+fn named_once() -> App {
+    named().configure(|config| config.refuse_other_host = true)
+}
+
+#[test]
+fn routes_and_handlers_see_one_host() {
+    let ask = |target: &str, host: &str| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    check(named, &ask("http://a/", "b"), 200, "a a a");
+    check(named, &ask("http://a/map", "b"), 200, "a");
+    check(named, &ask("http://a/route", "b"), 200, "the target's");
+    check(named, &ask("http://a./route", "b"), 200, "the target's");
+    check(named, &ask("/route", "b.:80"), 200, "the field's");
+    check(named, &ask("/", "b"), 200, "b b b");
+    check(named_once, &ask("http://a/route", "A"), 200, "the target's");
+    check(named_once, &ask("/route", "b"), 200, "the field's");
+    check(named_once, &ask("http://a/route", "b"), 400, "the target and the Host field name different hosts\n");
+    check(named_once, "GET http://a/route HTTP/1.0\r\n\r\n", 200, "the target's");
+}
+
 fn responses() -> App {
     App::new()
         .get("/status", || StatusCode::IM_A_TEAPOT)

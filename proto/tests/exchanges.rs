@@ -142,6 +142,24 @@ fn a_server_refuses_what_can_be_read_in_two_ways() {
 }
 
 #[test]
+fn an_absolute_targets_authority_takes_the_place_of_host() {
+    // One head for all: nothing of a request may be left for the next.
+    let mut head = Head::default();
+    for (request, host, differs) in [
+        ("GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", Some("a"), true),
+        ("GET / HTTP/1.1\r\nHost: b\r\n\r\n", Some("b"), false),
+        ("GET http://a:80/x HTTP/1.1\r\nX: y\r\nHost: A:80\r\n\r\n", Some("a:80"), false),
+        ("POST https://a HTTP/1.1\r\nContent-Length: 0\r\nHost: a:1\r\n\r\n", Some("a"), true),
+        ("GET http://a/ HTTP/1.0\r\n\r\n", None, false),
+    ] {
+        let mut server = Connection::new(Role::Server);
+        server.receive(request.as_bytes(), &mut head, &Limits::default()).expect("a request");
+        let seen = head.field(request.as_bytes(), b"host").map(|value| String::from_utf8_lossy(value).into_owned());
+        assert_eq!((seen.as_deref(), head.host_differs), (host, differs), "{request:?}");
+    }
+}
+
+#[test]
 fn a_request_line_that_is_too_long_is_refused_for_its_method_or_for_its_target() {
     let limits = Limits { target_bytes: 24, ..Limits::default() };
     for (line, error) in [

@@ -259,6 +259,10 @@ impl Kit {
     #[inline(never)]
     fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
         let shared = &self.shared;
+        if head.host_differs && shared.setup.config.refuse_other_host {
+            let text = "the target and the Host field name different hosts";
+            return Routed::Answer(and_close(self.error(StatusCode::BAD_REQUEST, text), head));
+        }
         let router = &shared.setup.router;
         // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
         let (method, token) = match head.protocol.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Strict: what two parties could read differently is refused (request smuggling lives from the difference).
 
-use crate::{Error, Head, Known, Length, Method, Version, target};
+use crate::{Error, Form, Head, Known, Length, Method, Version, target};
 
 const HOST_ONLY: u8 = Known::Host.bit();
 const ANY_FRAMING: u8 = Known::Connection.bit()
@@ -15,6 +15,9 @@ const ANY_FRAMING: u8 = Known::Connection.bit()
 #[inline]
 pub(super) fn request(window: &[u8], head: &mut Head) -> Result<(), Error> {
     host(window, head)?;
+    if head.target.form == Form::Absolute {
+        replace_host(window, head);
+    }
     head.keep_alive = head.version == Version::Http11;
     if head.seen & ANY_FRAMING == 0 {
         head.upgrade = head.method == Method::Connect;
@@ -77,6 +80,17 @@ fn host(window: &[u8], head: &mut Head) -> Result<(), Error> {
     head.last_host.clear();
     head.last_host.extend_from_slice(host);
     Ok(())
+}
+
+/// The authority of an absolute target takes the place of what Host says (RFC 9112 section 3.2.2): whoever reads the fields must
+/// not see another host than whoever reads the target.
+#[cold]
+fn replace_host(window: &[u8], head: &mut Head) {
+    let authority = head.target.authority;
+    if let Some(field) = head.fields.iter_mut().find(|field| field.known == Known::Host) {
+        head.host_differs = !field.value.of(window).eq_ignore_ascii_case(authority.of(window));
+        field.value = authority;
+    }
 }
 
 struct Options {
