@@ -6,6 +6,7 @@ use super::date::CommonLines;
 use super::deadline::{self, DeadlineTable};
 use super::exchange::Exchange;
 use super::outside::Outside;
+use super::quiet;
 use super::shared::Shared;
 use crate::handler::{Endpoint, Outcome};
 use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
@@ -141,7 +142,11 @@ impl Kit {
     /// A round of completions begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.now = now;
-        self.tick = deadline::tick(now);
+        let tick = deadline::tick(now);
+        if tick != self.tick {
+            quiet::tell(now);
+        }
+        self.tick = tick;
         self.context.now.set(now);
         self.handshakes = HANDSHAKES_A_TURN;
         if self.requests > 0 {
@@ -342,7 +347,9 @@ impl Kit {
     }
 
     pub(crate) fn panicked(&self) -> Response {
-        tracing::error!("a handler panicked");
+        if quiet::allows(quiet::Kind::Panic) {
+            tracing::error!("a handler panicked");
+        }
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
@@ -411,7 +418,7 @@ impl Kit {
     /// Drops a pending handler's future.
     pub(crate) fn cancel(&mut self, (route, place): (u32, u32)) {
         let endpoint = &self.endpoints[route as usize];
-        if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() && quiet::allows(quiet::Kind::Panic) {
             tracing::error!("a handler panicked when it was cancelled");
         }
     }

@@ -31,6 +31,7 @@ pub(crate) use without::Secure;
 mod with_tls {
     use super::{Bytes, Fault, Heard};
     use crate::extract::{ClientCertificate, Tls as Facts};
+    use crate::server::quiet;
     use crate::server::shared::Tls;
     use crate::tls::{Progress, Session, Speaks, TlsError, is_ssl2, peek};
 
@@ -58,7 +59,9 @@ mod with_tls {
                     Some(Box::new(Secure { session, scratch: Vec::new(), opened: false, broken: false, plain_too }))
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a TLS connection could not be begun");
+                    if quiet::allows(quiet::Kind::Failure) {
+                        tracing::error!(%error, "a TLS connection could not be begun");
+                    }
                     None
                 }
             }
