@@ -307,7 +307,6 @@ fn whoever_does_not_speak_tls_is_told_so(engine: &str) {
         ("HTTP/1.1", &b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"[..]),
         ("a large upload", &upload),
         ("HTTP/2 by prior knowledge", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
-        ("SSL 2", b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80\x02\0\x80\x03\0\x80"),
         ("SSH", b"SSH-2.0-client\r\n"),
         ("nothing in particular", &[0; 100]),
     ] {
@@ -316,6 +315,9 @@ fn whoever_does_not_speak_tls_is_told_so(engine: &str) {
         assert!(head.starts_with("HTTP/1.1 400 ") && head.ends_with("Connection: close"), "{engine}, {what}: {head}");
         assert_eq!(body, "this port speaks TLS: use https\n", "{engine}, {what}");
     }
+    // It is no HTTP, and gets the alert `protocol_version`.
+    let ssl2 = exchange(&demo.tls_addresses[0], b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80\x02\0\x80\x03\0\x80");
+    assert_eq!(ssl2.as_bytes(), [0x15, 3, 1, 0, 2, 2, 70], "{engine}");
     // Others are served as before.
     ask(&mut open(&demo, Client::of(&site.authority).config()).expect("a handshake"), "/hello", "Hello, World!");
     demo.check_alive();

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// An application: routes with their handlers, shared state, and the settings of the server that runs it.
 ///
-/// Paths are templates: `/users/{id}` takes one segment, `/files/{*rest}` all the rest. HEAD is answered by GET's handler,
+/// Paths are templates: `/users/{id}` takes one segment, `/files/{*rest}` all the rest. `/users/:id` and `/files/*rest`, as
+/// other routers write them, are mistakes. HEAD is answered by GET's handler,
 /// OPTIONS and 405 with `Allow` come by themselves.
 ///
 /// Mistakes in building (a template that is no template, two handlers for one route) are told by

@@ -1,7 +1,7 @@
 //! Extractors that need nothing but the request's head and the server's state.
 
 use crate::request::{FromRequest, Request};
-use crate::server::Report;
+use crate::server::{Report, quiet};
 use crate::{Method, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::net::IpAddr;
@@ -35,7 +35,9 @@ impl<T> Deref for State<T> {
 }
 
 fn missing<T>(by: &str) -> Response {
-    tracing::error!(kind = std::any::type_name::<T>(), "a handler asks for a value that no {by} provides");
+    if quiet::allows(quiet::Kind::Mistake) {
+        tracing::error!(kind = std::any::type_name::<T>(), "a handler asks for a value that no {by} provides");
+    }
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 

@@ -69,6 +69,7 @@ mod reply;
 mod request;
 mod response;
 mod router;
+mod trailers;
 #[cfg(feature = "json")]
 mod typed;
 mod unblock;

@@ -1,7 +1,7 @@
 //! Answers that come later, from any thread, and interim responses before them.
 
 use crate::request::{FromRequest, Request};
-use crate::server::let_go;
+use crate::server::{let_go, quiet};
 use crate::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
@@ -123,7 +123,9 @@ impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(|| {
-                tracing::error!("a Reply was dropped without an answer");
+                if quiet::allows(quiet::Kind::Mistake) {
+                    tracing::error!("a Reply was dropped without an answer");
+                }
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
         }

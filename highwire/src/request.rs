@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::reply::{Awaited, InterimQueue};
-use crate::server::{Secure, Shared};
+use crate::server::{Secure, Shared, quiet};
 use crate::{Params, Response};
 use bytes::Bytes;
 use http::{Extensions, StatusCode};
@@ -247,7 +247,9 @@ impl<'r> Request<'r> {
 }
 
 fn taken_twice() -> Response {
-    tracing::error!("two of a handler's extractors take the request's body");
+    if quiet::allows(quiet::Kind::Mistake) {
+        tracing::error!("two of a handler's extractors take the request's body");
+    }
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 

@@ -284,6 +284,15 @@ impl Response {
         }
     }
 
+    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). A dropped
+    /// body also announces no length, which in a 304 would be taken for that of the unchanged content (section 8.6).
+    #[inline]
+    pub(crate) fn drop_forbidden_content(&mut self) {
+        if matches!(self.status.as_u16(), 204 | 205 | 304) && !matches!(self.content, Content::Switch(_)) {
+            self.content = Content::Bytes(Bytes::new());
+        }
+    }
+
     /// Closes the connection after this response.
     pub fn and_close(mut self) -> Response {
         self.close = true;

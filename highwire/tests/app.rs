@@ -174,6 +174,43 @@ fn extractors_take_what_fits_and_refuse_the_rest() {
     check(extractors, "/maybe?x=1&y=1", 200, "some");
 }
 
+fn named() -> App {
+    let text = |host: &[u8]| String::from_utf8_lossy(host).into_owned();
+    App::new()
+        .get("/", move |request: &Request<'_>| {
+            let listed = request.fields().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+            let field = request.field("host").unwrap_or_default();
+            format!(
+                "{} {} {}",
+                request.authority(),
+                text(field),
+                listed.map_or_else(String::new, |(_, value)| text(value))
+            )
+        })
+        .get("/map", |fields: HeaderMap| fields.get(header::HOST).map(|host| host.as_bytes().to_vec()))
+        .host("b", App::new().get("/route", || "the field's"))
+        .host("a", App::new().get("/route", || "the target's"))
+}
+
+fn named_once() -> App {
+    named().configure(|config| config.refuse_other_host = true)
+}
+
+#[test]
+fn routes_and_handlers_see_one_host() {
+    let ask = |target: &str, host: &str| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    check(named, &ask("http://a/", "b"), 200, "a a a");
+    check(named, &ask("http://a/map", "b"), 200, "a");
+    check(named, &ask("http://a/route", "b"), 200, "the target's");
+    check(named, &ask("http://a./route", "b"), 200, "the target's");
+    check(named, &ask("/route", "b.:80"), 200, "the field's");
+    check(named, &ask("/", "b"), 200, "b b b");
+    check(named_once, &ask("http://a/route", "A"), 200, "the target's");
+    check(named_once, &ask("/route", "b"), 200, "the field's");
+    check(named_once, &ask("http://a/route", "b"), 400, "the target and the Host field name different hosts\n");
+    check(named_once, "GET http://a/route HTTP/1.0\r\n\r\n", 200, "the target's");
+}
+
 fn responses() -> App {
     App::new()
         .get("/status", || StatusCode::IM_A_TEAPOT)
@@ -189,6 +226,11 @@ fn responses() -> App {
             )
         })
         .get("/dated", || ([(header::DATE, HeaderValue::from_static("long ago"))], ""))
+        .get("/reset", || (StatusCode::RESET_CONTENT, "content"))
+        .get("/reset/parts", || Response::stream(parts(["a", "b"])).with_status(StatusCode::RESET_CONTENT))
+        .get("/unchanged", || (StatusCode::NOT_MODIFIED, "content"))
+        .get("/unchanged/parts", || Response::stream_of(2, parts(["a", "b"])).with_status(StatusCode::NOT_MODIFIED))
+        .get("/none", || (StatusCode::NO_CONTENT, "content"))
         .get("/large", || vec![b'x'; 100_000])
         .get("/interim", |interim: Interim| {
             interim.send(StatusCode::EARLY_HINTS, [(header::LINK, HeaderValue::from_static("</x>"))]);
@@ -243,6 +285,24 @@ fn responses_are_framed_by_the_engine_alone() {
     assert!(get(responses(), "/trailers").ends_with("1\r\na\r\n1\r\nb\r\n0\r\nx-sum: 2\r\n\r\n"));
     let head = answer(responses(), "HEAD /trailers HTTP/1.1\r\nHost: a\r\n\r\nGET /status HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(head.contains("chunked\r\n\r\nHTTP/1.1 418 "), "{head}");
+}
+
+#[test]
+fn a_status_that_forbids_content_has_none_whatever_its_handler_returns() {
+    for (path, status, length) in [
+        ("/reset", 205, Some("Content-Length: 0")),
+        ("/reset/parts", 205, Some("Content-Length: 0")),
+        ("/unchanged", 304, None),
+        ("/unchanged/parts", 304, None),
+        ("/none", 204, None),
+    ] {
+        let requests = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\nGET /status HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answers = answer(responses(), &requests);
+        let (head, rest) = answers.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answers}");
+        assert_eq!(head.lines().find(|line| line.starts_with("Content-Length")), length, "{path}: {answers}");
+        assert!(!head.contains("Transfer-Encoding") && rest.starts_with("HTTP/1.1 418 "), "{path}: {answers}");
+    }
 }
 
 #[test]

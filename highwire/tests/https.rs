@@ -145,10 +145,16 @@ fn one_port_serves_both_where_the_program_says_so() {
             drop(connect(address));
             // A first byte of neither is for HTTP to refuse.
             let mut stream = connect(address);
-            stream.write_all(&[0x80; 40]).expect("the server reads");
+            stream.write_all(&[0; 40]).expect("the server reads");
             let mut answer = String::new();
             stream.read_to_string(&mut answer).expect("the server answers and closes");
             assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+            // A hello of SSL 2.0 is not HTTP: it gets an alert.
+            let mut stream = connect(address);
+            stream.write_all(b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80").expect("the server reads");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("the server answers and closes");
+            assert_eq!(answer, [0x15, 3, 1, 0, 2, 2, 70]);
             drop(stream);
             end(handle);
         }

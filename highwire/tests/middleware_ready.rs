@@ -350,6 +350,11 @@ fn proxies_are_believed_where_they_are_known() {
             "192.0.2.1 Some(true) a.test",
         ),
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http, https")], "192.0.2.1 Some(false) "),
+        // Lists of unequal length: the nearest proxy's entry counts, whatever a client has put in front of it.
+        (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "https")], "192.0.2.1 Some(true) "),
+        (&[(far, "192.0.2.1, 10.0.0.2, 10.0.0.1"), ("x-forwarded-proto", "http, https")], "192.0.2.1 Some(true) "),
+        (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http, http, https")], "192.0.2.1 Some(true) "),
+        (&[(far, "192.0.2.1, 10.0.0.2, 10.0.0.1"), ("x-forwarded-host", "evil.test, a.test")], "192.0.2.1 None a.test"),
         (&[("forwarded", "for=192.0.2.1;proto=https;host=a.test"), (far, "192.0.2.9")], "192.0.2.1 Some(true) a.test"),
         // What the one kind of proxy passes on is the client's word.
         (&[(far, "192.0.2.1"), ("forwarded", "for=203.0.113.9;proto=https;host=evil.test")], "192.0.2.1 None "),

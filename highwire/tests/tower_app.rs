@@ -44,6 +44,9 @@ fn requests_find_their_routes_and_answers_their_way_back() {
             "hinted"
         })
         .get("/none", || StatusCode::NO_CONTENT)
+        .get("/reset", || (StatusCode::RESET_CONTENT, "content"))
+        .get("/reset/parts", || Response::stream(stream_of(vec!["a"])).with_status(StatusCode::RESET_CONTENT))
+        .get("/unchanged", || (StatusCode::NOT_MODIFIED, "content"))
         .get("/streamed", || Response::stream_of(3, stream_of(vec!["a", "bc"])))
         .get("/closes", || Response::text("bye").and_close())
         .post("/whole", |text: String| text)
@@ -67,6 +70,9 @@ fn requests_find_their_routes_and_answers_their_way_back() {
     assert_eq!(check("GET", "/streamed", nothing(), (200, "abc"))["content-length"], "3");
     assert_eq!(check("GET", "/closes", nothing(), (200, "bye"))["connection"], "close");
     assert!(!check("GET", "/none", nothing(), (204, "")).contains_key("content-length"));
+    assert!(!check("GET", "/unchanged", nothing(), (304, "")).contains_key("content-length"));
+    assert_eq!(check("GET", "/reset", nothing(), (205, ""))["content-length"], "0");
+    assert_eq!(check("GET", "/reset/parts", nothing(), (205, ""))["content-length"], "0");
     check("GET", "/users/7", nothing(), (200, "user 7"));
     check("GET", "http://host/users/8?x", nothing(), (200, "user 8"));
     check("GET", "/later", nothing(), (200, "later"));

@@ -44,6 +44,7 @@ macro_rules! errors {
 
 errors! {
     InvalidMethod, Peer, 400, "the method is not a token followed by one space";
+    MethodTooLong, Peer, 501, "the method is longer than any that is implemented here";
     InvalidTarget, Peer, 400, "the request target has a byte or a form that is not allowed";
     InvalidPercentEncoding, Peer, 400, "a percent sign in the request target is not followed by two hex digits";
     TargetTooLong, Peer, 414, "the request target is too long";

@@ -169,6 +169,9 @@ pub struct Head {
     pub expects_continue: bool,
     /// Whether the message proposes or accepts another protocol: `Upgrade` named by `Connection`, or CONNECT.
     pub upgrade: bool,
+    /// Whether the Host field that came named another authority than the target. Its value is the target's here: see
+    /// [`Target::authority`].
+    pub host_differs: bool,
     /// The protocol that an extended CONNECT wants (RFC 8441); HTTP/2 only.
     pub protocol: Span,
     /// Which known fields came.
@@ -218,6 +221,7 @@ impl Head {
         self.keep_alive = false;
         self.expects_continue = false;
         self.upgrade = false;
+        self.host_differs = false;
         self.protocol = Span::default();
     }
 }

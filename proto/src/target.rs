@@ -29,7 +29,8 @@ pub struct Target {
     pub path: Span,
     /// What follows the first `?`, where there is one.
     pub query: Option<Span>,
-    /// The authority of absolute and authority form. It takes the place of `Host` (RFC 9112 section 3.2.2).
+    /// The authority of absolute and authority form. That of an absolute form takes the place of the value of `Host` in the
+    /// head's fields (RFC 9112 section 3.2.2).
     pub authority: Span,
     /// Whether an absolute form's scheme is https.
     pub https: bool,

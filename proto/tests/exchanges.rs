@@ -127,11 +127,55 @@ fn a_server_refuses_what_can_be_read_in_two_ways() {
         ("Content-Length: 99999999999999999999", "InvalidContentLength"),
         ("Transfer-Encoding: chunked, identity", "InvalidTransferEncoding"),
         ("Transfer-Encoding: gzip, chunked", "UnknownTransferCoding"),
+        ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked", "UnknownTransferCoding"),
+        ("Transfer-Encoding: gzip\r\nTransfer-Encoding: deflate, chunked", "UnknownTransferCoding"),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip", "InvalidTransferEncoding"),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "InvalidTransferEncoding"),
+        ("Transfer-Encoding: \r\nTransfer-Encoding: chunked", "InvalidTransferEncoding"),
+        ("Transfer-Encoding: gzip\r\nTransfer-Encoding: deflate", "InvalidTransferEncoding"),
         ("Transfer-Encoding : chunked", "SpaceBeforeColon"),
         ("Host: other", "RepeatedHost"),
         ("Expect: 200-maybe", "UnknownExpectation"),
     ] {
         check_server(&format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n"), &[error]);
+    }
+}
+
+#[test]
+fn an_absolute_targets_authority_takes_the_place_of_host() {
+    // One head for all: nothing of a request may be left for the next.
+    let mut head = Head::default();
+    for (request, host, differs) in [
+        ("GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", Some("a"), true),
+        ("GET / HTTP/1.1\r\nHost: b\r\n\r\n", Some("b"), false),
+        ("GET http://a:80/x HTTP/1.1\r\nX: y\r\nHost: A:80\r\n\r\n", Some("a:80"), false),
+        ("POST https://a HTTP/1.1\r\nContent-Length: 0\r\nHost: a:1\r\n\r\n", Some("a"), true),
+        ("GET http://a/ HTTP/1.0\r\n\r\n", None, false),
+    ] {
+        let mut server = Connection::new(Role::Server);
+        server.receive(request.as_bytes(), &mut head, &Limits::default()).expect("a request");
+        let seen = head.field(request.as_bytes(), b"host").map(|value| String::from_utf8_lossy(value).into_owned());
+        assert_eq!((seen.as_deref(), head.host_differs), (host, differs), "{request:?}");
+    }
+}
+
+#[test]
+fn a_request_line_that_is_too_long_is_refused_for_its_method_or_for_its_target() {
+    let limits = Limits { target_bytes: 24, ..Limits::default() };
+    for (line, error) in [
+        ("M".repeat(100), Error::MethodTooLong),
+        (format!("GET /{}", "a".repeat(100)), Error::TargetTooLong),
+        (format!("{} /{}", "M".repeat(60), "a".repeat(40)), Error::TargetTooLong),
+    ] {
+        for pieces in splits(line.as_bytes()) {
+            let (mut connection, mut head, mut window) = (Connection::new(Role::Server), Head::default(), Vec::new());
+            let mut refused = None;
+            for piece in &pieces {
+                window.extend_from_slice(piece);
+                refused = refused.or(connection.receive(&window, &mut head, &limits).err());
+            }
+            assert_eq!(refused, Some(error), "{line:?} in {} pieces, the first of {}", pieces.len(), pieces[0].len());
+        }
     }
 }
 

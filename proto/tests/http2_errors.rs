@@ -129,7 +129,7 @@ fn frames_that_are_too_large_too_small_or_on_the_wrong_stream() {
             ("6.1: DATA without a stream", opening(), frame(DATA, 0, 0, b"a"), protocol),
             ("6.1: padding as long as its frame", posted(), frame(DATA, PADDED, 1, &[3, 0, 0]), protocol),
             ("6.1: padding longer than its frame", posted(), frame(DATA, PADDED, 1, &[255, 0, 0]), protocol),
-            ("6.1: no length of the padding", posted(), frame(DATA, PADDED, 1, b""), protocol),
+            ("4.2: DATA without the length of its padding", posted(), frame(DATA, PADDED, 1, b""), size),
             ("6.1: padding and no more", posted(), frame(DATA, PADDED, 1, &[2, 0, 0]), Fine),
             ("6.2: HEADERS without a stream", opening(), headers(END, 0, GET), protocol),
             ("6.2: HEADERS with too much padding", opening(), frame(HEADERS, ALL | PADDED, 1, &[3, 0, 0]), protocol),

@@ -112,10 +112,10 @@ fn what_is_translated_and_what_is_not() {
         *reasons.entry(translated(&case).err()).or_default() += 1;
     }
     let expected = BTreeMap::from([
-        (None, 569),
-        (Some(Reason::Lines), 68),
+        (None, 570),
+        (Some(Reason::Lines), 69),
         (Some(Reason::Version), 23),
-        (Some(Reason::TransferEncoding), 135),
+        (Some(Reason::TransferEncoding), 136),
         (Some(Reason::Upgrade), 23),
         (Some(Reason::Connect), 11),
         (Some(Reason::Old), 3),

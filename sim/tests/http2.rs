@@ -27,6 +27,9 @@ fn app() -> App {
             });
         })
         .get("/letters/{bytes}", |highwire::Path(bytes): highwire::Path<usize>| vec![b'x'; bytes])
+        .get("/reset", || (StatusCode::RESET_CONTENT, "content"))
+        .get("/reset/long", || long(100_000).with_status(StatusCode::RESET_CONTENT))
+        .get("/unchanged", || (StatusCode::NOT_MODIFIED, "content"))
         .get("/endless", endless)
         .get("/long/{bytes}", |highwire::Path(bytes): highwire::Path<usize>| long(bytes))
         .get("/trailers", || {
@@ -288,6 +291,21 @@ fn head_has_the_fields_and_no_body() {
             play.settle();
             let answer = play.peers[0].answer(stream);
             assert_eq!((answer.whole(), answer.field("content-length")), ((200, String::new()), length), "{path}");
+        }
+        assert_eq!(play.worker.tasks(), 0, "what nobody gets is not made");
+        play.end();
+    });
+}
+
+#[test]
+fn a_status_that_forbids_content_has_none_whatever_its_handler_returns() {
+    in_all_weathers(|weather| {
+        let mut play = Play::with_peer(app(), weather);
+        for (path, status, length) in
+            [("/reset", 205, Some("0")), ("/reset/long", 205, Some("0")), ("/unchanged", 304, None)]
+        {
+            let answer = play.get(path);
+            assert_eq!((answer.whole(), answer.field("content-length")), ((status, String::new()), length), "{path}");
         }
         assert_eq!(play.worker.tasks(), 0, "what nobody gets is not made");
         play.end();

@@ -7,6 +7,7 @@ use super::coding::{CODINGS, Coding};
 use super::name::Name;
 use super::open::{Held, OpenFiles};
 use super::{Site, listing};
+use crate::server::quiet;
 use bytes::Bytes;
 use http::StatusCode;
 use io::Instant;
@@ -79,7 +80,9 @@ impl From<std::io::Error> for Obstacle {
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidFilename => Obstacle::Missing,
             _ => {
-                tracing::warn!(%error, "a file cannot be opened or read");
+                if quiet::allows(quiet::Kind::Failure) {
+                    tracing::warn!(%error, "a file cannot be opened or read");
+                }
                 Obstacle::Failed
             }
         }

@@ -43,6 +43,10 @@ pub(crate) trait Route: Send + Sync {
     fn body_limit(&self) -> Option<u64> {
         None
     }
+    /// Returns true if a future answers, whose polls are the calls that may hold a worker.
+    fn is_async(&self) -> bool {
+        false
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint>;
 }
 
@@ -273,6 +277,9 @@ macro_rules! handlers {
         {
             fn body_use(&self) -> BodyUse {
                 const { most(&[$($argument::BODY),*]) }
+            }
+            fn is_async(&self) -> bool {
+                true
             }
             fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
                 Box::new(AsyncEndpoint { route: self, pool: Pool::default() })

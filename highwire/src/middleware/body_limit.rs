@@ -55,6 +55,9 @@ impl Route for Limited {
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit().or(Some(self.bytes))
     }
+    fn is_async(&self) -> bool {
+        self.inner.is_async()
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         self.inner.clone().endpoint()
     }

@@ -236,8 +236,9 @@ fn standard(request: &Request<'_>) -> Vec<Forwarded> {
         .collect()
 }
 
-/// The steps of the fields that proxies wrote before there was a standard. Of scheme and host, the last entry is the nearest
-/// proxy's; where there are fewer than of addresses, they are the same for all.
+/// Returns the steps of the fields that proxies wrote before there was a standard. A list of schemes or hosts belongs to the
+/// addresses entry by entry if both lists have the same length. Otherwise some proxy did not append to one of them, and only
+/// the last entry, the nearest proxy's, has a known author: that entry then holds for every step.
 fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
     let (addresses, schemes, hosts) =
         (values(request, "x-forwarded-for"), values(request, "x-forwarded-proto"), values(request, "x-forwarded-host"));
@@ -246,10 +247,9 @@ fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
     let count = addresses.len();
     let mut steps: Vec<Forwarded> = (0..count.max(1))
         .map(|at| {
-            let from_end = count.saturating_sub(at + 1);
             let of = |list: &[&str]| {
-                let at = list.len().saturating_sub(from_end + 1);
-                list.get(at).map(|text| (*text).to_string())
+                let entry = if list.len() == count { list.get(at) } else { list.last() };
+                entry.map(|text| (*text).to_string())
             };
             Forwarded {
                 address: addresses.get(at).and_then(|text| node(text)),

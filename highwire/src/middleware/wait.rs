@@ -98,6 +98,9 @@ where
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit()
     }
+    fn is_async(&self) -> bool {
+        true
+    }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         let inner = Rc::from(self.inner.clone().endpoint());
         Box::new(WaitingEndpoint { inner, layer: self.layer.clone(), pool: Pool::default() })

@@ -5,6 +5,7 @@ use crate::app::ErrorHandler;
 use crate::handler::{Endpoint, Outcome, Route};
 use crate::reply::Awaited;
 use crate::request::{BodyUse, Request};
+use crate::server::quiet;
 use crate::{Response, StatusCode};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +36,9 @@ impl<M: Middleware> Route for Wrapped<M> {
     }
     fn body_limit(&self) -> Option<u64> {
         self.inner.body_limit()
+    }
+    fn is_async(&self) -> bool {
+        self.inner.is_async()
     }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint> {
         let inner = self.inner.clone().endpoint();
@@ -83,7 +87,9 @@ impl<T> Places<T> {
 
 impl<M: Middleware> WrappedEndpoint<M> {
     fn panicked(&self) -> Response {
-        tracing::error!("a handler panicked");
+        if quiet::allows(quiet::Kind::Panic) {
+            tracing::error!("a handler panicked");
+        }
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         match &self.route.on_error {
             Some(handler) => handler(status, text),

@@ -183,7 +183,7 @@ impl Router {
 
     fn tree_at(&mut self, host: Option<&str>) -> &mut Tree {
         let Some(host) = host else { return &mut self.everywhere };
-        let host = host.to_ascii_lowercase().into_boxed_str();
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase().into_boxed_str();
         let at = self.hosts.iter().position(|(name, _)| *name == host).unwrap_or_else(|| {
             self.hosts.push((host, Tree::default()));
             self.hosts.len() - 1
@@ -244,6 +244,8 @@ impl Router {
             Some(colon) if !host.ends_with(b"]") => &host[..colon],
             _ => host,
         };
+        // `example.com.` is the same name, said to be complete (RFC 1034 section 3.1).
+        let name = name.strip_suffix(b".").unwrap_or(name);
         self.hosts.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(_, tree)| tree)
     }
 
@@ -493,7 +495,19 @@ mod tests {
         let pattern = Pattern::parse("/x").expect("a pattern");
         router.insert(Some("Api.Example"), &MethodFilter::Any, &pattern, 7).expect("a new route");
         let mut captures = Captures::default();
-        for (host, route) in [("api.example", 7), ("API.example:8080", 7), ("example", 0), ("", 0)] {
+        router.insert(Some("whole.example."), &MethodFilter::Any, &pattern, 8).expect("a new route");
+        for (host, route) in [
+            ("api.example", 7),
+            ("API.example:8080", 7),
+            ("api.example.", 7),
+            ("api.example.:8080", 7),
+            ("whole.example", 8),
+            ("whole.example.", 8),
+            ("api.example..", 0),
+            ("example", 0),
+            (".", 0),
+            ("", 0),
+        ] {
             let found = router.find(host.as_bytes(), Method::Get, b"GET", b"/x", &mut captures);
             assert_eq!(found, Found::Route(route), "{host}");
         }

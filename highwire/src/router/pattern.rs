@@ -1,4 +1,8 @@
 //! Path templates: `/users/{id}`, `/files/{*rest}`.
+//!
+//! A segment that begins with `:` or `*` is refused: other routers write parameters and wildcards so, and a template that was
+//! taken over from one of them would silently match only itself. There is no escape. A program that serves such a path takes
+//! the segment as a parameter and compares its value.
 
 use std::fmt;
 
@@ -24,6 +28,8 @@ pub enum PatternError {
     NoSlash(String),
     /// A brace is not closed, or stands inside a segment with other text.
     Brace(String),
+    /// A segment begins with a colon or a star, as parameters and wildcards do in other routers.
+    OtherSyntax(String),
     /// A parameter has no name.
     NoName(String),
     /// Two parameters have one name.
@@ -41,6 +47,9 @@ impl fmt::Display for PatternError {
             PatternError::Brace(text) => {
                 write!(f, "the path {text:?}: a parameter is a whole segment, as in /users/{{id}}")
             }
+            PatternError::OtherSyntax(text) => {
+                write!(f, "the path {text:?}: a parameter is written in braces, as in {:?}", in_braces(text))
+            }
             PatternError::NoName(text) => write!(f, "the path {text:?} has a parameter without a name"),
             PatternError::SameName(text) => write!(f, "the path {text:?} has two parameters of one name"),
             PatternError::AfterWildcard(text) => write!(f, "the path {text:?} goes on after a wildcard"),
@@ -50,6 +59,19 @@ impl fmt::Display for PatternError {
 }
 
 impl std::error::Error for PatternError {}
+
+/// Writes a template of another router in this one's syntax: `/users/:id` as `/users/{id}`, `/files/*path` as `/files/{*path}`.
+fn in_braces(text: &str) -> String {
+    let segment = |part: &str| match part.split_at_checked(1) {
+        Some((":", name)) => format!("{{{}}}", if name.is_empty() { "name" } else { name }),
+        Some(("*", name)) => {
+            let name = name.trim_start_matches('*');
+            format!("{{*{}}}", if name.is_empty() { "rest" } else { name })
+        }
+        _ => part.to_string(),
+    };
+    text.split('/').map(segment).collect::<Vec<_>>().join("/")
+}
 
 impl Pattern {
     pub(crate) fn parse(text: &str) -> Result<Pattern, PatternError> {
@@ -63,6 +85,9 @@ impl Pattern {
             let Some(name) = part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) else {
                 if part.contains(['{', '}']) {
                     return Err(PatternError::Brace(text.to_string()));
+                }
+                if part.starts_with([':', '*']) {
+                    return Err(PatternError::OtherSyntax(text.to_string()));
                 }
                 segments.push(Segment::Exact(part.to_string()));
                 continue;
@@ -119,7 +144,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         type Make = fn(String) -> PatternError;
-        let cases: [(&str, Make); 8] = [
+        let cases: [(&str, Make); 12] = [
             ("a", PatternError::NoSlash),
             ("/{a", PatternError::Brace),
             ("/a{b}", PatternError::Brace),
@@ -128,9 +153,34 @@ mod tests {
             ("/{a}/{a}", PatternError::SameName),
             ("/{*a}/b", PatternError::AfterWildcard),
             ("/{a}}", PatternError::Brace),
+            ("/users/:id", PatternError::OtherSyntax),
+            ("/users/:id/posts", PatternError::OtherSyntax),
+            ("/files/*path", PatternError::OtherSyntax),
+            ("/files/*", PatternError::OtherSyntax),
         ];
         for (text, error) in cases {
             assert_eq!(Pattern::parse(text), Err(error(text.to_string())));
+        }
+    }
+
+    #[test]
+    fn another_routers_syntax_is_answered_with_ours() {
+        for (text, hint) in [
+            ("/users/:id", "/users/{id}"),
+            ("/:a/b/:c", "/{a}/b/{c}"),
+            ("/files/*path", "/files/{*path}"),
+            ("/files/*", "/files/{*rest}"),
+            ("/files/**", "/files/{*rest}"),
+        ] {
+            let error = Pattern::parse(text).expect_err(text).to_string();
+            assert_eq!(error, format!("the path {text:?}: a parameter is written in braces, as in {hint:?}"));
+        }
+    }
+
+    #[test]
+    fn a_colon_or_a_star_behind_other_text_is_literal() {
+        for text in ["/v1/users:undelete", "/a*b", "/time/12:30"] {
+            assert_eq!(Pattern::parse(text).map(|pattern| pattern.to_string()), Ok(text.to_string()));
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Deadlines {
     pub linger: Duration,
     /// How long a graceful shutdown waits for what is under way.
     pub shutdown: Duration,
-    /// A plain handler that holds its worker longer than this is named in a warning.
+    /// A plain handler that holds its worker longer than this is named in a warning, and so is one poll of an async handler.
     pub stall: Duration,
 }
 
@@ -173,6 +173,10 @@ pub struct Config {
     /// A POST with `X-HTTP-Method-Override: PUT`, `PATCH` or `DELETE` is taken as one of these, for clients that can send
     /// nothing but GET and POST.
     pub method_override: bool,
+    /// Refuses a request of HTTP/1 with 400 if its absolute target (`GET http://a/`) and its Host field name different hosts. By
+    /// default the target's replaces the field's, as RFC 9112 section 3.2.2 demands: routes, handlers and services see one host.
+    /// A proxy that goes by Host may have seen another.
+    pub refuse_other_host: bool,
     /// One `tracing` event for each request, target `highwire::access`.
     pub access_log: bool,
 }
@@ -196,6 +200,7 @@ impl Default for Config {
             memory: None,
             server_name: Some("highwire".to_string()),
             method_override: false,
+            refuse_other_host: false,
             access_log: false,
         }
     }

@@ -5,6 +5,8 @@ use super::context::{Context, TaskKind};
 use super::date::CommonLines;
 use super::deadline::{self, DeadlineTable};
 use super::exchange::Exchange;
+use super::outside::Outside;
+use super::quiet;
 use super::shared::Shared;
 use super::work::WORK_A_TURN;
 use crate::handler::{Endpoint, Outcome};
@@ -151,7 +153,11 @@ impl Kit {
     /// A round of completions begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.now = now;
-        self.tick = deadline::tick(now);
+        let tick = deadline::tick(now);
+        if tick != self.tick {
+            quiet::tell(now);
+        }
+        self.tick = tick;
         self.context.now.set(now);
         self.handshakes = HANDSHAKES_A_TURN;
         if self.requests > 0 {
@@ -187,9 +193,11 @@ impl Kit {
         self.shared.error(status, text)
     }
 
-    /// Tells browsers under TLS to stay with it, where the program asks for that.
+    /// Makes an answer what every way of sending expects: without content that its status forbids, and under TLS with the field
+    /// that tells browsers to stay there, if the program asks for that.
     #[inline]
     pub(crate) fn add_hsts(&self, response: &mut Response, is_secure: bool) {
+        response.drop_forbidden_content();
         if is_secure
             && let Some(value) = &self.hsts
             && response.field(&header::STRICT_TRANSPORT_SECURITY).is_none()
@@ -271,6 +279,10 @@ impl Kit {
     #[inline(never)]
     fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
         let shared = &self.shared;
+        if head.host_differs && shared.setup.config.refuse_other_host {
+            let text = "the target and the Host field name different hosts";
+            return Routed::Answer(and_close(self.error(StatusCode::BAD_REQUEST, text), head));
+        }
         let router = &shared.setup.router;
         // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
         let (method, token) = match head.protocol.is_empty() {
@@ -348,7 +360,9 @@ impl Kit {
     }
 
     pub(crate) fn panicked(&self) -> Response {
-        tracing::error!("a handler panicked");
+        if quiet::allows(quiet::Kind::Panic) {
+            tracing::error!("a handler panicked");
+        }
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
@@ -389,7 +403,7 @@ impl Kit {
         };
         let endpoint = &self.endpoints[route as usize];
         self.calls = self.calls.wrapping_add(1);
-        self.beat.store(u64::from(self.calls) << 32 | u64::from(route + 1), Ordering::Relaxed);
+        self.beat.store(Outside::beat_of(self.calls, route), Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| endpoint.call(&mut request, answer)));
         self.beat.store(0, Ordering::Relaxed);
         match outcome {
@@ -406,14 +420,18 @@ impl Kit {
     pub(crate) fn poll(&mut self, (route, place): (u32, u32), task: TaskKind) -> Poll<Response> {
         let waker = self.context.inbox.waker(task.number());
         let endpoint = &self.endpoints[route as usize];
+        self.calls = self.calls.wrapping_add(1);
+        self.beat.store(Outside::beat_of(self.calls, route), Ordering::Relaxed);
         let poll = || endpoint.poll(place, &mut TaskContext::from_waker(&waker));
-        catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|_| Poll::Ready(self.panicked()))
+        let polled = catch_unwind(AssertUnwindSafe(poll));
+        self.beat.store(0, Ordering::Relaxed);
+        polled.unwrap_or_else(|_| Poll::Ready(self.panicked()))
     }
 
     /// Drops a pending handler's future.
     pub(crate) fn cancel(&mut self, (route, place): (u32, u32)) {
         let endpoint = &self.endpoints[route as usize];
-        if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() && quiet::allows(quiet::Kind::Panic) {
             tracing::error!("a handler panicked when it was cancelled");
         }
     }

@@ -43,7 +43,8 @@ impl Listen {
     }
 
     /// Beside TLS, connections in the clear are served too: a connection's first byte says which it is. Whoever wants them
-    /// told to come again under TLS says so by [`App::https`](crate::App::https).
+    /// told to come again under TLS says so by [`App::https`](crate::App::https). An address that requires client
+    /// certificates cannot serve them: a connection in the clear has none.
     #[cfg(feature = "tls")]
     pub fn and_plain(mut self) -> Listen {
         self.plain_too = true;
@@ -72,6 +73,13 @@ impl Listen {
         #[cfg(feature = "tls")]
         let tls = match self.tls {
             None => None,
+            Some(config) if self.plain_too && config.requires_client_certificates() => {
+                return Err(crate::Error::Setting(
+                    "client certificates are required (ClientAuth::Required), and connections in the clear are served too \
+                     (Listen::and_plain), which have none: leave out and_plain, or serve the clear at another address"
+                        .to_string(),
+                ));
+            }
             Some(config) => {
                 let config = match (_config.http1, _config.http2_tls) {
                     (true, true) => config,
@@ -104,5 +112,23 @@ impl Door {
     /// Whether there is nothing before HTTP.
     pub(crate) fn is_plain(&self) -> bool {
         self.tls.is_none() && !self.proxied
+    }
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+    use crate::tls::{ClientAuth, TlsConfig};
+
+    #[test]
+    fn required_client_certificates_are_refused_beside_the_clear() {
+        let listen = |auth| Listen::new().tls(TlsConfig::new().self_signed(["localhost"]).client_auth(auth));
+        let error = |listen: Listen| listen.door(true).err().map(|error| error.to_string()).unwrap_or_default();
+        let required = || ClientAuth::Required("clients.pem".into());
+        assert!(error(listen(required()).and_plain()).starts_with("client certificates are required"));
+        // Either of them alone is judged by its file.
+        assert!(error(listen(required())).contains("clients.pem: cannot be read"));
+        assert!(error(listen(ClientAuth::Optional("clients.pem".into())).and_plain()).contains("cannot be read"));
+        assert_eq!(error(listen(ClientAuth::None).and_plain()), "");
     }
 }

@@ -38,6 +38,7 @@ mod out;
 mod outside;
 mod pool;
 mod proxied;
+pub(crate) mod quiet;
 mod report;
 mod run;
 mod secure;

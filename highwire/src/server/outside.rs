@@ -12,7 +12,7 @@ pub(crate) struct Outside {
     pub(crate) notifier: Notifier,
     /// Connections, for the acceptor that hands them to the least loaded.
     pub(crate) connections: AtomicU32,
-    /// The number of the present handler call in the high half, its route and one in the low half; low half 0: none.
+    /// What handler the worker is in: see [`beat_of`](Self::beat_of). The low half is 0 outside of handlers.
     pub(crate) beat: Arc<AtomicU64>,
     /// With the number of the listener that each came by.
     handed: Mutex<Vec<(Socket, usize)>>,
@@ -24,6 +24,12 @@ pub(crate) struct Outside {
 impl Outside {
     pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>, inbox: Inbox) -> Outside {
         Outside { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default(), inbox }
+    }
+
+    /// Returns the beat of a handler's call, or of a poll of its future: the number of the call in the high half, so that two
+    /// calls in a row differ, and the route plus one in the low half.
+    pub(super) fn beat_of(call: u32, route: u32) -> u64 {
+        u64::from(call) << 32 | u64::from(route + 1)
     }
 
     /// Gives the worker a connection.

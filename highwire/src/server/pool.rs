@@ -1,5 +1,6 @@
 //! A bounded pool of threads for what blocks. Threads start when they are needed and stay.
 
+use super::quiet;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -72,7 +73,9 @@ impl Pool {
         let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);
         let started = builder.spawn(move || work(&inner));
         if let Err(error) = &started {
-            tracing::warn!(%error, "no more threads can be started for the {} pool", self.inner.name);
+            if quiet::allows(quiet::Kind::Failure) {
+                tracing::warn!(%error, "no more threads can be started for the {} pool", self.inner.name);
+            }
         }
         started.is_ok()
     }
@@ -85,7 +88,8 @@ fn work(inner: &Inner) {
             state.busy += 1;
             drop(state);
             // The pool outlives a job that panics; whoever waits for it finds out by what the job dropped.
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err();
+            if panicked && quiet::allows(quiet::Kind::Panic) {
                 tracing::error!("a job of the {} pool panicked", inner.name);
             }
             state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);

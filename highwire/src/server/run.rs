@@ -431,17 +431,58 @@ impl Watch {
             }
             *same += 1;
             if *same == looks {
-                let path = handle.shared.setup.paths.get(route as usize - 1).map_or("", |path| path);
-                tracing::warn!(route = path, "a plain handler holds its worker; make it async or blocking");
+                let (path, problem) = holder(&handle.shared.setup, route - 1);
+                tracing::warn!(route = path, "{problem}");
             }
         }
     }
+}
+
+/// Returns a route's path, and what its handler does wrong if it holds its worker.
+fn holder(setup: &Setup, route: u32) -> (&str, &'static str) {
+    let path = setup.paths.get(route as usize).map_or("", String::as_str);
+    let is_async = setup.routes.get(route as usize).is_some_and(|route| route.is_async());
+    let problem = match is_async {
+        true => "one poll of an async handler holds its worker; move what blocks or computes to highwire::unblock",
+        false => "a plain handler holds its worker; make it async or blocking",
+    };
+    (path, problem)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::App;
+    use crate::middleware::{BodyLimit, Kept, Next, from_fn};
+
+    #[test]
+    fn a_worker_that_is_held_is_told_by_which_kind_of_handler() {
+        let limited = App::new().get("/limited", async || "a future").with(BodyLimit::new(1));
+        let around = App::new()
+            .get("/around", || "at once")
+            .with(from_fn(async |request: Kept, next: Next| next.run(request).await));
+        let app = App::new()
+            .get("/plain", || "at once")
+            .get("/async", async || "a future")
+            .get("/blocking", crate::blocking(|| "elsewhere"))
+            .nest("/in", limited)
+            .nest("/in", around);
+        let setup = app.build().expect("an app");
+        let kind = |route: u32| {
+            let (path, problem) = holder(&setup, route);
+            let (kind, _) = problem.split_once(" handler holds its worker; ").expect("a problem and what to do");
+            format!("{path}: {kind}")
+        };
+        let expected = [
+            "/plain: a plain",
+            "/async: one poll of an async",
+            "/blocking: a plain",
+            "/in/limited: one poll of an async",
+            "/in/around: one poll of an async",
+        ];
+        let kinds: [String; 5] = std::array::from_fn(|route| kind(route as u32));
+        assert_eq!(kinds, expected);
+    }
 
     #[test]
     fn workers_do_not_wait_for_an_acceptor_that_was_not_started_or_panicked() {

@@ -31,8 +31,13 @@ pub(crate) use without::Secure;
 mod with_tls {
     use super::{Bytes, Fault, Heard};
     use crate::extract::{ClientCertificate, Tls as Facts};
+    use crate::server::quiet;
     use crate::server::shared::Tls;
-    use crate::tls::{Progress, Session, Speaks, TlsError, peek};
+    use crate::tls::{Progress, Session, Speaks, TlsError, is_ssl2, peek};
+
+    /// A fatal `protocol_version` in the clear (RFC 5246 section 7.2.2), in a record of TLS 1.0: clients that begin as SSL 2.0
+    /// did read it, and would take an answer of HTTP for a broken record.
+    const PROTOCOL_VERSION: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 70];
 
     /// A session, with a buffer that is lent to it while it is used.
     pub(crate) struct Secure {
@@ -54,7 +59,9 @@ mod with_tls {
                     Some(Box::new(Secure { session, scratch: Vec::new(), opened: false, broken: false, plain_too }))
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a TLS connection could not be begun");
+                    if quiet::allows(quiet::Kind::Failure) {
+                        tracing::error!(%error, "a TLS connection could not be begun");
+                    }
                     None
                 }
             }
@@ -62,12 +69,17 @@ mod with_tls {
 
         /// Whether these first bytes show that the peer speaks in the clear, and may.
         pub(crate) fn is_declined(&mut self, first: &[u8]) -> bool {
-            std::mem::take(&mut self.plain_too) && first.first().is_some_and(|&byte| peek(byte) != Speaks::Tls)
+            let is_plain = |&byte: &u8| peek(byte) != Speaks::Tls && !is_ssl2(byte);
+            std::mem::take(&mut self.plain_too) && first.first().is_some_and(is_plain)
         }
 
         /// Takes what came; plaintext is appended to `plain`, what has to be sent as it is to `raw`.
         pub(crate) fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>, raw: &mut Vec<u8>) -> Result<Heard, Fault> {
             let progress = self.session.receive(bytes, plain, raw).map_err(|error| match error {
+                TlsError::NotTls { first } if is_ssl2(first) => {
+                    raw.extend_from_slice(&PROTOCOL_VERSION);
+                    Fault::Failed("the peer speaks SSL 2.0".to_string())
+                }
                 TlsError::NotTls { .. } => Fault::NotTls,
                 error => Fault::Failed(error.to_string()),
             })?;

@@ -4,6 +4,7 @@ use super::accept::PeerCounts;
 use super::budget::Budget;
 use super::config::Config;
 use super::pool::{Asked, Pool};
+use super::quiet;
 use super::states;
 use crate::app::{ErrorHandler, NotFoundHandler};
 use crate::files::OpenFiles;
@@ -170,7 +171,9 @@ impl Shared {
     ) {
         reply.leave(move || {
             catch_unwind(AssertUnwindSafe(function)).map_err(|_| {
-                tracing::error!("a blocking handler panicked");
+                if quiet::allows(quiet::Kind::Panic) {
+                    tracing::error!("a blocking handler panicked");
+                }
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             })
         });

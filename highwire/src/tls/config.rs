@@ -195,6 +195,11 @@ impl TlsConfig {
         Reload::new(self, now)
     }
 
+    /// Returns true if a client without a certificate is refused.
+    pub(crate) fn requires_client_certificates(&self) -> bool {
+        matches!(self.client_auth, ClientAuth::Required(_))
+    }
+
     fn add(mut self, origin: Origin) -> TlsConfig {
         self.certificates.push(Entry { origin, ocsp: None });
         self

@@ -51,6 +51,12 @@ pub enum Speaks {
     Other,
 }
 
+/// Returns true if a connection's first byte begins a hello of SSL 2.0: a length whose highest bit is set (RFC 5246 appendix
+/// E.2). No message of HTTP begins with such a byte.
+pub(crate) fn is_ssl2(first: u8) -> bool {
+    first & 0x80 != 0
+}
+
 /// Judges a connection by its first byte, for a port that serves both or that wants to say why it does not. TLS begins
 /// with a handshake record, 22, which no HTTP message can (RFC 8446 section 5.1, RFC 9112 section 3).
 pub fn peek(first: u8) -> Speaks {

@@ -2,7 +2,8 @@
 //!
 //! A ticket is the session's state, encrypted under a key that only servers know. The keys are made here and rotate, or
 //! stand in a file that several machines share. The newest key encrypts, all of them decrypt, and a ticket dies with its
-//! key: forgetting keys is what limits what a stolen one opens.
+//! key: forgetting keys is what limits what a stolen one opens. The age of a key in memory is checked whenever it is used:
+//! an idle server does not look at its keys, and the first connection afterwards must not find one that is too old.
 //!
 //! A ticket is: 16 bytes of key name, 12 of nonce, the ciphertext, 16 of tag. The cipher is AES-256-GCM-SIV (RFC 8452)
 //! and not AES-256-GCM, whose random nonces would have to be counted over all machines that share a key: after 2^32
@@ -19,7 +20,7 @@ use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, Unbou
 use rustls::server::ProducesTickets;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
 /// How old the newest key in memory gets: with [`TICKET_KEYS_KEPT`] a stolen one opens at most 18 hours of sessions
@@ -34,6 +35,13 @@ pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Keys in a file: a day of hourly ones. Finding a key is a walk over all of them.
 pub const TICKET_FILE_KEYS: usize = 24;
+
+/// How long a key in memory decrypts.
+const KEY_LIFE: Duration = Duration::from_secs(TICKET_ROTATION.as_secs() * TICKET_KEYS_KEPT as u64);
+
+/// How far a key may seem to come from the future. Threads read the clock one after the other, and time daemons set it by
+/// fractions of a second; more than this means that the clock was set back.
+const CLOCK_SLACK: Duration = Duration::from_secs(60);
 
 const NAME_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
@@ -61,25 +69,46 @@ pub enum Tickets {
 struct Key {
     name: [u8; NAME_BYTES],
     cipher: LessSafeKey,
+    /// When it was made; none for a key from a file, whose age only the file's owner knows.
+    made: Option<SystemTime>,
 }
 
 impl Key {
-    fn new(bytes: &[u8; LINE_BYTES]) -> Option<Arc<Key>> {
+    fn new(bytes: &[u8; LINE_BYTES], made: Option<SystemTime>) -> Option<Arc<Key>> {
         let (name, key) = bytes.split_first_chunk::<NAME_BYTES>()?;
         let cipher = LessSafeKey::new(UnboundKey::new(&AES_256_GCM_SIV, key).ok()?);
-        Some(Arc::new(Key { name: *name, cipher }))
+        Some(Arc::new(Key { name: *name, cipher, made }))
     }
 
-    fn random() -> Option<Arc<Key>> {
+    fn random(now: SystemTime) -> Option<Arc<Key>> {
         let mut bytes = [0; LINE_BYTES];
         aws_lc_rs::rand::fill(&mut bytes).ok()?;
-        Key::new(&bytes)
+        Key::new(&bytes, Some(now))
+    }
+
+    /// Returns true if another key must take its place as the newest one.
+    fn is_due(&self, now: SystemTime) -> bool {
+        self.made.is_some_and(|made| age(made, now).is_none_or(|age| age >= TICKET_ROTATION))
+    }
+
+    /// Returns true if it may still encrypt and decrypt.
+    fn is_alive(&self, now: SystemTime) -> bool {
+        self.made.is_none_or(|made| age(made, now).is_some_and(|age| age < KEY_LIFE))
+    }
+}
+
+/// Returns a key's age, or `None` if the clock was set back since: such a key must not live longer for it.
+fn age(made: SystemTime, now: SystemTime) -> Option<Duration> {
+    match now.duration_since(made) {
+        Ok(age) => Some(age),
+        Err(error) if error.duration() <= CLOCK_SLACK => Some(Duration::ZERO),
+        Err(_) => None,
     }
 }
 
 /// The keys, newest first, for all configurations of a server: they outlive a change of its certificates.
 pub(super) struct TicketKeys {
-    state: RwLock<State>,
+    keys: RwLock<Vec<Arc<Key>>>,
 }
 
 impl fmt::Debug for TicketKeys {
@@ -89,54 +118,58 @@ impl fmt::Debug for TicketKeys {
     }
 }
 
-struct State {
-    keys: Vec<Arc<Key>>,
-    /// When the newest key was made, for keys in memory.
-    made: Option<SystemTime>,
-}
-
 impl TicketKeys {
     /// Keys of this process.
     pub(super) fn random(now: SystemTime) -> Result<TicketKeys, LoadError> {
         let key =
-            Key::random().ok_or_else(|| LoadError::setting("the system gives no random bytes for a ticket key"))?;
-        Ok(TicketKeys { state: RwLock::new(State { keys: vec![key], made: Some(now) }) })
+            Key::random(now).ok_or_else(|| LoadError::setting("the system gives no random bytes for a ticket key"))?;
+        Ok(TicketKeys { keys: RwLock::new(vec![key]) })
     }
 
     /// Keys from a file.
     pub(super) fn from_file(path: &Path) -> Result<TicketKeys, LoadError> {
-        Ok(TicketKeys { state: RwLock::new(State { keys: read_keys(path)?, made: None }) })
+        Ok(TicketKeys { keys: RwLock::new(read_keys(path)?) })
     }
 
     /// Reads the file again; the old keys stay where it is wrong.
     pub(super) fn reread(&self, path: &Path) -> Result<(), LoadError> {
         let keys = read_keys(path)?;
-        self.state.write().unwrap_or_else(PoisonError::into_inner).keys = keys;
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         Ok(())
     }
 
-    /// Makes a new key in memory where the newest is old enough; whether it did.
+    /// Makes a new key in memory if the newest is old enough, and forgets those that are too old. Returns true if it did.
     pub(super) fn rotate(&self, now: SystemTime) -> bool {
-        let made = self.state.read().unwrap_or_else(PoisonError::into_inner).made;
-        // A clock that was set back must not keep a key for longer: `duration_since` is an error then.
-        let due = made.is_some_and(|made| now.duration_since(made).map_or(true, |age| age >= TICKET_ROTATION));
-        // Without random bytes the old key serves on, and the next look tries again.
-        let Some(key) = due.then(Key::random).flatten() else { return false };
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        state.keys.insert(0, key);
-        state.keys.truncate(TICKET_KEYS_KEPT);
-        state.made = Some(now);
+        let is_due = |keys: &[Arc<Key>]| keys.first().is_some_and(|newest| newest.is_due(now));
+        if !is_due(&self.read()) {
+            return false;
+        }
+        // Without random bytes the old key serves on while it lives, and the next look tries again.
+        let Some(key) = Key::random(now) else { return false };
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have made one meanwhile.
+        if !is_due(&keys) {
+            return false;
+        }
+        keys.insert(0, key);
+        keys.retain(|key| key.is_alive(now));
+        keys.truncate(TICKET_KEYS_KEPT);
         true
     }
 
-    fn newest(&self) -> Option<Arc<Key>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).keys.first().cloned()
+    /// Returns the key that encrypts now.
+    fn newest(&self, now: SystemTime) -> Option<Arc<Key>> {
+        self.rotate(now);
+        self.read().first().filter(|key| key.is_alive(now)).cloned()
     }
 
-    fn named(&self, name: &[u8]) -> Option<Arc<Key>> {
+    fn named(&self, name: &[u8], now: SystemTime) -> Option<Arc<Key>> {
         // Names are public: they stand in the ticket. Comparing them gives nothing away.
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.keys.iter().find(|key| key.name == name).cloned()
+        self.read().iter().find(|key| key.name == name).filter(|key| key.is_alive(now)).cloned()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Key>>> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -151,19 +184,9 @@ impl Ticketer {
     pub(super) fn new(keys: Arc<TicketKeys>, binding: Binding) -> Ticketer {
         Ticketer { keys, binding }
     }
-}
 
-impl ProducesTickets for Ticketer {
-    fn enabled(&self) -> bool {
-        true
-    }
-
-    fn lifetime(&self) -> u32 {
-        TICKET_LIFETIME.as_secs() as u32
-    }
-
-    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let key = self.keys.newest()?;
+    fn encrypt_at(&self, plain: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let key = self.keys.newest(now)?;
         let mut nonce = [0; NONCE_LEN];
         aws_lc_rs::rand::fill(&mut nonce).ok()?;
         let mut ticket = Vec::with_capacity(NAME_BYTES + NONCE_LEN + plain.len() + TAG_BYTES);
@@ -177,15 +200,33 @@ impl ProducesTickets for Ticketer {
         Some(ticket)
     }
 
-    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+    fn decrypt_at(&self, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let key = self.keys.named(name)?;
+        let key = self.keys.named(name, now)?;
         let mut sealed = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let length = key.cipher.open_in_place(nonce, Aad::from(self.binding), &mut sealed).ok()?.len();
         sealed.truncate(length);
         Some(sealed)
+    }
+}
+
+impl ProducesTickets for Ticketer {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        TICKET_LIFETIME.as_secs() as u32
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.encrypt_at(plain, SystemTime::now())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.decrypt_at(ticket, SystemTime::now())
     }
 }
 
@@ -208,7 +249,7 @@ fn parse_keys(text: &[u8]) -> Result<Vec<Arc<Key>>, LoadFault> {
             return Err(wrong(&format!("a key has {} hex digits, this line has {}", 2 * LINE_BYTES, line.len())));
         }
         let bytes = unhex(line).ok_or_else(|| wrong("a key has hex digits only"))?;
-        let key = Key::new(&bytes).ok_or_else(|| wrong("the key cannot be used"))?;
+        let key = Key::new(&bytes, None).ok_or_else(|| wrong("the key cannot be used"))?;
         if keys.iter().any(|other| other.name == key.name) {
             return Err(wrong("another key has the same name (the first 32 digits)"));
         }
@@ -244,16 +285,17 @@ mod tests {
     #[test]
     fn a_ticket_opens_with_its_key_and_its_binding_only() {
         let keys = Arc::new(TicketKeys::random(start()).expect("keys"));
-        let ticket = ticketer(&keys, 1).encrypt(b"state").expect("a ticket");
-        assert_eq!(ticketer(&keys, 1).decrypt(&ticket).as_deref(), Some(&b"state"[..]));
-        assert_eq!(ticketer(&keys, 2).decrypt(&ticket), None);
+        let open = |keys: &Arc<TicketKeys>, binding, ticket: &[u8]| ticketer(keys, binding).decrypt_at(ticket, start());
+        let ticket = ticketer(&keys, 1).encrypt_at(b"state", start()).expect("a ticket");
+        assert_eq!(open(&keys, 1, &ticket).as_deref(), Some(&b"state"[..]));
+        assert_eq!(open(&keys, 2, &ticket), None);
         let others = Arc::new(TicketKeys::random(start()).expect("keys"));
-        assert_eq!(ticketer(&others, 1).decrypt(&ticket), None);
+        assert_eq!(open(&others, 1, &ticket), None);
         for at in 0..ticket.len() {
             let mut changed = ticket.clone();
             changed[at] ^= 1;
-            assert_eq!(ticketer(&keys, 1).decrypt(&changed), None, "byte {at}");
-            assert_eq!(ticketer(&keys, 1).decrypt(&ticket[..at]), None, "cut at {at}");
+            assert_eq!(open(&keys, 1, &changed), None, "byte {at}");
+            assert_eq!(open(&keys, 1, &ticket[..at]), None, "cut at {at}");
         }
     }
 
@@ -261,14 +303,43 @@ mod tests {
     fn a_ticket_dies_with_the_third_rotation() {
         let keys = Arc::new(TicketKeys::random(start()).expect("keys"));
         let ticketer = ticketer(&keys, 0);
-        let ticket = ticketer.encrypt(b"x").expect("a ticket");
+        let ticket = ticketer.encrypt_at(b"x", start()).expect("a ticket");
         assert!(!keys.rotate(start() + TICKET_ROTATION - Duration::from_secs(1)));
         for round in 1..=3 {
-            assert!(keys.rotate(start() + TICKET_ROTATION * round));
-            assert!(!keys.rotate(start() + TICKET_ROTATION * round));
-            assert_eq!(ticketer.decrypt(&ticket).is_some(), round < 3, "rotation {round}");
+            let now = start() + TICKET_ROTATION * round;
+            assert!(keys.rotate(now));
+            assert!(!keys.rotate(now));
+            assert_eq!(ticketer.decrypt_at(&ticket, now).is_some(), round < 3, "rotation {round}");
         }
+        assert!(!keys.rotate(start() + TICKET_ROTATION * 3 - CLOCK_SLACK), "another thread's clock");
         assert!(keys.rotate(start()), "a clock that was set back");
+    }
+
+    #[test]
+    fn keys_that_nobody_rotates_die_in_their_time() {
+        let keys = Arc::new(TicketKeys::random(start()).expect("keys"));
+        let ticketer = ticketer(&keys, 0);
+        let ticket = ticketer.encrypt_at(b"x", start()).expect("a ticket");
+        let second = Duration::from_secs(1);
+        assert!(ticketer.decrypt_at(&ticket, start() + KEY_LIFE - second).is_some());
+        assert_eq!(ticketer.decrypt_at(&ticket, start() + KEY_LIFE), None);
+        assert_eq!(ticketer.decrypt_at(&ticket, start() - CLOCK_SLACK - second), None, "a clock that was set back");
+        // What is encrypted after a long rest has a new key.
+        let rested = start() + KEY_LIFE * 3;
+        let fresh = ticketer.encrypt_at(b"y", rested).expect("a ticket");
+        assert_ne!(fresh[..NAME_BYTES], ticket[..NAME_BYTES]);
+        assert!(ticketer.decrypt_at(&fresh, rested + KEY_LIFE - second).is_some());
+        assert_eq!(keys.read().len(), 1, "the old key is forgotten");
+    }
+
+    #[test]
+    fn keys_of_a_file_live_until_the_file_changes() {
+        let read = parse_keys("0a".repeat(LINE_BYTES).as_bytes()).expect("a key");
+        let keys = Arc::new(TicketKeys { keys: RwLock::new(read) });
+        let ticketer = ticketer(&keys, 0);
+        let ticket = ticketer.encrypt_at(b"x", start()).expect("a ticket");
+        assert!(ticketer.decrypt_at(&ticket, start() + KEY_LIFE * 100).is_some());
+        assert!(!keys.rotate(start() + KEY_LIFE * 100));
     }
 
     #[test]

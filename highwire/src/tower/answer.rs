@@ -65,7 +65,7 @@ impl Drop for Answerer {
             return drop(answer);
         }
         slot.answer.get_or_insert_with(|| {
-            let mut answer = http::Response::new(ResponseBody::of(Bytes::new()));
+            let mut answer = http::Response::new(ResponseBody::default());
             *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             answer
         });
@@ -136,6 +136,13 @@ impl ResponseBody {
     }
 }
 
+/// Returns an empty body. Layers that answer in place of the app, such as those of tower-http, need one.
+impl Default for ResponseBody {
+    fn default() -> ResponseBody {
+        ResponseBody::of(Bytes::new())
+    }
+}
+
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody").field("size", &self.size_hint()).finish_non_exhaustive()
@@ -173,5 +180,19 @@ impl Body for ResponseBody {
             Content::Parts { left: Some(left), .. } => SizeHint::with_exact(*left),
             Content::Parts { reader, left: None } => reader.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_body_is_empty() {
+        let mut body = ResponseBody::default();
+        assert!(body.is_end_stream());
+        assert_eq!(body.size_hint().exact(), Some(0));
+        let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(None)));
     }
 }

@@ -5,6 +5,7 @@ use crate::body::{Body, BodyError, BodyStream, Trailers};
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
 use crate::response::{Content, Streamed};
+use crate::server::quiet;
 use crate::{HeaderMap, Response, StatusCode};
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
@@ -57,7 +58,9 @@ where
                 Ok(answer) => convert(answer, is_head),
                 Err(error) => {
                     let error: BoxError = error.into();
-                    tracing::error!(%error, "a service failed");
+                    if quiet::allows(quiet::Kind::Failure) {
+                        tracing::error!(%error, "a service failed");
+                    }
                     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! Strict: what two parties could read differently is refused (request smuggling lives from the difference).
 
-use crate::{Error, Head, Known, Length, Method, Version, target};
+use crate::{Error, Form, Head, Known, Length, Method, Version, target};
 
 const HOST_ONLY: u8 = Known::Host.bit();
 const ANY_FRAMING: u8 = Known::Connection.bit()
@@ -15,6 +15,9 @@ const ANY_FRAMING: u8 = Known::Connection.bit()
 #[inline]
 pub(super) fn request(window: &[u8], head: &mut Head) -> Result<(), Error> {
     host(window, head)?;
+    if head.target.form == Form::Absolute {
+        replace_host(window, head);
+    }
     head.keep_alive = head.version == Version::Http11;
     if head.seen & ANY_FRAMING == 0 {
         head.upgrade = head.method == Method::Connect;
@@ -79,6 +82,17 @@ fn host(window: &[u8], head: &mut Head) -> Result<(), Error> {
     Ok(())
 }
 
+/// The authority of an absolute target takes the place of what Host says (RFC 9112 section 3.2.2): whoever reads the fields must
+/// not see another host than whoever reads the target.
+#[cold]
+fn replace_host(window: &[u8], head: &mut Head) {
+    let authority = head.target.authority;
+    if let Some(field) = head.fields.iter_mut().find(|field| field.known == Known::Host) {
+        head.host_differs = !field.value.of(window).eq_ignore_ascii_case(authority.of(window));
+        field.value = authority;
+    }
+}
+
 struct Options {
     close: bool,
     keep_alive: bool,
@@ -104,25 +118,29 @@ fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether the body is chunked. RFC 9112 section 6.1: a coding that we do not know is 501, but where chunked is not
-/// the final one the length cannot be known at all, and that is 400 (section 6.3).
+/// the final one the length cannot be known at all, and that is 400 (section 6.3). Several fields are one list (RFC 9110
+/// section 5.3), and never a body: a peer may look at one of them only.
 fn chunked(window: &[u8], head: &Head) -> Result<bool, Error> {
     let mut fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
     let Some(field) = fields.next() else { return Ok(false) };
     if head.version == Version::Http10 {
         return Err(Error::CodingInOldVersion);
     }
-    if fields.next().is_some() {
-        return Err(Error::InvalidTransferEncoding);
-    }
-    let value = field.value.of(window);
-    if value.eq_ignore_ascii_case(b"chunked") {
+    if fields.next().is_none() && field.value.of(window).eq_ignore_ascii_case(b"chunked") {
         return if head.seen & Known::ContentLength.bit() == 0 { Ok(true) } else { Err(Error::LengthAndCoding) };
     }
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    let once_and_last =
-        list(value).filter(is_chunked).count() == 1 && list(value).last().is_some_and(|last| is_chunked(&last));
-    let well_formed = list(value).all(|coding| !coding.is_empty());
-    Err(if once_and_last && well_formed { Error::UnknownTransferCoding } else { Error::InvalidTransferEncoding })
+    let is_last = transfer_codings(window, head).last().is_some_and(|last| is_chunked(&last));
+    let is_once = transfer_codings(window, head).filter(is_chunked).count() == 1;
+    let well_formed = transfer_codings(window, head).all(|coding| !coding.is_empty());
+    let is_known_to_end = is_last && is_once && well_formed;
+    Err(if is_known_to_end { Error::UnknownTransferCoding } else { Error::InvalidTransferEncoding })
+}
+
+/// The members of every Transfer-Encoding field.
+fn transfer_codings<'w>(window: &'w [u8], head: &'w Head) -> impl Iterator<Item = &'w [u8]> {
+    let fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
+    fields.flat_map(move |field| list(field.value.of(window)))
 }
 
 /// At most 19 digits: the largest such number fits 64 bits, so nothing can overflow.

@@ -79,7 +79,7 @@ impl Job for RequestHead<'_> {
             None => (bytes, false),
         };
         let Some(at) = request_line::<S>(line, start, limits, head)? else {
-            return if too_long || full { Err(Error::TargetTooLong) } else { Ok(None) };
+            return if too_long || full { Err(line_too_long(line, start)) } else { Ok(None) };
         };
         match fields(&mut cursor, bytes, at, limits, head)? {
             None if full => Err(Error::HeadTooLarge),
@@ -93,6 +93,13 @@ const HTTP_10: u64 = u64::from_le_bytes(*b"HTTP/1.0");
 
 /// What a request line may hold beside its target: a method, two spaces and the version.
 pub(super) const LINE_OVERHEAD: usize = 64;
+
+/// Tells what is too long in a request line that is not complete. A method that has no end in it is longer than any method that
+/// a server implements: 501, and not 414 (RFC 9112 section 3).
+#[cold]
+fn line_too_long(line: &[u8], start: usize) -> Error {
+    if line[start..].contains(&b' ') { Error::TargetTooLong } else { Error::MethodTooLong }
+}
 
 #[inline(always)]
 fn request_line<S: Scanner>(

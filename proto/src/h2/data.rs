@@ -30,11 +30,15 @@ impl Connection {
         lent: &mut Lent<'_>,
     ) -> Result<Option<(usize, Option<Event<'static>>)>, Failure> {
         let (mut read, mut padding) = (0, 0);
-        if head.has(flag::PADDED) && head.length > 0 {
+        if head.has(flag::PADDED) {
+            if head.length == 0 {
+                // RFC 9113 section 4.2: a frame too small for its mandatory data is a FRAME_SIZE_ERROR.
+                return Err(failure(Code::FrameSize, "DATA of a wrong size"));
+            }
             let Some(&length) = payload.first() else { return Ok(None) };
             (read, padding) = (1, u32::from(length));
         }
-        if (head.has(flag::PADDED) && head.length == 0) || padding + read > head.length {
+        if padding + read > head.length {
             return Err(failure(Code::Protocol, "the padding is longer than its frame"));
         }
         let left = head.length - padding - read;
