@@ -124,7 +124,7 @@ impl Drop for Reply {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(|| {
                 if quiet::allows(quiet::Kind::Mistake) {
-                    tracing::error!("a Reply was dropped without an answer");
+                    crate::server::quiet::log!(Mistake, error, "a Reply was dropped without an answer");
                 }
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
@@ -190,7 +190,7 @@ impl Interim {
             queue.waiting.push((status, fields.into_iter().collect()));
             queue.waker.iter().for_each(Waker::wake_by_ref);
         } else {
-            tracing::error!(%status, "this is no interim status for a handler to send");
+            crate::server::quiet::log!(Mistake, error, %status, "this is no interim status for a handler to send");
         }
     }
 }

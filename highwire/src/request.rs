@@ -248,7 +248,7 @@ impl<'r> Request<'r> {
 
 fn taken_twice() -> Response {
     if quiet::allows(quiet::Kind::Mistake) {
-        tracing::error!("two of a handler's extractors take the request's body");
+        crate::server::quiet::log!(Mistake, error, "two of a handler's extractors take the request's body");
     }
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }

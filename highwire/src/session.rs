@@ -227,7 +227,7 @@ impl std::error::Error for SessionError {}
 
 impl IntoResponse for SessionError {
     fn into_response(self) -> Response {
-        tracing::error!(error = %self, "a session failed");
+        crate::server::quiet::log!(Mistake, error, error = %self, "a session failed");
         Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
     }
 }
@@ -284,7 +284,7 @@ impl<T> fmt::Debug for Session<T> {
 impl<T: 'static> FromRequest for Session<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Session<T>, Response> {
         let Some(sessions) = request.shared.state::<Sessions>() else {
-            tracing::error!("a handler asks for a session, and no Sessions were given to App::state");
+            crate::server::quiet::log!(Mistake, error, "a handler asks for a session, and no Sessions were given to App::state");
             return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
         };
         let sent = Cookies::from_request(request)?;
@@ -306,7 +306,7 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
             self.token = Some(token);
             match serde_json::from_slice(&data) {
                 Ok(value) => return Ok(Some(value)),
-                Err(error) => tracing::warn!(%error, "a session's value is of another shape"),
+                Err(error) => crate::server::quiet::log!(Mistake, warn, %error, "a session's value is of another shape"),
             }
             return Ok(None);
         }

@@ -69,7 +69,6 @@ const REFUSED_PREFIXES: &[&str] = &[
 ];
 
 /// Returns true if a handler may see a trailer field with this name.
-#[cfg_attr(not(test), expect(dead_code, reason = "connections drop trailers by a list of their own for now"))]
 pub(crate) fn is_allowed_trailer(name: &HeaderName) -> bool {
     let name = name.as_str();
     if STANDARD.contains(&name) || GRPC.contains(&name) {

@@ -60,7 +60,8 @@ fn attack(name: &str, mut side: Side, turn: Turn, kind: Kind) {
 
 fn server(frames: &[Vec<u8>]) -> Side {
     let mut side = Side::server();
-    side.receive(&[opening(), frames.concat()].concat());
+    let acknowledgement = frame(SETTINGS, END, 0, b"");
+    side.receive(&[opening(), acknowledgement, frames.concat()].concat());
     side
 }
 
@@ -259,23 +260,41 @@ fn entry(name: &str, value: &str) -> Vec<u8> {
 
 #[test]
 fn one_byte_for_a_large_field_is_answered_with_431_and_holds_little() {
-    let mut side = server(&[]);
     let large = "b".repeat(3_900);
-    side.receive(&frame(HEADERS, ALL, 1, &[block(GET), entry("xa", &large)].concat()));
-    assert_eq!(side.words, ["1 GET /hold Empty xa=<3900 bytes>"]);
-    // 16,000 references to it: 62 MB.
-    for turn in 1..100 {
-        side.receive(&frame(HEADERS, ALL, stream(turn), &[block(GET), vec![0x80 | 62; 16_000]].concat()));
+    let begun = || {
+        let mut side = server(&[]);
+        side.receive(&frame(HEADERS, ALL, 1, &[block(GET), entry("xa", &large)].concat()));
+        assert_eq!(side.words, ["1 GET /hold Empty xa=<3900 bytes>"]);
+        side
+    };
+    // 30 references to it, 117 KB, less than four times what we allow.
+    let large_block = [block(GET), vec![0x80 | 62; 30]].concat();
+    let mut side = begun();
+    for turn in 1..18 {
+        side.receive(&frame(HEADERS, ALL, stream(turn), &large_block));
         assert_eq!(side.words.last(), Some(&format!("{} refused HeadTooLarge", stream(turn))));
         assert!(side.fields.capacity() <= 64 * 1024, "{} bytes for the fields", side.fields.capacity());
         assert!(side.connection.held() <= MOST_HELD);
     }
     // Many small ones: their number is bounded.
-    side.receive(&frame(HEADERS, ALL, 999, &[block(GET), [&entry("x", "")[..], &[0x80 | 62; 900]].concat()].concat()));
+    side.receive(&frame(HEADERS, ALL, 999, &[block(GET), [&entry("x", "")[..], &[0x80 | 62; 300]].concat()].concat()));
     assert_eq!(side.words.last().map(String::as_str), Some("999 refused HeadTooLarge"));
     assert!(side.head.fields.capacity() <= 512, "{} fields are held", side.head.fields.capacity());
     side.receive(&headers(END, 1001, GET));
     assert_eq!((side.words.last().map(String::as_str), side.failure), (Some("1001 GET /hold Empty"), None));
+    // No answer gives back what such sections use up.
+    attack("large sections", begun(), |turn| large_of(stream(turn + 1)), Kind::LargeHeads);
+    // 16,000 references, 62 MB, or 16,000 tiny fields: nobody reads on.
+    for references in [vec![0x80 | 62; 16_000], vec![0x82; 16_000]] {
+        let mut side = begun();
+        side.receive(&frame(HEADERS, ALL, 3, &[block(GET), references].concat()));
+        assert_eq!(side.failure.map(|failure| failure.code), Some(Code::EnhanceYourCalm));
+        assert!(side.fields.capacity() <= 64 * 1024, "{} bytes for the fields", side.fields.capacity());
+    }
+}
+
+fn large_of(stream: u32) -> Vec<u8> {
+    frame(HEADERS, ALL, stream, &[block(GET), vec![0x80 | 62; 30]].concat())
 }
 
 #[test]

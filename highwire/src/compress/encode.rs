@@ -206,7 +206,7 @@ impl Counted {
         match Encoder::new(coding, level, length) {
             Ok(encoder) => Some(Counted { encoder, coding, level, _hold: hold }),
             Err(error) => {
-                tracing::error!(%error, coding = coding.name(), "there is no encoder");
+                crate::server::quiet::log!(Mistake, error, %error, coding = coding.name(), "there is no encoder");
                 None
             }
         }
@@ -230,7 +230,7 @@ impl Lease {
         match counted.encoder.begin(length) {
             Ok(()) => Some(Lease(Some(counted))),
             Err(error) => {
-                tracing::error!(%error, coding = coding.name(), "an encoder cannot begin");
+                crate::server::quiet::log!(Mistake, error, %error, coding = coding.name(), "an encoder cannot begin");
                 None
             }
         }
@@ -350,7 +350,7 @@ impl Encoded {
     /// The body fails as the plain one would.
     fn misfit(&mut self) -> BoxError {
         let error = proto::Error::LengthMismatch;
-        tracing::error!(%error, "a response's body does not fit what it announced");
+        crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what it announced");
         self.source = None;
         error.into()
     }

@@ -224,7 +224,9 @@ impl Private<'_> {
 fn put(cookies: &mut Cookies, cookie: Cookie, value: Option<String>) {
     match value {
         Some(value) => cookies.add(Cookie { value, ..cookie }),
-        None => tracing::error!(name = cookie.name(), "a cookie cannot be signed or encrypted"),
+        None => {
+            crate::server::quiet::log!(Mistake, error, name = cookie.name(), "a cookie cannot be signed or encrypted");
+        }
     }
 }
 

@@ -317,7 +317,7 @@ impl Cookies {
             match cookie.header() {
                 Ok(value) => response.add_field(header::SET_COOKIE, value),
                 Err(error) => {
-                    tracing::error!(%error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
+                    crate::server::quiet::log!(Mistake, error, %error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
                     return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
                 }
             }

@@ -81,7 +81,7 @@ impl From<std::io::Error> for Obstacle {
             | ErrorKind::InvalidFilename => Obstacle::Missing,
             _ => {
                 if quiet::allows(quiet::Kind::Failure) {
-                    tracing::warn!(%error, "a file cannot be opened or read");
+                    crate::server::quiet::log!(Failure, warn, %error, "a file cannot be opened or read");
                 }
                 Obstacle::Failed
             }

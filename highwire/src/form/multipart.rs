@@ -109,7 +109,7 @@ impl From<MultipartError> for Problem {
 impl IntoResponse for MultipartError {
     fn into_response(self) -> Response {
         if self.status().is_server_error() && quiet::allows(quiet::Kind::Failure) {
-            tracing::warn!(error = %self, "an upload failed");
+            crate::server::quiet::log!(Failure, warn, error = %self, "an upload failed");
         }
         if self.fault == Fault::Busy {
             return Overloaded.into_response();

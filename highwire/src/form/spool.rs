@@ -61,7 +61,7 @@ impl Drop for Temporary {
         if !self.kept
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(%error, path = %self.path.display(), "an upload's file cannot be removed");
+            crate::server::quiet::log!(Failure, warn, %error, path = %self.path.display(), "an upload's file cannot be removed");
         }
     }
 }

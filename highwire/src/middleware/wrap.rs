@@ -88,7 +88,7 @@ impl<T> Places<T> {
 impl<M: Middleware> WrappedEndpoint<M> {
     fn panicked(&self) -> Response {
         if quiet::allows(quiet::Kind::Panic) {
-            tracing::error!("a handler panicked");
+            crate::server::quiet::log!(Panic, error, "a handler panicked");
         }
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         match &self.route.on_error {

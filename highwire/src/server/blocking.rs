@@ -47,7 +47,7 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, 
                     Ok(Some(socket)) => take(socket, number),
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::warn!(%error, "accepting is paused");
+                        crate::server::quiet::log!(Failure, warn, %error, "accepting is paused");
                         std::thread::sleep(WANT);
                         break;
                     }

@@ -6,13 +6,13 @@
 //! [`drive`](Call::drive) looks at all of it. The answer's way is in `call_answer`.
 
 use super::call_head::CallHead;
-use super::connection_body::is_forbidden_trailer;
 use super::context::TaskKind;
 use super::dispatch::Kit;
 use super::exchange::{Collect, Exchange, LogLine, let_go};
 use crate::body::{Body, BodyError, BoxError, Incoming};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Caller, Hooks, Ready};
+use crate::trailers::is_allowed_trailer;
 use crate::tower::{Answerer, RequestBody, Writer};
 use crate::{HeaderMap, HeaderValue, IntoResponse, Peer, StatusCode, Tls, header};
 use http::{Method, request};
@@ -255,7 +255,7 @@ impl Call {
                 Ok(Poll::Pending) => return any,
                 Ok(Poll::Ready(frame)) => frame,
                 Err(_) => {
-                    tracing::error!("a request's body panicked");
+                    crate::server::quiet::log!(Panic, error, "a request's body panicked");
                     Some(Err(BodyError::CutShort.into()))
                 }
             };
@@ -319,7 +319,7 @@ impl Call {
         }
         let_go(self.body.take());
         if let Some(incoming) = &self.exchange.incoming {
-            let trailers = each_named(trailers).filter(|(name, _)| !is_forbidden_trailer(name));
+            let trailers = each_named(trailers).filter(|(name, _)| is_allowed_trailer(name));
             incoming.borrow_mut().finish(Ok(()), trailers.collect());
         } else if let Some(collect) = self.exchange.collect.take() {
             let Collect { head, window, body, .. } = collect;
@@ -401,7 +401,7 @@ impl Call {
             }
             Waits::Write => self.fail("the answer was not taken in time".into()),
             Waits::Handler | Waits::Nothing => {
-                tracing::warn!("a handler took longer than its deadline");
+                crate::server::quiet::log!(Slow, warn, "a handler took longer than its deadline");
                 let text = "the answer took too long";
                 self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, BodyError::CutShort, kit);
             }

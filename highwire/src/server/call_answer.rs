@@ -23,13 +23,13 @@ impl Call {
             response = kit.error(StatusCode::NOT_IMPLEMENTED, text);
         }
         if response.status.is_informational() {
-            tracing::error!(status = %response.status, "a handler's final answer has an interim status");
+            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
             response.status = StatusCode::INTERNAL_SERVER_ERROR;
         }
         if let Some(line) = self.exchange.log.take() {
             log_answer(&line, self.caller(), &response, kit);
         }
-        kit.add_hsts(&mut response, self.tls.is_some());
+        kit.prepare(&mut response, self.tls.is_some());
         response.make_room_for_trailers();
         self.lent = 0;
         let has_none = matches!(response.status.as_u16(), 204 | 304);
@@ -84,7 +84,7 @@ impl Call {
                 }
                 Ok(Poll::Ready(None)) => return self.end_body(),
                 Err(_) => {
-                    tracing::error!("a response's body panicked");
+                    crate::server::quiet::log!(Panic, error, "a response's body panicked");
                     return self.fail("the answer's body panicked".into());
                 }
             }
@@ -100,7 +100,7 @@ impl Call {
         let Some(Streamed { body, trailers, .. }) = self.exchange.body.take() else { return };
         let_go(body);
         let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
-            tracing::error!("a response's trailers panicked");
+            crate::server::quiet::log!(Panic, error, "a response's trailers panicked");
             return self.fail("the answer's trailers panicked".into());
         };
         if let Some(writer) = self.writer.take() {
@@ -110,7 +110,7 @@ impl Call {
 
     fn misfit(&mut self) {
         let text = "a response's body does not fit what its head announced";
-        tracing::error!("{text}");
+        crate::server::quiet::log!(Mistake, error, "{text}");
         self.fail(text.into());
     }
 

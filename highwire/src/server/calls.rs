@@ -158,14 +158,14 @@ impl Calls {
         let Some(call) = &mut slot.call else { return };
         let done = catch_unwind(AssertUnwindSafe(|| act(call, kit)));
         if done.is_err() {
-            tracing::error!("the engine panicked; a request is cut");
+            crate::server::quiet::log!(Panic, error, "the engine panicked; a request is cut");
         }
         if done.is_ok() && !call.is_over() {
             return self.deadlines.set_at(index, call.due());
         }
         // A future that panics when it is dropped costs what it holds, and no more.
         if catch_unwind(AssertUnwindSafe(|| call.end(kit))).is_err() {
-            tracing::error!("a handler panicked when its request ended");
+            crate::server::quiet::log!(Panic, error, "a handler panicked when its request ended");
         }
         let_go(slot.call.take());
         super::exchange::orphans().into_iter().for_each(|future| kit.cancel(future));

@@ -158,7 +158,8 @@ pub struct Config {
     pub http2_cleartext: bool,
     /// Whether HTTP/2 is offered under TLS, by ALPN.
     pub http2_tls: bool,
-    /// Whether a client under TLS that offers no ALPN may speak HTTP/2 all the same. RFC 9113 section 3.2 demands ALPN.
+    /// Whether a client under TLS that offers no ALPN may speak HTTP/2 all the same, if `http2_tls` is on. RFC 9113 section 3.2
+    /// demands ALPN.
     pub http2_without_alpn: bool,
     /// What HTTP/2 lets a peer do.
     pub http2: proto::h2::Bounds,

@@ -7,6 +7,7 @@ use super::out::Out;
 use super::work;
 use crate::body::{Body, Incoming};
 use crate::request::{BodyUse, Ready};
+use crate::trailers::is_allowed_trailer;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use proto::{Event, Head, Length};
@@ -217,28 +218,12 @@ impl Connection {
     }
 }
 
-/// The trailer fields, but those that are forbidden.
+/// Returns the trailer fields that handlers may see.
 pub(super) fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
     let fields = head.fields.iter().filter_map(|field| {
         let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
         let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;
-        (!is_forbidden_trailer(&name)).then_some((name, value))
+        is_allowed_trailer(&name).then_some((name, value))
     });
     fields.collect()
-}
-
-/// Whether a field would change behind a body how the message is framed or routed (RFC 9110 section 6.5.1).
-pub(super) fn is_forbidden_trailer(name: &HeaderName) -> bool {
-    let forbidden = [
-        "content-length",
-        "transfer-encoding",
-        "host",
-        "connection",
-        "content-encoding",
-        "content-type",
-        "te",
-        "trailer",
-        "authorization",
-    ];
-    forbidden.contains(&name.as_str())
 }

@@ -195,7 +195,7 @@ impl Connection {
                 self.end_with(why, "the request's body came too slowly", kit, out);
             }
             Phase::Handler => {
-                tracing::warn!("a handler took longer than its deadline");
+                crate::server::quiet::log!(Slow, warn, "a handler took longer than its deadline");
                 let why = (StatusCode::SERVICE_UNAVAILABLE, BodyError::CutShort);
                 self.end_with(why, "the answer took too long", kit, out);
             }

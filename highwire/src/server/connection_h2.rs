@@ -12,7 +12,7 @@ use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
 use super::out::Out;
-use super::config::Config;
+use super::config::{Config, Engine};
 use super::streams::{Http2, Waits};
 use super::work;
 use crate::body::{Body, BodyError, Incoming};
@@ -38,9 +38,10 @@ impl Connection {
         let config = kit.shared.config();
         let may = match &out.tls {
             None => config.http2_cleartext,
-            Some(tls) => config.http2_without_alpn && tls.negotiated_nothing(),
+            Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
         };
-        may && self.served == 0 && window[..known] == h2::PREFACE[..known]
+        // A thread has one connection, and HTTP/2 would keep it from all others for ever.
+        may && config.engine != Engine::Threads && self.served == 0 && window[..known] == h2::PREFACE[..known]
     }
 
     /// Begins with HTTP/2 at once, where nothing else is spoken here.
@@ -189,7 +190,7 @@ impl Connection {
     fn count_failure(&self, http2: &Http2, kit: &Kit) {
         if let Some(kind) = http2.http.fired() {
             kit.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            tracing::warn!(peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer asks for too much; its connection ends");
+            crate::server::quiet::log!(Abuse, warn, peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer asks for too much; its connection ends");
         }
     }
 
@@ -333,7 +334,7 @@ impl Connection {
                 fields.for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
             });
             if let Err(error) = sent {
-                tracing::error!(%error, "an interim response came too late");
+                crate::server::quiet::log!(Mistake, error, %error, "an interim response came too late");
             }
         }
     }
@@ -485,7 +486,9 @@ impl Connection {
     ) -> bool {
         let held = http2.held();
         self.streams = u32::try_from(held).unwrap_or(u32::MAX);
-        if self.charge(self.held() + held, kit) {
+        // One connection may not have what is for all; of HTTP/1 it has one body at a time, which has a bound of its own.
+        let all = self.held() + held;
+        if kit.share.allows(self.charged as usize, all) && self.charge(all, kit) {
             return true;
         }
         if http2.get(stream).is_some_and(|active| !active.answered) {

@@ -55,10 +55,10 @@ impl Connection {
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
         }
         if response.status.is_informational() {
-            tracing::error!(status = %response.status, "a handler's final answer has an interim status");
+            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
             response.status = StatusCode::INTERNAL_SERVER_ERROR;
         }
-        kit.add_hsts(response, out.tls.is_some());
+        kit.prepare(response, out.tls.is_some());
         response.make_room_for_trailers();
         if response.close {
             http2.http.go_away(&mut out.queue.output);
@@ -76,7 +76,7 @@ impl Connection {
             write_fields(writer, kit, response, status, length);
         });
         if let Err(error) = sent {
-            tracing::error!(%error, "a handler's answer cannot be sent");
+            crate::server::quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
             http2.http.reset(stream, Code::Internal, &mut out.queue.output);
             return http2.forget(stream, kit);
         }
@@ -231,7 +231,7 @@ impl Connection {
                 Ok(Poll::Ready(None)) => active.ends = true,
                 failed => {
                     match failed {
-                        Err(_) => tracing::error!("a response's body panicked"),
+                        Err(_) => crate::server::quiet::log!(Panic, error, "a response's body panicked"),
                         _ => tracing::debug!("a response's body failed; its stream is reset"),
                     }
                     http2.http.reset(stream, Code::Internal, &mut out.queue.output);
@@ -249,7 +249,7 @@ impl Connection {
         let sent = match http2.http.send_data(stream, &part, ends, &mut out.queue.output) {
             Ok(sent) => sent,
             Err(error) => {
-                tracing::error!(%error, "a response's body does not fit what its head announced");
+                crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what its head announced");
                 http2.http.reset(stream, Code::Internal, &mut out.queue.output);
                 http2.forget(stream, kit);
                 return Sent::Waits;
@@ -273,7 +273,7 @@ impl Connection {
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let trailers = active.exchange.body.take().and_then(|streamed| streamed.trailers);
         let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
-            tracing::error!("a response's trailers panicked");
+            crate::server::quiet::log!(Panic, error, "a response's trailers panicked");
             http2.http.reset(stream, Code::Internal, &mut out.queue.output);
             http2.forget(stream, kit);
             return Sent::Waits;
@@ -286,7 +286,7 @@ impl Connection {
             })
         };
         if let Err(error) = ended {
-            tracing::error!(%error, "a response's body does not fit what its head announced");
+            crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what its head announced");
             http2.http.reset(stream, Code::Internal, &mut out.queue.output);
             http2.forget(stream, kit);
         }

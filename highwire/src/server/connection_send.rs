@@ -45,7 +45,7 @@ impl Connection {
         if self.exchange.as_ref().is_some_and(|exchange| exchange.log.is_some()) {
             self.log(response, kit, out);
         }
-        kit.add_hsts(response, out.tls.is_some());
+        kit.prepare(response, out.tls.is_some());
         response.make_room_for_trailers();
         let status = response.status.as_u16();
         if let Content::Bytes(body) = &response.content
@@ -137,7 +137,7 @@ impl Connection {
         }
         refuse_tunnel(&self.http, response);
         if response.status.is_informational() {
-            tracing::error!(status = %response.status, "a handler's final answer has an interim status");
+            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
             response.status = StatusCode::INTERNAL_SERVER_ERROR;
         }
         if let Err(error) = self.send_head(response, kit, out) {
@@ -220,7 +220,7 @@ impl Connection {
             let part = match catch_unwind(poll) {
                 Ok(part) => part,
                 Err(_) => {
-                    tracing::error!("a response's body panicked");
+                    crate::server::quiet::log!(Panic, error, "a response's body panicked");
                     return self.abort(kit, out);
                 }
             };
@@ -229,7 +229,7 @@ impl Connection {
                 Poll::Pending => {
                     exchange.body = Some(streamed);
                     if !self.recharge(kit) {
-                        tracing::warn!(
+                        crate::server::quiet::log!(Memory, warn, 
                             "what an answer waits for does not fit the memory budget; the connection is cut"
                         );
                         self.abort(kit, out);
@@ -258,7 +258,7 @@ impl Connection {
     }
 
     fn misfit(&mut self, error: proto::Error, kit: &mut Kit, out: &mut Out<'_>) {
-        tracing::error!(%error, "a response's body does not fit what its head announced");
+        crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what its head announced");
         self.abort(kit, out);
     }
 
@@ -300,7 +300,7 @@ impl Connection {
         self.blocked = true;
         self.away = self.away.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
         if !self.recharge(kit) {
-            tracing::warn!("an answer does not fit the memory budget; the connection is cut");
+            crate::server::quiet::log!(Memory, warn, "an answer does not fit the memory budget; the connection is cut");
             self.abort(kit, out);
         }
     }
@@ -310,7 +310,7 @@ impl Connection {
     fn end_body(&mut self, mut streamed: Streamed, kit: &mut Kit, out: &mut Out<'_>) {
         let trailers = streamed.trailers.take();
         let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
-            tracing::error!("a response's trailers panicked");
+            crate::server::quiet::log!(Panic, error, "a response's trailers panicked");
             return self.abort(kit, out);
         };
         let sent = self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, &trailers));
@@ -321,7 +321,7 @@ impl Connection {
 
     /// The answer cannot be sent as it is: nothing of it has left. The peer gets a plain 500 where one is still possible.
     fn broken_answer(&mut self, error: proto::Error, kit: &mut Kit, out: &mut Out<'_>) {
-        tracing::error!(%error, "a handler's answer cannot be sent");
+        crate::server::quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
         self.http.close_after();
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
         let sent = self.http.send_response(head, &mut out.queue.output, |_| {});
@@ -337,7 +337,7 @@ impl Connection {
         for (status, fields) in interim.borrow_mut().waiting.drain(..) {
             let write = |writer: &mut FieldWriter<'_>| write_fields(writer, &fields);
             if let Err(error) = self.http.send_interim(status.as_u16(), &mut out.queue.output, write) {
-                tracing::error!(%error, "an interim response came too late");
+                crate::server::quiet::log!(Mistake, error, %error, "an interim response came too late");
             }
         }
     }
@@ -362,7 +362,7 @@ impl Connection {
                 self.poll_switched(kit, out);
             }
             Err(_) => {
-                tracing::error!("an upgraded protocol's task panicked");
+                crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
                 out.flush(self.id);
                 self.close(kit, out);
             }
@@ -396,7 +396,7 @@ impl Connection {
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(())) => switched.task = None,
                 Err(_) => {
-                    tracing::error!("an upgraded protocol's task panicked");
+                    crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
                     std::mem::forget(switched.task.take());
                     return self.abort(kit, out);
                 }

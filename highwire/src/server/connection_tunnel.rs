@@ -85,7 +85,7 @@ impl Connection {
                 kit.context.inbox.waker(self.stream_task(active.stream).number()).wake();
             }
             Err(_) => {
-                tracing::error!("an upgraded protocol's task panicked");
+                crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
                 *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
                 active.exchange.switched = None;
             }
@@ -151,7 +151,7 @@ impl Connection {
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(())) => switched.task = None,
                 Err(_) => {
-                    tracing::error!("an upgraded protocol's task panicked");
+                    crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
                     std::mem::forget(switched.task.take());
                     http2.http.reset(stream, Code::Internal, &mut out.queue.output);
                     return http2.forget(stream, kit);

@@ -203,7 +203,7 @@ impl Context {
         let finished = !matches!(polled, Ok(Poll::Pending));
         if polled.is_err() {
             if quiet::allows(quiet::Kind::Panic) {
-                tracing::error!("a spawned task panicked");
+                crate::server::quiet::log!(Panic, error, "a spawned task panicked");
             }
             // What a task that panicked holds may panic again when dropped; it is lost instead.
             std::mem::forget(task);

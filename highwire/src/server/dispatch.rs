@@ -196,7 +196,7 @@ impl Kit {
     /// Makes an answer what every way of sending expects: without content that its status forbids, and under TLS with the field
     /// that tells browsers to stay there, if the program asks for that.
     #[inline]
-    pub(crate) fn add_hsts(&self, response: &mut Response, is_secure: bool) {
+    pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
         response.drop_forbidden_content();
         if is_secure
             && let Some(value) = &self.hsts
@@ -361,7 +361,7 @@ impl Kit {
 
     pub(crate) fn panicked(&self) -> Response {
         if quiet::allows(quiet::Kind::Panic) {
-            tracing::error!("a handler panicked");
+            crate::server::quiet::log!(Panic, error, "a handler panicked");
         }
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
@@ -432,7 +432,7 @@ impl Kit {
     pub(crate) fn cancel(&mut self, (route, place): (u32, u32)) {
         let endpoint = &self.endpoints[route as usize];
         if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() && quiet::allows(quiet::Kind::Panic) {
-            tracing::error!("a handler panicked when it was cancelled");
+            crate::server::quiet::log!(Panic, error, "a handler panicked when it was cancelled");
         }
     }
 }

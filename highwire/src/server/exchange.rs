@@ -45,7 +45,7 @@ thread_local! {
 /// Drops what the program has made. A panic of that costs nothing else: it ends here, also in the middle of another one.
 pub(crate) fn let_go<T>(what: T) {
     if catch_unwind(AssertUnwindSafe(|| drop(what))).is_err() {
-        tracing::error!("something of the program's panicked when it was dropped");
+        crate::server::quiet::log!(Panic, error, "something of the program's panicked when it was dropped");
     }
 }
 

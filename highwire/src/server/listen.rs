@@ -68,29 +68,41 @@ impl Listen {
         !has_tls && !self.proxied
     }
 
+    /// Returns true if connections in the clear are served.
+    fn has_clear(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_none() || self.plain_too;
+        #[cfg(not(feature = "tls"))]
+        return true;
+    }
+
     /// What connections that come this way need.
-    pub(super) fn door(self, _config: &Config) -> Result<Door> {
+    pub(super) fn door(self, config: &Config) -> Result<Door> {
+        if self.has_clear() && !config.http1 && !config.http2_cleartext {
+            let text = "a listener in the clear needs http1 or http2_cleartext: both are off";
+            return Err(crate::Error::Setting(text.to_string()));
+        }
         #[cfg(feature = "tls")]
         let tls = match self.tls {
             None => None,
-            Some(config) if self.plain_too && config.requires_client_certificates() => {
+            Some(tls) if self.plain_too && tls.requires_client_certificates() => {
                 return Err(crate::Error::Setting(
                     "client certificates are required (ClientAuth::Required), and connections in the clear are served too \
                      (Listen::and_plain), which have none: leave out and_plain, or serve the clear at another address"
                         .to_string(),
                 ));
             }
-            Some(config) => {
-                let config = match (_config.http1, _config.http2_tls) {
-                    (true, true) => config,
-                    (true, false) => config.restrict_alpn(&[b"http/1.1", b"http/1.0"]),
-                    (false, true) => config.restrict_alpn(&[b"h2"]),
+            Some(tls) => {
+                let tls = match (config.http1, config.http2_tls) {
+                    (true, true) => tls,
+                    (true, false) => tls.restrict_alpn(&[b"http/1.1", b"http/1.0"]),
+                    (false, true) => tls.restrict_alpn(&[b"h2"]),
                     (false, false) => {
                         let text = "a listener under TLS needs http1 or http2_tls: both are off";
                         return Err(crate::Error::Setting(text.to_string()));
                     }
                 };
-                let reload = config.build().map_err(|error| crate::Error::Setting(error.to_string()))?;
+                let reload = tls.build().map_err(|error| crate::Error::Setting(error.to_string()))?;
                 Some(Tls::new(reload, self.plain_too))
             }
         };
@@ -123,7 +135,7 @@ mod tests {
     #[test]
     fn required_client_certificates_are_refused_beside_the_clear() {
         let listen = |auth| Listen::new().tls(TlsConfig::new().self_signed(["localhost"]).client_auth(auth));
-        let error = |listen: Listen| listen.door(true).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = |listen: Listen| listen.door(&Config::default()).err().map(|error| error.to_string()).unwrap_or_default();
         let required = || ClientAuth::Required("clients.pem".into());
         assert!(error(listen(required()).and_plain()).starts_with("client certificates are required"));
         // Either of them alone is judged by its file.

@@ -90,7 +90,7 @@ fn work(inner: &Inner) {
             // The pool outlives a job that panics; whoever waits for it finds out by what the job dropped.
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err();
             if panicked && quiet::allows(quiet::Kind::Panic) {
-                tracing::error!("a job of the {} pool panicked", inner.name);
+                crate::server::quiet::log!(Panic, error, "a job of the {} pool panicked", inner.name);
             }
             state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.busy -= 1;

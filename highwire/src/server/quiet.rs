@@ -97,6 +97,17 @@ impl Counts {
     }
 }
 
+/// Logs a line of a kind at a level (`warn`, `error`), with what `tracing` takes, unless too many came before it.
+macro_rules! log {
+    ($kind:ident, $level:ident, $($line:tt)+) => {
+        if $crate::server::quiet::allows($crate::server::quiet::Kind::$kind) {
+            tracing::$level!($($line)+);
+        }
+    };
+}
+
+pub(crate) use log;
+
 fn second(now: Instant) -> u64 {
     now.nanoseconds / 1_000_000_000
 }
@@ -114,7 +125,7 @@ pub(crate) fn allows(kind: Kind) -> bool {
     let asked = COUNTS.try_with(|counts| (counts.take_left_out(kind, now), counts.allow(kind, now)));
     let Ok((left_out, allowed)) = asked else { return true };
     if let Some(lines) = left_out {
-        log(kind, lines);
+        log_left_out(kind, lines);
     }
     allowed
 }
@@ -122,10 +133,10 @@ pub(crate) fn allows(kind: Kind) -> bool {
 /// Logs how many lines were left out, once the second in which they were is over. A worker calls it a few times per second.
 pub(crate) fn tell(now: Instant) {
     // A thread that ends has nothing to tell any more.
-    let _ = COUNTS.try_with(|counts| counts.take_all(now, log));
+    let _ = COUNTS.try_with(|counts| counts.take_all(now, log_left_out));
 }
 
-fn log(kind: Kind, lines: u64) {
+fn log_left_out(kind: Kind, lines: u64) {
     tracing::warn!(?kind, lines, "more lines like the ones before were left out of the log");
 }
 

@@ -60,7 +60,7 @@ mod with_tls {
                 }
                 Err(error) => {
                     if quiet::allows(quiet::Kind::Failure) {
-                        tracing::error!(%error, "a TLS connection could not be begun");
+                        crate::server::quiet::log!(Failure, error, %error, "a TLS connection could not be begun");
                     }
                     None
                 }

@@ -172,7 +172,7 @@ impl Shared {
         reply.leave(move || {
             catch_unwind(AssertUnwindSafe(function)).map_err(|_| {
                 if quiet::allows(quiet::Kind::Panic) {
-                    tracing::error!("a blocking handler panicked");
+                    crate::server::quiet::log!(Panic, error, "a blocking handler panicked");
                 }
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             })

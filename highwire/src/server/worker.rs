@@ -277,7 +277,7 @@ impl<D: Driver> Worker<D> {
             let peer = socket.peer;
             match self.driver.adopt(socket) {
                 Ok(socket) => self.floor.connection_came(socket, peer, listener, &mut self.queue),
-                Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
+                Err(error) => crate::server::quiet::log!(Failure, warn, %error, "a connection could not be taken over"),
             }
         }
         self.floor.calls.begin(&mut self.floor.kit);
@@ -413,7 +413,7 @@ impl Floor {
         let (kit, head) = (&mut self.kit, &mut self.head);
         let done = catch_unwind(AssertUnwindSafe(|| act(connection, kit, head, queue)));
         if done.is_err() {
-            tracing::error!("the engine panicked; the connection is cut");
+            crate::server::quiet::log!(Panic, error, "the engine panicked; the connection is cut");
             queue.push(Op::Abort { socket: id });
             super::exchange::orphans().into_iter().for_each(|future| self.kit.cancel(future));
         }
@@ -427,7 +427,7 @@ impl Floor {
         let Some(mut connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
         // A future that panics when it is dropped costs what it holds, and no more.
         if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.kit))).is_err() {
-            tracing::error!("a handler panicked when its connection ended");
+            crate::server::quiet::log!(Panic, error, "a handler panicked when its connection ended");
         }
         self.kit.deadlines.clear(id.index);
         self.kit.shared.dismiss(connection.peer());
@@ -636,7 +636,7 @@ impl Sink for Floor {
             }
             Completion::AcceptFailed { listener, error } => {
                 self.know(listener);
-                tracing::warn!(%error, "accepting is paused");
+                crate::server::quiet::log!(Failure, warn, %error, "accepting is paused");
                 self.pause_accept(queue);
             }
             Completion::Woken => (self.woken, self.handed) = (true, true),

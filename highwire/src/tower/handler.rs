@@ -59,7 +59,7 @@ where
                 Err(error) => {
                     let error: BoxError = error.into();
                     if quiet::allows(quiet::Kind::Failure) {
-                        tracing::error!(%error, "a service failed");
+                        crate::server::quiet::log!(Failure, error, %error, "a service failed");
                     }
                     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
                 }

@@ -504,7 +504,7 @@ mod tests {
         let block = hex("40 01 61 01 62 be 82 40 02 63 63 02 64 64");
         let version = |decoder: &Decoder| decoder.table_version();
         for (most_list_bytes, count) in
-            [(0, 0), (33, 0), (34, 1), (67, 1), (68, 2), (109, 2), (110, 3), (145, 3), (146, 4), (u32::MAX, 4)]
+            [(37, 1), (67, 1), (68, 2), (109, 2), (110, 3), (145, 3), (146, 4), (u32::MAX, 4)]
         {
             let mut decoder = Decoder::new(4096);
             let before = version(&decoder);
@@ -513,6 +513,20 @@ mod tests {
             assert_eq!((decoder.table_bytes(), version(&decoder)), (70, before.wrapping_add(2)));
             let (fields, _) = decode(&mut decoder, &hex("be bf"), 1000).expect("both are in the table");
             assert_eq!(fields, [("cc".into(), "dd".into()), ("a".into(), "b".into())]);
+        }
+        for most_list_bytes in [0, 33, 36] {
+            let decoded = decode(&mut Decoder::new(4096), &block, most_list_bytes);
+            assert_eq!(decoded, Err(Error::ListTooLarge), "{most_list_bytes}: four times of it are fewer than 146");
+        }
+    }
+
+    #[test]
+    fn a_block_of_more_fields_than_anybody_reads_is_not_decoded() {
+        for (fields, expected) in [(5, Ok(Decoded { too_large: false })), (6, Err(Error::ListTooLarge))] {
+            let block = Vec::from_iter(core::iter::repeat_n(0x82, fields));
+            let mut count = 0;
+            let decoded = Decoder::new(4096).decode(&block, &mut Vec::new(), (u32::MAX, 5), |_| count += 1);
+            assert_eq!((decoded, count), (expected, 5));
         }
     }
 
@@ -530,8 +544,8 @@ mod tests {
         block.extend([b'v'; 4000]);
         block.extend([0xbe; 16_000]);
         let mut out = Vec::new();
-        let decoded = decoder.decode(&block, &mut out, (32 * 1024, u32::MAX), |_| {}).expect("a good block");
-        assert!(decoded.too_large);
+        let decoded = decoder.decode(&block, &mut out, (32 * 1024, u32::MAX), |_| {});
+        assert_eq!(decoded, Err(Error::ListTooLarge));
         assert!(out.len() <= 32 * 1024 && out.capacity() <= 128 * 1024, "{} of {}", out.len(), out.capacity());
     }
 

@@ -95,6 +95,11 @@ impl Pair {
         // Text, then places of 16 bytes whose number is a power of two and at least four.
         let held = 2 * self.largest_table as usize + 16 * (self.largest_table as usize / 32).next_power_of_two().max(4);
         assert!(self.decoder.memory_bytes() <= held, "{} bytes held", self.decoder.memory_bytes());
+        let list_bytes = expected.iter().flatten().map(|((name, value), _)| (name.0.len() + value.0.len() + 32) as u64);
+        if list_bytes.sum::<u64>() > u64::from(self.most_list_bytes) * u64::from(hpack::HARD_FACTOR) {
+            assert_eq!(decoded.map(drop), Err(hpack::Error::ListTooLarge));
+            return None;
+        }
         let (Ok((fields, too_large)), Some(expected)) = (&decoded, &expected) else {
             assert_eq!((decoded.is_ok(), expected.is_some()), (false, false), "{}: {decoded:?}", block.escape_ascii());
             return None;

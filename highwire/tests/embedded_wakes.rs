@@ -1,0 +1,321 @@
+//! An embedded worker and wakes from its own thread: between two turns, the host answers a `Reply` or wakes a handler's
+//! waker. The worker's descriptor becomes readable, and the response is sent.
+//!
+//! Needs a real kernel: the host waits for the worker's descriptor and for nothing else.
+
+use highwire::server::{Driver, Worker};
+use highwire::{App, Reply, Response};
+use io::{Readiness, Uring};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use std::future::poll_fn;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a client waits for its response.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How long the host goes on, so that the client's failure comes first.
+const HOST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How soon the descriptor is readable after a wake. The wake has happened before, so this is no race.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How long a descriptor that is not readable is waited for.
+const SHORT: Duration = Duration::from_millis(10);
+
+/// Turns that a worker may take without anything new to do.
+const IDLE_TURNS: usize = 1000;
+
+const ROUNDS: usize = 5;
+
+/// What handlers wait for, which the host opens.
+#[derive(Default)]
+struct Gate {
+    is_open: bool,
+    wakers: Vec<Waker>,
+    replies: Vec<Reply>,
+}
+
+type SharedGate = Arc<Mutex<Gate>>;
+
+fn lock(gate: &SharedGate) -> MutexGuard<'_, Gate> {
+    gate.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the gate is open, and closes it.
+async fn pass(gate: SharedGate) -> &'static str {
+    poll_fn(|cx| {
+        let mut gate = lock(&gate);
+        if std::mem::take(&mut gate.is_open) {
+            return std::task::Poll::Ready(());
+        }
+        gate.wakers.push(cx.waker().clone());
+        std::task::Poll::Pending
+    })
+    .await;
+    "passed"
+}
+
+/// Those who wait at a gate.
+struct Waiting {
+    wakers: Vec<Waker>,
+    replies: Vec<Reply>,
+}
+
+/// Takes those who wait, if there are any.
+fn waiting(gate: &SharedGate) -> Option<Waiting> {
+    let mut gate = lock(gate);
+    let waiting = Waiting { wakers: std::mem::take(&mut gate.wakers), replies: std::mem::take(&mut gate.replies) };
+    (!waiting.wakers.is_empty() || !waiting.replies.is_empty()).then_some(waiting)
+}
+
+impl Waiting {
+    /// Opens the gate for them, on the present thread.
+    fn release(self, gate: &SharedGate) {
+        if !self.wakers.is_empty() {
+            lock(gate).is_open = true;
+        }
+        self.wakers.into_iter().for_each(Waker::wake);
+        self.replies.into_iter().for_each(|reply| reply.send("passed"));
+    }
+}
+
+/// The handlers, each of which goes on when the host has opened the gate.
+const PATHS: [&str; 5] = ["/waker", "/reply", "/spawned", "/timer", "/twice"];
+
+fn app(gate: &SharedGate) -> App {
+    let shared = || gate.clone();
+    let (waker, reply, spawned, timer, twice) = (shared(), shared(), shared(), shared(), shared());
+    App::new()
+        .get("/waker", move || pass(waker.clone()))
+        .get("/reply", move |held: Reply| lock(&reply).replies.push(held))
+        // A task goes on, and the response's body with it.
+        .get("/spawned", move || {
+            let gate = spawned.clone();
+            async move {
+                let (mut sender, receiver) = highwire::body::channel();
+                highwire::spawn(async move {
+                    let text = pass(gate).await;
+                    if sender.send(text).await.is_ok() {
+                        sender.finish();
+                    }
+                });
+                Response::stream(receiver)
+            }
+        })
+        // The wake leads to a timer, which the descriptor has to report as well.
+        .get("/timer", move || {
+            let gate = timer.clone();
+            async move {
+                let text = pass(gate).await;
+                highwire::time::sleep(Duration::from_millis(5)).await;
+                text
+            }
+        })
+        .get("/twice", move || {
+            let gate = twice.clone();
+            async move {
+                pass(gate.clone()).await;
+                pass(gate).await
+            }
+        })
+        .configure(|config| config.workers = 1)
+}
+
+/// Asks on a thread of its own: the response.
+fn ask(address: &str, path: &str) -> JoinHandle<String> {
+    let (address, path) = (address.to_string(), path.to_string());
+    std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer);
+        read.unwrap_or_else(|error| panic!("{path}: no response: {error}; so far {answer:?}"));
+        answer
+    })
+}
+
+fn check_answer(client: JoinHandle<String>, context: &str) {
+    let answer = client.join().unwrap_or_else(|_| panic!("{context}: the client gave up"));
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("passed"), "{context}: {answer}");
+}
+
+/// Returns true if a descriptor is readable within a time. A fresh epoll instance reports what is readable already, as
+/// poll(2) does.
+fn is_readable(descriptor: RawFd, within: Duration) -> bool {
+    let mut poll = Poll::new().expect("an epoll instance");
+    poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).expect("it nests");
+    let mut events = Events::with_capacity(4);
+    let until = Instant::now() + within;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match poll.poll(&mut events, Some(left)) {
+            Ok(()) if !events.is_empty() => return true,
+            Ok(()) if left.is_zero() => return false,
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => panic!("the host cannot wait: {error}"),
+        }
+    }
+}
+
+/// A host with a worker inside, and perhaps another one on the same thread.
+struct Host<D: Driver> {
+    worker: Worker<D>,
+    descriptor: RawFd,
+    address: String,
+    neighbour: Option<Worker<D>>,
+}
+
+impl<D: Driver> Host<D> {
+    fn new(make: fn() -> std::io::Result<D>, gate: &SharedGate, has_neighbour: bool) -> Host<D> {
+        let embed = |app: App| {
+            let server = app.listen("127.0.0.1:0").expect("a free port");
+            let address = server.addresses()[0].clone();
+            let mut worker: Worker<D> = server.into_worker(make().expect("a driver")).expect("a worker");
+            let descriptor = worker.descriptor().expect("a descriptor");
+            worker.turn_ready().expect("a turn");
+            (worker, descriptor, address)
+        };
+        let (worker, descriptor, address) = embed(app(gate));
+        let neighbour = has_neighbour.then(|| embed(app(gate)).0);
+        Host { worker, descriptor, address, neighbour }
+    }
+
+    /// Lets the worker do what there is to do. The neighbour's turn is the last one on this thread.
+    fn turn(&mut self) {
+        self.worker.turn_ready().expect("a turn");
+        if let Some(neighbour) = &mut self.neighbour {
+            neighbour.turn_ready().expect("a turn");
+        }
+    }
+
+    /// Turns whenever the descriptor is readable, until something holds.
+    fn turn_until<T>(&mut self, context: &str, mut holds: impl FnMut() -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = holds() {
+                return found;
+            }
+            assert!(begun.elapsed() < HOST_PATIENCE, "{context}: the host waits in vain");
+            if is_readable(self.descriptor, SHORT) {
+                self.turn();
+            }
+        }
+    }
+
+    /// Turns until there is nothing more to do.
+    fn rest(&mut self, context: &str) {
+        for _ in 0..IDLE_TURNS {
+            if !is_readable(self.descriptor, SHORT) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("{context}: the descriptor stays readable");
+    }
+}
+
+fn check<D: Driver>(make: fn() -> std::io::Result<D>) {
+    for has_neighbour in [false, true] {
+        let gate = SharedGate::default();
+        let mut host = Host::new(make, &gate, has_neighbour);
+        for round in 0..ROUNDS {
+            for path in PATHS {
+                let client = ask(&host.address, path);
+                let steps = if path == "/twice" { 2 } else { 1 };
+                for step in 0..steps {
+                    let context = format!("{path}, round {round}, step {step}, a neighbour: {has_neighbour}");
+                    let waiting = host.turn_until(&context, || waiting(&gate));
+                    host.rest(&context);
+                    waiting.release(&gate);
+                    assert!(is_readable(host.descriptor, SOON), "{context}: the wake does not reach the descriptor");
+                    host.turn();
+                }
+                let context = format!("{path}, round {round}, a neighbour: {has_neighbour}");
+                host.turn_until(&context, || client.is_finished().then_some(()));
+                check_answer(client, &context);
+            }
+        }
+    }
+}
+
+/// A host whose loop is a current-thread tokio runtime: its other tasks and its timers wake the worker's handlers.
+fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, async {
+        let gate = SharedGate::default();
+        let app = app(&gate).get("/tokio", async || {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            "passed"
+        });
+        let server = app.listen("127.0.0.1:0").expect("a free port");
+        let address = server.addresses()[0].clone();
+        let mut worker: Worker<D> = server.into_worker(make().expect("a driver")).expect("a worker");
+        let descriptor = worker.descriptor().expect("a descriptor");
+        let interest = tokio::io::Interest::READABLE;
+        #[expect(deprecated, reason = "what takes its place is unsafe to call")]
+        let descriptor = tokio::io::unix::AsyncFd::with_interest(descriptor, interest).expect("it nests");
+        worker.turn_ready().expect("a turn");
+        for round in 0..ROUNDS {
+            for path in PATHS.into_iter().chain(["/tokio"]) {
+                let context = format!("{path}, round {round}, inside tokio");
+                let client = ask(&address, path);
+                let begun = Instant::now();
+                while !client.is_finished() {
+                    assert!(begun.elapsed() < HOST_PATIENCE, "{context}: the host waits in vain");
+                    // Only the descriptor leads to a turn; the timeout lets the host see that the client is done.
+                    let Ok(ready) = tokio::time::timeout(SHORT, descriptor.readable()).await else { continue };
+                    ready.expect("the runtime watches the descriptor").clear_ready();
+                    worker.turn_ready().expect("a turn");
+                    if let Some(waiting) = waiting(&gate) {
+                        let gate = gate.clone();
+                        tokio::task::spawn_local(async move {
+                            tokio::time::sleep(Duration::from_millis(5)).await;
+                            waiting.release(&gate);
+                        });
+                    }
+                }
+                check_answer(client, &context);
+            }
+        }
+    });
+}
+
+/// Runs a test if the system has io_uring.
+fn on_uring(test: fn(fn() -> std::io::Result<Uring>)) {
+    // On a thread of its own: the kernel interrupts the thread that made a ring when it takes the ring down.
+    match std::thread::spawn(|| Uring::new().map(drop)).join().expect("no panic") {
+        Ok(()) => test(Uring::new),
+        Err(error) => println!("not run: io_uring is unavailable: {error}"),
+    }
+}
+
+#[test]
+fn wakes_between_turns_reach_the_descriptor_on_readiness() {
+    check(Readiness::new);
+}
+
+#[test]
+fn wakes_between_turns_reach_the_descriptor_on_uring() {
+    on_uring(check::<Uring>);
+}
+
+#[test]
+fn tasks_of_a_tokio_host_wake_handlers_on_readiness() {
+    check_inside_tokio(Readiness::new);
+}
+
+#[test]
+fn tasks_of_a_tokio_host_wake_handlers_on_uring() {
+    on_uring(check_inside_tokio::<Uring>);
+}

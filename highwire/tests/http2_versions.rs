@@ -1,0 +1,267 @@
+//! Which version of HTTP a connection speaks: what the client and the server agreed on by ALPN, whatever the client's
+//! first bytes are. A client that agreed on HTTP/1.1 and then sends the HTTP/2 preface gets HTTP/1's 400 and no
+//! SETTINGS.
+//!
+//! Needs a real kernel: the first bytes arrive in pieces, and the end of a refused connection may be a reset.
+#![cfg(feature = "tls")]
+
+mod http2_peer;
+mod tls_peer;
+
+use highwire::server::{Config, Engine, Handle};
+use highwire::{App, Version};
+use http2_peer::Http2;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use tls_peer::{Authority, Client, simple};
+
+/// How long anything may take before a test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// The preface of HTTP/2 (RFC 9113 section 3.4) and a SETTINGS frame without settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+
+/// Types of frames.
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+/// The flag of a SETTINGS frame that acknowledges another one.
+const ACK: u8 = 1;
+
+/// Bytes before a frame's payload.
+const FRAME_HEAD_BYTES: usize = 9;
+
+/// The error code of a GOAWAY to a client that does not speak HTTP/2, or may not (RFC 9113 section 7).
+const PROTOCOL_ERROR: u32 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    Clear,
+    /// TLS, and what the client offers by ALPN.
+    Tls(&'static [&'static str]),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Preface,
+    Request,
+}
+
+/// What the server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    /// HTTP/1 with this status, and then the end.
+    Http1(u16),
+    /// HTTP/2: it sends SETTINGS and acknowledges those of the client.
+    Http2,
+    /// HTTP/2, to say that it goes away: SETTINGS, and then a GOAWAY with this code.
+    GoesAway(u32),
+    /// Neither: it closes without a byte, or refuses the handshake.
+    Nothing,
+}
+
+/// Changes the settings of the server for a table.
+type Settings = fn(&mut Config);
+
+type Row = (Layer, First, Spoken);
+
+const BY_DEFAULT: &[Row] = &[
+    (Layer::Tls(&["http/1.1"]), First::Request, Spoken::Http1(200)),
+    (Layer::Tls(&["http/1.1"]), First::Preface, Spoken::Http1(400)),
+    (Layer::Tls(&["http/1.0"]), First::Preface, Spoken::Http1(400)),
+    (Layer::Tls(&["h2"]), First::Preface, Spoken::Http2),
+    (Layer::Tls(&["h2"]), First::Request, Spoken::GoesAway(PROTOCOL_ERROR)),
+    (Layer::Tls(&["h2", "http/1.1"]), First::Preface, Spoken::Http2),
+    (Layer::Tls(&["http/1.1", "h2"]), First::Preface, Spoken::Http2),
+    (Layer::Tls(&[]), First::Request, Spoken::Http1(200)),
+    (Layer::Tls(&[]), First::Preface, Spoken::Http1(400)),
+    (Layer::Clear, First::Request, Spoken::Http1(200)),
+    (Layer::Clear, First::Preface, Spoken::Http2),
+];
+
+const WITHOUT_ALPN: &[Row] = &[
+    (Layer::Tls(&[]), First::Request, Spoken::Http1(200)),
+    (Layer::Tls(&[]), First::Preface, Spoken::Http2),
+    (Layer::Tls(&["http/1.1"]), First::Preface, Spoken::Http1(400)),
+    (Layer::Tls(&["h2"]), First::Preface, Spoken::Http2),
+];
+
+const NO_HTTP1: &[Row] = &[
+    (Layer::Tls(&["http/1.1"]), First::Request, Spoken::Nothing),
+    (Layer::Tls(&["h2", "http/1.1"]), First::Preface, Spoken::Http2),
+    (Layer::Tls(&[]), First::Request, Spoken::GoesAway(PROTOCOL_ERROR)),
+    (Layer::Tls(&[]), First::Preface, Spoken::GoesAway(PROTOCOL_ERROR)),
+    (Layer::Clear, First::Request, Spoken::GoesAway(PROTOCOL_ERROR)),
+    (Layer::Clear, First::Preface, Spoken::Http2),
+];
+
+const NO_HTTP1_WITHOUT_ALPN: &[Row] = &[
+    (Layer::Tls(&[]), First::Request, Spoken::GoesAway(PROTOCOL_ERROR)),
+    (Layer::Tls(&[]), First::Preface, Spoken::Http2),
+];
+
+const NO_HTTP2_UNDER_TLS: &[Row] = &[
+    (Layer::Tls(&["h2"]), First::Preface, Spoken::Nothing),
+    (Layer::Tls(&["h2", "http/1.1"]), First::Request, Spoken::Http1(200)),
+    (Layer::Tls(&["h2", "http/1.1"]), First::Preface, Spoken::Http1(400)),
+    (Layer::Tls(&[]), First::Preface, Spoken::Http1(400)),
+    (Layer::Clear, First::Preface, Spoken::Http2),
+];
+
+const NO_HTTP2_IN_THE_CLEAR: &[Row] = &[
+    (Layer::Clear, First::Request, Spoken::Http1(200)),
+    (Layer::Clear, First::Preface, Spoken::Http1(400)),
+    (Layer::Tls(&["h2"]), First::Preface, Spoken::Http2),
+];
+
+/// Each choice of settings, and what is spoken then.
+const TABLES: &[(&str, Settings, &[Row])] = &[
+    ("by default", |_| {}, BY_DEFAULT),
+    ("http2_without_alpn", |config| config.http2_without_alpn = true, WITHOUT_ALPN),
+    ("no http1", |config| config.http1 = false, NO_HTTP1),
+    (
+        "no http1, http2_without_alpn",
+        |config| (config.http1, config.http2_without_alpn) = (false, true),
+        NO_HTTP1_WITHOUT_ALPN,
+    ),
+    ("no http2_tls", |config| config.http2_tls = false, NO_HTTP2_UNDER_TLS),
+    ("no http2_cleartext", |config| config.http2_cleartext = false, NO_HTTP2_IN_THE_CLEAR),
+];
+
+/// The engine `threads` has neither TLS nor HTTP/2.
+const ON_THREADS: &[Row] =
+    &[(Layer::Clear, First::Request, Spoken::Http1(200)), (Layer::Clear, First::Preface, Spoken::Http1(400))];
+
+trait Wire: Read + Write {}
+
+impl<S: Read + Write> Wire for S {}
+
+fn connect(handle: &Handle, authority: &Authority, layer: Layer) -> Box<dyn Wire> {
+    let address = &handle.addresses()[usize::from(layer != Layer::Clear)];
+    let socket = TcpStream::connect(address).expect("the server listens");
+    socket.set_nodelay(true).expect("an option");
+    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+    socket.set_write_timeout(Some(PATIENCE)).expect("an option");
+    match layer {
+        Layer::Clear => Box::new(socket),
+        Layer::Tls(alpn) => {
+            let config = Client { alpn, ..Client::of(authority) }.config();
+            let name = ServerName::try_from("a.example").expect("a name");
+            Box::new(StreamOwned::new(ClientConnection::new(config, name).expect("a client"), socket))
+        }
+    }
+}
+
+/// What the frames of a server say, once that is clear.
+fn judge_frames(mut bytes: &[u8]) -> Result<Option<Spoken>, String> {
+    let mut is_first = true;
+    while let Some(&[a, b, c, kind, flags, ..]) = bytes.first_chunk::<FRAME_HEAD_BYTES>() {
+        let end = FRAME_HEAD_BYTES + u32::from_be_bytes([0, a, b, c]) as usize;
+        let Some(payload) = bytes.get(FRAME_HEAD_BYTES..end) else { return Ok(None) };
+        match (kind, payload) {
+            (SETTINGS, _) if is_first && flags & ACK == 0 => {}
+            _ if is_first => return Err(format!("the first frame is not SETTINGS: {}", bytes.escape_ascii())),
+            (SETTINGS, _) if flags & ACK != 0 => return Ok(Some(Spoken::Http2)),
+            // The last stream, the code, and perhaps words.
+            (GOAWAY, &[_, _, _, _, d, e, f, g, ..]) => {
+                return Ok(Some(Spoken::GoesAway(u32::from_be_bytes([d, e, f, g]))));
+            }
+            _ => {}
+        }
+        is_first = false;
+        bytes = &bytes[end..];
+    }
+    Ok(None)
+}
+
+/// Sends the first bytes in pieces, and reads until it is clear what the server speaks.
+fn meet(wire: &mut dyn Wire, first: &[u8], piece: usize) -> Result<Spoken, String> {
+    for part in first.chunks(piece) {
+        // The server may refuse the first pieces before the last ones are sent.
+        if wire.write_all(part).and_then(|()| wire.flush()).is_err() {
+            break;
+        }
+    }
+    let mut heard = Vec::new();
+    loop {
+        if heard.len() >= FRAME_HEAD_BYTES
+            && !heard.starts_with(b"HTTP/")
+            && let Some(spoken) = judge_frames(&heard)?
+        {
+            return Ok(spoken);
+        }
+        let mut part = [0; 1024];
+        match wire.read(&mut part) {
+            Ok(0) => break,
+            Ok(count) => heard.extend_from_slice(&part[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(format!("the server goes silent after {:?}", heard.escape_ascii().to_string()));
+            }
+            // A reset, a refused handshake, or an end without a word of TLS.
+            Err(_) => break,
+        }
+    }
+    if heard.is_empty() {
+        return Ok(Spoken::Nothing);
+    }
+    let text = heard.escape_ascii().to_string();
+    // Nothing but one response: neither a second one nor frames behind it, which have zeros in their heads.
+    if heard.contains(&0) || text.matches("HTTP/1.1 ").count() != 1 || !heard.starts_with(b"HTTP/1.1 ") {
+        return Err(format!("more than a response of HTTP/1: {text}"));
+    }
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.map(Spoken::Http1).ok_or_else(|| format!("no status: {text}"))
+}
+
+fn check(handle: &Handle, authority: &Authority, &(layer, first, expected): &Row, context: &str) {
+    let bytes = if first == First::Preface { PREFACE } else { REQUEST };
+    for piece in [bytes.len(), 1, 20] {
+        let spoken = meet(&mut *connect(handle, authority, layer), bytes, piece);
+        assert_eq!(spoken, Ok(expected), "{context}, {layer:?}, {first:?} in pieces of {piece} bytes");
+    }
+    if (first, expected) == (First::Preface, Spoken::Http2) {
+        let scheme = if layer == Layer::Clear { "http" } else { "https" };
+        let answer = Http2::new(connect(handle, authority, layer), scheme).ask("GET", "/version", &[], b"");
+        assert_eq!(answer, Ok((200, b"HTTP/2.0".to_vec())), "{context}, {layer:?}");
+    }
+}
+
+fn app(engine: Engine) -> App {
+    let app = App::new().get("/version", |version: Version| format!("{:?}", version.0));
+    app.configure(|config| (config.engine, config.workers) = (engine, 1))
+}
+
+#[test]
+fn connections_speak_what_alpn_chose() {
+    let authority = Authority::new("test");
+    for engine in [Engine::Uring, Engine::Readiness] {
+        for (about, settings, rows) in TABLES {
+            let server = app(engine).configure(*settings).listen("127.0.0.1:0").expect("a free port");
+            let server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("a free port");
+            let handle = server.start().expect("a server that starts");
+            for row in *rows {
+                check(&handle, &authority, row, &format!("{engine:?}, {about}"));
+            }
+            handle.abort();
+            handle.wait().expect("a server that ends");
+        }
+    }
+}
+
+#[test]
+fn the_engine_threads_speaks_http1_only() {
+    let authority = Authority::new("test");
+    let handle =
+        app(Engine::Threads).listen("127.0.0.1:0").expect("a free port").start().expect("a server that starts");
+    for row in ON_THREADS {
+        check(&handle, &authority, row, "threads");
+    }
+    handle.abort();
+    handle.wait().expect("a server that ends");
+}

@@ -1,0 +1,283 @@
+//! What a handler is told about its client: the address of a client that has reset its connection by the time the
+//! server accepts it, and the address and TLS facts that a `not_found` handler sees.
+//!
+//! Needs a real kernel: only a real socket forgets its peer when the peer resets it.
+#![cfg(feature = "tls")]
+
+mod http2_peer;
+mod tls_peer;
+
+use bytes::Bytes;
+use highwire::middleware::around;
+use highwire::server::{Engine, Handle};
+use highwire::{App, HeaderMap, Peer, Request, Response, StatusCode};
+use http2_peer::Http2;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use socket2::SockRef;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+use tls_peer::{Authority, Client, simple};
+
+const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
+
+/// How long anything may take before a test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long the handler of a busy worker blocks.
+const BUSY: Duration = Duration::from_millis(20);
+
+/// Connections that are reset, in batches. On a busy worker, a batch falls into one call of the handler.
+const BATCHES: usize = 20;
+const RESETS_IN_A_BATCH: usize = 25;
+
+/// One handler that is called when the head has arrived, one that takes the whole body, one that runs later.
+const PATHS: [&str; 3] = ["/head", "/whole", "/later"];
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Requests whose handler saw the peer that the request names in `X-From`, and the others in words.
+#[derive(Default)]
+struct Seen {
+    right: usize,
+    wrong: Vec<String>,
+}
+
+fn note(seen: &Mutex<Seen>, peer: Peer, from: Option<&[u8]>) {
+    let from = String::from_utf8_lossy(from.unwrap_or_default());
+    let mut seen = lock(seen);
+    match from == peer.to_string() {
+        true => seen.right += 1,
+        false => seen.wrong.push(format!("{from} as {peer:?}")),
+    }
+}
+
+fn noting_app(seen: &Arc<Mutex<Seen>>, entered: mpsc::Sender<()>) -> App {
+    let (head, whole, later) = (seen.clone(), seen.clone(), seen.clone());
+    let entered = Mutex::new(entered);
+    let from = |fields: &HeaderMap| fields.get("x-from").map(|value| value.as_bytes().to_vec());
+    App::new()
+        .post("/head", move |request: &Request<'_>| note(&head, request.peer(), request.field("x-from")))
+        .post("/whole", move |peer: Peer, fields: HeaderMap, _body: Bytes| note(&whole, peer, from(&fields).as_deref()))
+        .post("/later", move |peer: Peer, fields: HeaderMap| {
+            let seen = later.clone();
+            async move {
+                note(&seen, peer, from(&fields).as_deref());
+                highwire::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .get("/busy", move || {
+            // Nobody waits for it any more when the test ends.
+            let _ = lock(&entered).send(());
+            std::thread::sleep(BUSY);
+        })
+        .get("/peer", |peer: Peer| peer.to_string())
+}
+
+fn connect(address: &str) -> (TcpStream, SocketAddr) {
+    let stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_nodelay(true).expect("an option");
+    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+    stream.set_write_timeout(Some(PATIENCE)).expect("an option");
+    let local = stream.local_addr().expect("a connected socket");
+    (stream, local)
+}
+
+fn post(path: &str, from: SocketAddr) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-From: {from}\r\nContent-Length: 5\r\n\r\nhello")
+}
+
+/// Sends a request and resets the connection.
+fn reset(address: &str, path: &str) {
+    let (mut stream, local) = connect(address);
+    stream.write_all(post(path, local).as_bytes()).expect("the kernel takes it");
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("an option");
+}
+
+/// Sends a request and reads the response to its end.
+fn finish(mut stream: impl Read + Write, request: &str) -> String {
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers and closes");
+    String::from_utf8(answer).expect("text")
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+/// Keeps the server's only worker in a handler, until it is over or the test has failed.
+fn keep_busy(address: &str, over: &AtomicBool) {
+    let begun = Instant::now();
+    while !over.load(Ordering::Acquire) && begun.elapsed() < PATIENCE {
+        let (stream, _) = connect(address);
+        finish(stream, "GET /busy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worker {
+    Idle,
+    Busy,
+}
+
+fn check_resets(engine: Engine, worker: Worker) {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let (enter, entered) = mpsc::channel();
+    let app = noting_app(&seen, enter).configure(|config| (config.engine, config.workers) = (engine, 1));
+    let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("a server that starts");
+    let address = &handle.addresses()[0];
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if worker == Worker::Busy {
+            scope.spawn(|| keep_busy(address, &over));
+        }
+        for batch in 0..BATCHES {
+            if worker == Worker::Busy {
+                // The handler is entered now, and not some time ago.
+                entered.try_iter().for_each(drop);
+                entered.recv_timeout(PATIENCE).expect("the busy handler is called");
+            }
+            for number in 0..RESETS_IN_A_BATCH {
+                reset(address, PATHS[(batch + number) % PATHS.len()]);
+            }
+            // One client that stays for its answer, behind those that did not.
+            let (stream, local) = connect(address);
+            let answer = finish(stream, &post(PATHS[batch % PATHS.len()], local));
+            assert!(answer.starts_with("HTTP/1.1 20"), "{engine:?}, {worker:?}: {answer}");
+        }
+        over.store(true, Ordering::Release);
+    });
+    let (stream, local) = connect(address);
+    let answer = finish(stream, "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(body(&answer), local.to_string(), "{engine:?}, {worker:?}");
+    handle.stop();
+    handle.wait().expect("a server that ends");
+    let seen = lock(&seen);
+    assert!(
+        seen.wrong.is_empty(),
+        "{engine:?}, {worker:?}: {} of {} handlers saw another peer: {:?}",
+        seen.wrong.len(),
+        seen.wrong.len() + seen.right,
+        &seen.wrong[..seen.wrong.len().min(5)]
+    );
+    assert!(seen.right >= BATCHES, "{engine:?}, {worker:?}: {} requests were handled", seen.right);
+}
+
+#[test]
+fn a_client_that_resets_its_connection_keeps_its_address() {
+    for engine in ENGINES {
+        for worker in [Worker::Idle, Worker::Busy] {
+            check_resets(engine, worker);
+        }
+    }
+}
+
+/// What happened to a request, in order.
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// An app that knows no path but `/`, with middleware around it or without.
+fn missing_app(log: &Log, has_middleware: bool) -> App {
+    let its = log.clone();
+    let app = App::new().get("/", || "here").not_found(move |request: &Request<'_>| {
+        lock(&its).push("not_found".to_string());
+        let tls = request.tls().map(|tls| (tls.version, tls.server_name, tls.alpn));
+        (StatusCode::NOT_FOUND, format!("{} {} {tls:?}", request.peer(), request.is_secure()))
+    });
+    if !has_middleware {
+        return app;
+    }
+    let log = log.clone();
+    app.with(around(move |request: &mut Request<'_>| {
+        lock(&log).push("before".to_string());
+        if request.path() == "/refused" {
+            return Err(StatusCode::FORBIDDEN);
+        }
+        let log = log.clone();
+        Ok(move |response: &mut Response| lock(&log).push(format!("after {}", response.status().as_u16())))
+    }))
+}
+
+/// How a request reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Clear,
+    ClearHttp2,
+    Tls,
+    TlsHttp2,
+}
+
+/// Asks for a path: the status, the body, and the client's own address.
+fn ask(handle: &Handle, authority: &Authority, way: Way, path: &str) -> (u16, String, SocketAddr) {
+    let is_secure = matches!(way, Way::Tls | Way::TlsHttp2);
+    let (stream, local) = connect(&handle.addresses()[usize::from(is_secure)]);
+    let secure = |stream: TcpStream, protocol: &str| {
+        let config = Client { alpn: &[protocol], ..Client::of(authority) }.config();
+        let name = ServerName::try_from("a.example").expect("a name");
+        StreamOwned::new(ClientConnection::new(config, name).expect("a client"), stream)
+    };
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    let (status, body) = match way {
+        Way::Clear => text(&finish(stream, &request)),
+        Way::Tls => text(&finish(secure(stream, "http/1.1"), &request)),
+        Way::ClearHttp2 => streamed(Http2::new(stream, "http"), path),
+        Way::TlsHttp2 => streamed(Http2::new(secure(stream, "h2"), "https"), path),
+    };
+    (status, body, local)
+}
+
+fn text(answer: &str) -> (u16, String) {
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), body(answer).to_string())
+}
+
+fn streamed<S: Read + Write>(mut http: Http2<S>, path: &str) -> (u16, String) {
+    let (status, body) = http.ask("GET", path, &[], b"").expect("an answer");
+    (status, String::from_utf8(body).expect("text"))
+}
+
+#[test]
+fn the_not_found_handler_sees_the_client_inside_the_middleware() {
+    let authority = Authority::new("test");
+    let tls = |alpn: &str| Some(("TLSv1.3", Some("a.example".to_string()), Some(alpn.to_string())));
+    let ways = [(Way::Clear, None), (Way::ClearHttp2, None), (Way::Tls, tls("http/1.1")), (Way::TlsHttp2, tls("h2"))];
+    for engine in ENGINES {
+        for has_middleware in [false, true] {
+            let log = Log::default();
+            let app = missing_app(&log, has_middleware);
+            let app = app.configure(|config| (config.engine, config.workers) = (engine, 1));
+            let mut server = app.listen("127.0.0.1:0").expect("a free port");
+            if engine != Engine::Threads {
+                server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("a free port");
+            }
+            let handle = server.start().expect("a server that starts");
+            // The engine `threads` has neither TLS nor HTTP/2.
+            let count = if engine == Engine::Threads { 1 } else { ways.len() };
+            for (way, tls) in &ways[..count] {
+                let context = format!("{engine:?}, {way:?}, middleware {has_middleware}");
+                let check = |path: &str, expected: (u16, &str), expected_log: &[&str]| {
+                    let (status, body, local) = ask(&handle, &authority, *way, path);
+                    let expected_body = expected.1.replace("{peer}", &local.to_string());
+                    assert_eq!((status, body), (expected.0, expected_body), "{context}, {path}");
+                    assert_eq!(std::mem::take(&mut *lock(&log)), expected_log, "{context}, {path}");
+                };
+                let facts = format!("{{peer}} {} {tls:?}", tls.is_some());
+                if has_middleware {
+                    check("/", (200, "here"), &["before", "after 200"]);
+                    check("/nowhere", (404, facts.as_str()), &["before", "not_found", "after 404"]);
+                    check("/refused", (403, ""), &["before"]);
+                } else {
+                    check("/", (200, "here"), &[]);
+                    check("/nowhere", (404, facts.as_str()), &["not_found"]);
+                }
+            }
+            handle.stop();
+            handle.wait().expect("a server that ends");
+        }
+    }
+}
