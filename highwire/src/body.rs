@@ -116,7 +116,9 @@ impl Parts {
             last.extend_from_slice(bytes);
             return bytes.len();
         }
-        self.parts.push_back(BytesMut::from(bytes));
+        let mut part = BytesMut::with_capacity(bytes.len().max(PART_BYTES));
+        part.extend_from_slice(bytes);
+        self.parts.push_back(part);
         bytes.len() + PART_BYTES
     }
 

@@ -284,7 +284,11 @@ impl<T> fmt::Debug for Session<T> {
 impl<T: 'static> FromRequest for Session<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Session<T>, Response> {
         let Some(sessions) = request.shared.state::<Sessions>() else {
-            crate::server::quiet::log!(Mistake, error, "a handler asks for a session, and no Sessions were given to App::state");
+            crate::server::quiet::log!(
+                Mistake,
+                error,
+                "a handler asks for a session, and no Sessions were given to App::state"
+            );
             return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
         };
         let sent = Cookies::from_request(request)?;
@@ -306,7 +310,9 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
             self.token = Some(token);
             match serde_json::from_slice(&data) {
                 Ok(value) => return Ok(Some(value)),
-                Err(error) => crate::server::quiet::log!(Mistake, warn, %error, "a session's value is of another shape"),
+                Err(error) => {
+                    crate::server::quiet::log!(Mistake, warn, %error, "a session's value is of another shape")
+                }
             }
             return Ok(None);
         }

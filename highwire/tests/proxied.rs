@@ -67,7 +67,8 @@ fn the_proxy_says_whose_connection_it_is() {
                 }
                 let answer = read(&mut stream);
                 let is_port_known = expected != "127.0.0.1";
-                let said = if is_port_known { body(&answer) } else { body(&answer).split(':').next().unwrap_or_default() };
+                let said =
+                    if is_port_known { body(&answer) } else { body(&answer).split(':').next().unwrap_or_default() };
                 assert_eq!(said, expected);
             }
         }

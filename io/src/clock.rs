@@ -1,6 +1,7 @@
 //! Time as the drivers give it: nanoseconds since some start, so that a simulator can make its own.
 
 use std::ops::{Add, Sub};
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment of a driver's clock.
@@ -48,6 +49,12 @@ impl RealClock {
     pub fn now(&self) -> Instant {
         Instant { nanoseconds: self.start.elapsed().as_nanos() as u64 } + Duration::from_secs(1)
     }
+}
+
+/// Nanoseconds since the first call, by the system's monotonic clock: for measuring how long something takes.
+pub fn stopwatch() -> u64 {
+    static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    START.elapsed().as_nanos() as u64
 }
 
 /// Nanoseconds since 1970 by the system's clock; 0 where it stands before that.

@@ -39,6 +39,7 @@
 //!
 //! **Time** stands still during a turn: [`Driver::now`] is when the sink's round began.
 
+use crate::clock;
 use crate::wake::Notifier;
 use crate::{Address, Completion, Instant, Listener, ListenerId, Queue, Socket, SocketId};
 use std::io;
@@ -99,6 +100,12 @@ pub trait Driver {
 
     /// When the sink's round began.
     fn now(&self) -> Instant;
+
+    /// A function that tells nanoseconds from any moment on, to measure how long something takes within a turn. Where time does
+    /// not pass by itself, as in the simulator, it always tells the same.
+    fn stopwatch(&self) -> fn() -> u64 {
+        clock::stopwatch
+    }
 
     /// Nanoseconds since 1970, for the Date field.
     fn unix_nanoseconds(&self) -> u64;

@@ -29,7 +29,8 @@ fn bytes_of_hex(text: &str) -> Vec<u8> {
 
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Fields {
     let (mut out, mut lines) = (Vec::new(), Vec::new());
-    let decoded = decoder.decode(block, &mut out, (MOST_LIST_BYTES, u32::MAX), |line| lines.push(line)).expect("a block");
+    let decoded =
+        decoder.decode(block, &mut out, (MOST_LIST_BYTES, u32::MAX), |line| lines.push(line)).expect("a block");
     assert!(!decoded.too_large);
     lines.iter().map(|line| (out[line.name.clone()].to_vec(), out[line.value.clone()].to_vec())).collect()
 }

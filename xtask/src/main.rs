@@ -3,6 +3,7 @@
 //! Each command is a module with a `run(root, args)` and its own `HELP`; this file only chooses between them.
 
 mod args;
+mod attack;
 mod bench;
 mod conformance;
 mod fuzz;
@@ -26,6 +27,7 @@ Commands:
   test          run every test of the project, in order, and sum up
   conformance   hold Highwire against what others wrote about its protocols
   fuzz          run every fuzz target for a while
+  attack        mount attacks on loopback and measure what a bystander sees
   bench         time Highwire side by side with its floors and peers
 
 `cargo xtask COMMAND --help` tells a command's options.
@@ -67,6 +69,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "test", help: test::HELP, run: test::run },
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
+    Command { name: "attack", help: attack::HELP, run: attack::run },
     Command { name: "bench", help: bench::HELP, run: bench::run },
 ];
 
@@ -121,6 +124,7 @@ mod tests {
         for words in [
             &["nothing"][..],
             &["tidy", "--colour"],
+            &["attack", "other"],
             &["bench", "ftp"],
             &["conformance", "hpack"],
             &["fuzz", "--seconds", "soon"],

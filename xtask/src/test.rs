@@ -13,7 +13,7 @@ use crate::process::{
     self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT,
     PYTHON_BROTLI, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
 };
-use crate::{Error, Result, bench, conformance, fuzz, redbot, tidy};
+use crate::{Error, Result, attack, bench, conformance, fuzz, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
 Runs every test of the project in order and sums up. Steps after one that fails still run.
@@ -127,6 +127,7 @@ const STEPS: &[Step] = &[
         action: Action::Run("cargo run --release -p sim -- --seeds {seeds}", &[]),
     },
     Step { name: "h2spec", long: false, needs: &[Need::H2spec], action: Action::Do(conformance::h2spec) },
+    Step { name: "attacks", long: false, needs: &[], action: Action::Do(attack::short) },
     Step { name: "redbot", long: false, needs: &[Need::Redbot], action: Action::Do(redbot::redbot) },
     Step {
         name: "bench programs",

@@ -14,7 +14,7 @@ use super::exchange::{Exchange, LogLine, Switched};
 use super::out::Out;
 use super::secure::Secure;
 use super::streams::Http2;
-use super::work::{self, Work};
+use super::work::{self, Timing, Work};
 use crate::handler::Outcome;
 use crate::request::{Caller, Hooks, Ready};
 use crate::response::Response;
@@ -413,9 +413,11 @@ impl Connection {
         let mut at = 0;
         // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
         let mut fed = false;
+        let mut timing = Timing::new();
         self.work.begin(kit.turn, kit.allowance);
         while self.may_read() {
             let rest = &window[at..];
+            timing.event(&mut self.work, kit.stopwatch);
             if self.is_spent(kit) {
                 break;
             }
@@ -462,11 +464,11 @@ impl Connection {
                     }
                 }
                 Event::Data(data) => {
-                    self.work.spend(work::data(data.len()));
+                    self.work.spend(work::CHUNK + work::bytes(data.len()));
                     fed |= self.body_came(data, kit, out);
                 }
                 Event::End { trailers } => {
-                    self.work.spend(work::EVENT + work::POLL);
+                    self.work.spend(work::CHUNK + work::POLL);
                     if std::mem::take(&mut fed) && !self.recharge(kit) {
                         self.no_memory(kit, out);
                         continue;

@@ -142,9 +142,11 @@ impl Connection {
             return self.no_memory(kit, out);
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some()) {
+            let begun = (kit.stopwatch)();
             self.work.spend(work::POLL);
             self.poll_answer(kit, out);
             self.pump(kit, out);
+            self.work.spend_since(begun, kit.stopwatch);
         }
     }
 

@@ -4,6 +4,7 @@
 //! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
+use super::config::{Config, Engine};
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::connection_h2_send::is_of_a_connection;
@@ -12,9 +13,8 @@ use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
 use super::out::Out;
-use super::config::{Config, Engine};
 use super::streams::{Http2, Waits};
-use super::work;
+use super::work::{self, Timing};
 use crate::body::{Body, BodyError, Incoming};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
@@ -109,8 +109,13 @@ impl Connection {
         let limits = &kit.shared.setup.config.limits.clone();
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(kit.tick / TICKS_A_SECOND);
+        let mut timing = Timing::new();
         self.work.begin(kit.turn, kit.allowance);
-        while !self.blocked && !self.is_ending() && !self.is_spent(kit) {
+        while !self.blocked && !self.is_ending() {
+            timing.event(&mut self.work, kit.stopwatch);
+            if self.is_spent(kit) {
+                break;
+            }
             let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
             let received = match http2.http.receive(&window[at..], &mut lent) {
                 Ok(received) => received,
@@ -140,24 +145,24 @@ impl Connection {
                     self.respond_http2(&mut http2, stream, &mut response, kit, out);
                 }
                 Event::Data(stream, data) => {
-                    self.work.spend(work::data(data.len()));
+                    self.work.spend(work::FRAME + work::bytes(data.len()));
                     self.data_http2(&mut http2, stream, data, kit, out);
                 }
                 Event::End(stream, trailers) => {
-                    self.work.spend(work::EVENT + work::POLL);
+                    self.work.spend(work::FRAME + work::POLL);
                     let trailers = if trailers { trailer_fields(head, &fields) } else { Vec::new() };
                     self.end_http2(&mut http2, stream, trailers, kit, out);
                 }
                 Event::Reset(stream, _) => {
-                    self.work.spend(work::EVENT + work::POLL);
+                    self.work.spend(work::FRAME + work::POLL);
                     http2.forget(stream, kit);
                 }
                 Event::Opened(stream) => {
-                    self.work.spend(work::EVENT);
+                    self.work.spend(work::FRAME);
                     has_opened |= self.opened_http2(&mut http2, stream);
                 }
                 Event::AllOpened => {
-                    self.work.spend(work::EVENT);
+                    self.work.spend(work::FRAME);
                     has_opened |= self.all_opened_http2(&mut http2);
                 }
                 Event::GoingAway | Event::Interim(_) => {}
@@ -284,7 +289,8 @@ impl Connection {
     ) {
         let mut hooks = Hooks::default();
         let mut answer = None;
-        let outcome = kit.call(route, request, self.caller(out), self.stream_task(stream), body, &mut hooks, &mut answer);
+        let outcome =
+            kit.call(route, request, self.caller(out), self.stream_task(stream), body, &mut hooks, &mut answer);
         let has_hooks = hooks.are_for_exchange();
         if has_hooks {
             http2.active(stream, kit).exchange.take_hooks(&mut hooks);
@@ -314,7 +320,12 @@ impl Connection {
         let task = self.stream_task(stream);
         self.send_interims_http2(http2, stream, out);
         let Some(active) = http2.get(stream) else { return };
+        let incoming = active.exchange.incoming.clone();
+        // What the handler takes meanwhile is credited below: no wake has to tell of it.
+        let pause = |paused: bool| incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = paused);
+        pause(false);
         let answer = active.exchange.take_answer(kit, task);
+        pause(true);
         let holds_more = active.exchange.lent(active.lent) > active.lent;
         self.send_interims_http2(http2, stream, out);
         if let Some(mut response) = answer {
@@ -322,6 +333,7 @@ impl Connection {
         } else if holds_more {
             self.charge_http2(http2, stream, kit, out);
         }
+        self.credit_http2(http2, stream, kit, out);
     }
 
     fn send_interims_http2(&mut self, http2: &mut Http2, stream: StreamRef, out: &mut Out<'_>) {
@@ -341,14 +353,13 @@ impl Connection {
 
     /// Bytes of a body came.
     fn data_http2(&mut self, http2: &mut Http2, stream: StreamRef, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+        let arrived = http2.arrived + data.len() as u64;
         let Some(active) = http2.get(stream) else {
             return http2.http.used(stream, data.len(), &mut out.queue.output);
         };
         if active.exchange.switched.is_some() {
             return self.data_tunnel(http2, stream, data, kit, out);
         }
-        http2.arrived += data.len() as u64;
-        let Some(active) = http2.get(stream) else { return };
         active.body_bytes += data.len() as u64;
         active.arrived += data.len() as u64;
         let exchange = &mut active.exchange;
@@ -363,11 +374,16 @@ impl Connection {
         } else {
             BodyUse::None
         };
-        let route = active.route;
-        if active.body_bytes > kit.body_limit(route, body_use) {
+        let (route, body_bytes) = (active.route, active.body_bytes);
+        let was_fed = std::mem::replace(&mut active.fed, body_use != BodyUse::None);
+        http2.arrived = arrived;
+        if body_use != BodyUse::None && !was_fed {
+            http2.fed.push(stream);
+        }
+        if body_bytes > kit.body_limit(route, body_use) {
             if body_use == BodyUse::None {
                 // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
-                let drops = active.drops;
+                let drops = http2.get(stream).is_some_and(|active| active.drops);
                 http2.http.dropped(data.len(), &mut out.queue.output);
                 if drops {
                     http2.http.reset(stream, Code::NoError, &mut out.queue.output);
@@ -390,28 +406,25 @@ impl Connection {
             }
             BodyUse::Parts => {}
         }
-        if self.charge_http2(http2, stream, kit, out)
-            && body_use == BodyUse::Parts
-            && let Some(active) = http2.get(stream)
-            && !std::mem::replace(&mut active.fed, true)
-        {
-            http2.fed.push(stream);
-        }
     }
 
-    /// Tells handlers what has come of their bodies: once for all that was received in one go.
+    /// Charges what has come of bodies, and tells handlers of it: once for all that was received in one go.
     fn tell_fed(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+        if http2.fed.is_empty() {
+            return;
+        }
+        let begun = (kit.stopwatch)();
         for stream in std::mem::take(&mut http2.fed) {
             if self.is_ending() {
                 return;
             }
             let is_fed = http2.get(stream).is_some_and(|active| std::mem::take(&mut active.fed));
-            if is_fed {
+            if is_fed && self.charge_http2(http2, stream, kit, out) {
                 self.work.spend(work::POLL);
-                self.credit_http2(http2, stream, kit, out);
                 self.poll_http2(http2, stream, kit, out);
             }
         }
+        self.work.spend_since(begun, kit.stopwatch);
     }
 
     /// Credits the peer for what a handler has taken of a body.
@@ -458,7 +471,11 @@ impl Connection {
         if active.exchange.switched.is_some() {
             return self.end_tunnel(http2, stream, kit, out);
         }
-        (active.due, active.waits, active.fed) = (handler_due, Waits::Handler, false);
+        (active.due, active.waits) = (handler_due, Waits::Handler);
+        if std::mem::take(&mut active.fed) && !self.charge_http2(http2, stream, kit, out) {
+            return;
+        }
+        let Some(active) = http2.get(stream) else { return };
         if let Some(incoming) = &active.exchange.incoming {
             incoming.borrow_mut().finish(Ok(()), trailers);
             self.poll_http2(http2, stream, kit, out);

@@ -111,6 +111,7 @@ impl Connection {
                     http2.http.go_away(&mut out.queue.output);
                 }
                 self.streams_expired(&mut http2, kit, out);
+                http2.look();
                 self.put_back(http2, kit);
                 self.drive_http2(kit, head, out);
             }

@@ -229,7 +229,9 @@ impl Connection {
                 Poll::Pending => {
                     exchange.body = Some(streamed);
                     if !self.recharge(kit) {
-                        crate::server::quiet::log!(Memory, warn, 
+                        crate::server::quiet::log!(
+                            Memory,
+                            warn,
                             "what an answer waits for does not fit the memory budget; the connection is cut"
                         );
                         self.abort(kit, out);

@@ -11,8 +11,8 @@ use super::secure::Secure;
 use crate::StatusCode;
 use crate::body::BodyError;
 use io::Queue;
-use proto::h2::{Code, Failure};
 use proto::Head;
+use proto::h2::{Code, Failure};
 use std::sync::atomic::Ordering;
 
 /// What a connection is charged for its session beside what it holds of unread bytes: the session's state and what the

@@ -35,6 +35,8 @@ pub(crate) struct Kit {
     /// The number of the worker's turn, and what each connection may cause in it.
     pub(crate) turn: u32,
     pub(crate) allowance: u32,
+    /// Tells nanoseconds: see [`Driver::stopwatch`](io::Driver::stopwatch).
+    pub(crate) stopwatch: fn() -> u64,
     /// Connections that used up their allowance and go on in the next turn.
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
@@ -126,6 +128,7 @@ impl Kit {
             tick: 0,
             turn: 0,
             allowance: WORK_A_TURN,
+            stopwatch: || 0,
             unfinished: VecDeque::new(),
             share,
             draining: false,
@@ -247,7 +250,12 @@ impl Kit {
     /// Finds the route for a request. If there is none, returns what to answer; or, if the app has middleware, a route that
     /// passes the request through it and answers inside.
     #[inline]
-    pub(crate) fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> std::result::Result<u32, Response> {
+    pub(crate) fn route(
+        &mut self,
+        head: &Head,
+        window: &[u8],
+        caller: Caller<'_>,
+    ) -> std::result::Result<u32, Response> {
         match (self.find(head, window, caller.is_secure()), self.shared.setup.missed) {
             (Routed::Route(route), _) | (Routed::Nothing, Some(route)) => Ok(route),
             (Routed::Answer(response), Some(route)) => {

@@ -1,7 +1,7 @@
 //! How a server listens at an address, beside the address itself.
 
-use super::shared::Tls;
 use super::config::Config;
+use super::shared::Tls;
 use crate::Result;
 
 /// How to listen at an address: [`Server::listen_with`](super::Server::listen_with) takes it.
@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn required_client_certificates_are_refused_beside_the_clear() {
         let listen = |auth| Listen::new().tls(TlsConfig::new().self_signed(["localhost"]).client_auth(auth));
-        let error = |listen: Listen| listen.door(&Config::default()).err().map(|error| error.to_string()).unwrap_or_default();
+        let error =
+            |listen: Listen| listen.door(&Config::default()).err().map(|error| error.to_string()).unwrap_or_default();
         let required = || ClientAuth::Required("clients.pem".into());
         assert!(error(listen(required()).and_plain()).starts_with("client certificates are required"));
         // Either of them alone is judged by its file.

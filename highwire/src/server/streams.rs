@@ -110,6 +110,8 @@ pub(crate) struct Http2 {
     /// Bytes that are held for all streams, but for those in `stale`, whose share may have changed.
     counted: usize,
     stale: Vec<StreamRef>,
+    /// No stream is to be looked at before then.
+    next_due: u32,
     /// Streams whose handlers have to be told of what has come of their bodies.
     pub(super) fed: Vec<StreamRef>,
     /// Streams whose bodies are collected whole, the first one first, with those that are over since; and what was granted to
@@ -136,6 +138,7 @@ impl Http2 {
             idle_since: None,
             counted: 0,
             stale: Vec::new(),
+            next_due: NEVER,
             fed: Vec::new(),
             collecting: VecDeque::new(),
             granted: 0,
@@ -249,6 +252,7 @@ impl Http2 {
                         Waits::Handler => {}
                     }
                 }
+                self.look();
             }
             _ => {}
         }
@@ -261,11 +265,19 @@ impl Http2 {
         self.due().map_or(due, |other| other.min(due))
     }
 
-    /// When the first of those who may have waited too long is looked at.
-    pub(super) fn due(&self) -> Option<u32> {
+    /// When to look at the streams, the first of which may have waited too long then. It may be too early: a walk over all
+    /// streams is for [`look`](Self::look).
+    pub(super) fn due(&mut self) -> Option<u32> {
+        self.held();
+        let streams = (self.count > 0).then_some(self.next_due);
+        streams.into_iter().chain(self.goes_at).min()
+    }
+
+    /// Finds out anew when to look at the streams.
+    pub(super) fn look(&mut self) {
         let is_blocked = self.blocked_at.is_some();
         let judged = self.active.iter().flatten().filter(|active| active.is_judged(is_blocked));
-        judged.map(|active| active.due).chain(self.goes_at).min()
+        self.next_due = judged.map(|active| active.due).min().unwrap_or(NEVER);
     }
 
     pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
@@ -277,13 +289,14 @@ impl Http2 {
     /// Bytes that are held for the peer. Counts only those streams anew that may have changed: a peer with many of them could
     /// make a walk over all of them follow each of its frames.
     pub(super) fn held(&mut self) -> usize {
-        let Http2 { active, stale, counted, .. } = self;
+        let Http2 { active, stale, counted, next_due, .. } = self;
         for stream in stale.drain(..) {
             let slot = active.get_mut(stream.place as usize).and_then(Option::as_deref_mut);
             let Some(active) = slot.filter(|active| active.stream == stream) else { continue };
             let held = active.held();
             *counted = *counted + held - std::mem::replace(&mut active.counted, held);
             active.stale = false;
+            *next_due = active.due.min(*next_due);
         }
         CONNECTION_BYTES + self.http.held() + self.counted
     }

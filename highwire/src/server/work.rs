@@ -6,36 +6,43 @@
 //! received, goes on in the next turn, and stops receiving meanwhile if that is much. With `n` such connections on a worker
 //! everybody else waits for `n` allowances at most.
 
-/// What one connection may cause in one turn, in nanoseconds: 60 small requests, or 64 KiB of a body in parts of usual size.
+/// What one connection may cause in one turn, in nanoseconds: 50 small requests, or 128 KiB of a body in large parts.
 /// A hundred connections that use it up make a turn of some milliseconds on each of two workers.
-pub(crate) const WORK_A_TURN: u32 = 60_000;
+pub(crate) const WORK_A_TURN: u32 = 40_000;
 
 /// A request: its head parsed, its route found, its handler called, its response written.
-pub(super) const REQUEST: u32 = 600;
+pub(super) const REQUEST: u32 = 700;
 
 /// A field of a head: validated, kept, perhaps decompressed.
 pub(super) const FIELD: u32 = 25;
 
-/// Any other event of a protocol: a chunk or a frame.
-pub(super) const EVENT: u32 = 50;
+/// A chunk of a body in HTTP/1, or its end.
+pub(super) const CHUNK: u32 = 40;
 
-/// A handler's future polled.
-pub(super) const POLL: u32 = 150;
+/// A frame of HTTP/2 that is no head.
+pub(super) const FRAME: u32 = 200;
+
+/// A handler's future polled, which is seldom in a cache when a connection has many.
+pub(super) const POLL: u32 = 500;
 
 /// Bytes of a body that are copied to its handler in a nanosecond.
 const BYTES: u32 = 4;
 
-/// The price of so many bytes of a body, with the event that brings them.
+/// The price of so many bytes of a body, beside the event that brings them.
 #[inline]
-pub(super) fn data(bytes: usize) -> u32 {
-    EVENT + bytes as u32 / BYTES
+pub(super) fn bytes(count: usize) -> u32 {
+    count as u32 / BYTES
 }
+
+/// How many turns' allowances a connection may owe.
+const MOST_TURNS_OWED: i32 = 100;
 
 /// What a connection has left of its allowance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     turn: u32,
-    left: u32,
+    /// Below zero, it is a debt.
+    left: i32,
 }
 
 impl Work {
@@ -43,26 +50,102 @@ impl Work {
     #[inline]
     pub(super) fn begin(&mut self, turn: u32, allowance: u32) {
         if self.turn != turn {
-            *self = Work { turn, left: allowance };
+            let allowance = i32::try_from(allowance).unwrap_or(i32::MAX);
+            // What is owed has a bound: one handler that was slow once must not cost its connection its turns for seconds.
+            let owed = self.left.clamp(allowance.saturating_mul(-MOST_TURNS_OWED), 0);
+            *self = Work { turn, left: owed.saturating_add(allowance) };
         }
     }
 
-    /// Uses up a part of the allowance.
+    /// Uses up a part of the allowance. What is over it comes off that of the next turn.
     #[inline]
     pub(super) fn spend(&mut self, price: u32) {
-        self.left = self.left.saturating_sub(price);
+        self.left = self.left.saturating_sub_unsigned(price);
+    }
+
+    /// Uses up what was measured.
+    #[inline]
+    pub(super) fn spend_since(&mut self, begun: u64, stopwatch: fn() -> u64) {
+        self.spend(u32::try_from(stopwatch().saturating_sub(begun)).unwrap_or(u32::MAX));
     }
 
     /// Returns true if nothing is left for this turn.
     #[inline]
     pub(super) fn is_spent(&self) -> bool {
-        self.left == 0
+        self.left <= 0
+    }
+}
+
+/// The events of one connection in one go, timed now and then: what a handler does has no price of its own, and can take as long
+/// as a thousand other things.
+///
+/// Nothing is timed before the second event, so that whoever sends one request at a time pays nothing for it; then after one
+/// event, two, four and at most [`MOST_EVENTS`], as long as they take about what they were priced at.
+#[derive(Debug)]
+pub(super) struct Timing {
+    events: u32,
+    /// The number of the event before which the stopwatch is looked at next, and how many events that is after the last look.
+    next: u32,
+    step: u32,
+    began: u64,
+    left: i32,
+}
+
+/// Events between two looks at the stopwatch.
+const MOST_EVENTS: u32 = 8;
+
+impl Timing {
+    pub(super) fn new() -> Timing {
+        Timing { events: 0, next: 1, step: 1, began: 0, left: 0 }
+    }
+
+    /// Before another event: has the work cost what was measured, if that is more than its price.
+    #[inline]
+    pub(super) fn event(&mut self, work: &mut Work, stopwatch: fn() -> u64) {
+        if self.events == self.next {
+            self.look(work, stopwatch());
+        }
+        self.events += 1;
+    }
+
+    fn look(&mut self, work: &mut Work, now: u64) {
+        if self.events > 1 {
+            let priced = self.left.saturating_sub(work.left);
+            let took = i32::try_from(now.saturating_sub(self.began)).unwrap_or(i32::MAX);
+            self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 2).min(MOST_EVENTS) };
+            work.left = work.left.min(self.left.saturating_sub(took));
+        }
+        (self.began, self.left, self.next) = (now, work.left, self.events + self.step);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Plays events that are priced at 10 and take so long: how many fit an allowance of 1000.
+    fn fit(nanoseconds: u64) -> u32 {
+        thread_local!(static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        let (mut work, mut timing, mut events) = (Work::default(), Timing::new(), 0);
+        work.begin(1, 1000);
+        loop {
+            timing.event(&mut work, || NOW.get());
+            if work.is_spent() {
+                return events;
+            }
+            work.spend(10);
+            NOW.set(NOW.get() + nanoseconds);
+            events += 1;
+        }
+    }
+
+    #[test]
+    fn what_takes_longer_than_its_price_costs_what_it_takes() {
+        for (nanoseconds, fits) in [(0, 100), (10, 100), (1_000, 3), (100_000, 2), (1 << 40, 2)] {
+            let events = fit(nanoseconds);
+            assert!(events.abs_diff(fits) <= 1, "{events} of {nanoseconds} ns");
+        }
+    }
 
     #[test]
     fn each_turn_has_its_own_allowance() {
@@ -71,11 +154,20 @@ mod tests {
         work.spend(99);
         work.begin(1, 100);
         assert!(!work.is_spent());
-        work.spend(1000);
+        work.spend(51);
         assert!(work.is_spent());
         work.begin(1, 100);
         assert!(work.is_spent());
         work.begin(2, 100);
+        assert!(!work.is_spent());
+        work.spend(50);
+        assert!(work.is_spent(), "50 were owed");
+        work.spend(1000);
+        for turn in 3..13 {
+            work.begin(turn, 100);
+            assert!(work.is_spent(), "turn {turn}");
+        }
+        work.begin(13, 100);
         assert!(!work.is_spent());
     }
 }

@@ -111,6 +111,7 @@ impl<D: Driver> Worker<D> {
             let _entered = context.enter();
             Kit::new(shared, context.clone())
         };
+        kit.stopwatch = driver.stopwatch();
         kit.begin(driver.now());
         kit.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
         let listeners =

@@ -384,6 +384,10 @@ impl Driver for Simulated {
         self.now
     }
 
+    fn stopwatch(&self) -> fn() -> u64 {
+        || 0
+    }
+
     fn unix_nanoseconds(&self) -> u64 {
         START * 1_000_000_000 + self.network.now().nanoseconds
     }

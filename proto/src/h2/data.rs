@@ -107,7 +107,9 @@ impl Connection {
             }
             let take = bytes.len().min(incoming.left as usize);
             incoming.left -= take as u32;
-            self.incoming = Some(incoming);
+            // Nothing is due behind the last byte of most frames.
+            let is_over = incoming.left == 0 && incoming.padding == 0 && !incoming.ends;
+            self.incoming = if is_over { None } else { Some(incoming) };
             return (take, Some(Event::Data(stream, &bytes[..take])));
         }
         let skip = bytes.len().min(incoming.padding as usize);

@@ -553,7 +553,8 @@ mod tests {
     fn never_indexed_is_told() {
         let (mut out, mut told) = (Vec::new(), Vec::new());
         let block = hex("10 01 61 01 62 00 01 61 01 62 40 01 61 01 62 be 17 02 61 62");
-        let decoded = Decoder::new(4096).decode(&block, &mut out, (1000, u32::MAX), |line| told.push(line.never_indexed));
+        let decoded =
+            Decoder::new(4096).decode(&block, &mut out, (1000, u32::MAX), |line| told.push(line.never_indexed));
         assert_eq!((decoded, told), (Ok(Decoded { too_large: false }), Vec::from([true, false, false, false, true])));
     }
 

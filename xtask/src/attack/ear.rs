@@ -1,0 +1,253 @@
+//! How the attacking side reads what the server sends: only as far as it must to tell what the server did and, for
+//! HTTP/2, what the client may send next.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::thread::Thread;
+
+use super::frames::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
+use super::table::{MOST_STREAMS, Protocol};
+use super::tally::{self, Tally};
+
+/// The window of a connection before the server says anything (RFC 9113 section 6.9.2).
+const WINDOW: i64 = 65_535;
+
+/// The window of a stream by the server's SETTINGS, which the attackers acknowledge unread.
+const STREAM_WINDOW: i64 = 16 * 1024;
+
+/// What the thread that reads tells the one that writes, for one connection.
+pub(super) struct Link {
+    pub(super) writer: Thread,
+    /// The server has ended the connection.
+    pub(super) ended: AtomicBool,
+    /// Streams that the server has answered or reset.
+    pub(super) answered: AtomicU64,
+    /// Of so many streams in a row, only the first counts as answered.
+    step: u32,
+    connection: AtomicI64,
+    streams: Vec<AtomicI64>,
+}
+
+impl Link {
+    pub(super) fn new(writer: Thread, step: u32) -> Self {
+        let window = |_| AtomicI64::new(STREAM_WINDOW);
+        Self {
+            writer,
+            ended: AtomicBool::new(false),
+            answered: AtomicU64::new(0),
+            step,
+            connection: AtomicI64::new(WINDOW),
+            streams: (0..MOST_STREAMS).map(window).collect(),
+        }
+    }
+
+    /// Takes so many bytes from the windows of the connection and of the stream with this index, if both have them.
+    pub(super) fn take(&self, index: usize, bytes: i64) -> bool {
+        // Only the writer takes, so what was there is still there below.
+        let windows = [&self.connection, &self.streams[index]];
+        if windows.iter().any(|window| window.load(Relaxed) < bytes) {
+            return false;
+        }
+        for window in windows {
+            window.fetch_sub(bytes, Relaxed);
+        }
+        true
+    }
+
+    /// Whether the server has reset the stream with this index.
+    pub(super) fn is_reset(&self, index: usize) -> bool {
+        self.streams[index].load(Relaxed) < i64::from(i32::MIN)
+    }
+
+    fn stream(&self, stream: u32) -> Option<&AtomicI64> {
+        self.streams.get((stream / 2) as usize)
+    }
+
+    fn widen(&self, stream: u32, by: u32) {
+        let window = if stream == 0 { Some(&self.connection) } else { self.stream(stream) };
+        if let Some(window) = window {
+            window.fetch_add(i64::from(by), Relaxed);
+        }
+    }
+
+    fn answer(&self, stream: u32) {
+        if (stream / 2).is_multiple_of(self.step) {
+            self.answered.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Reads one connection.
+pub(super) enum Ear {
+    Http1,
+    Http2(Frames),
+    Tls,
+}
+
+impl Ear {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Http1 => Self::Http1,
+            Protocol::Http2 => Self::Http2(Frames::default()),
+            Protocol::Tls => Self::Tls,
+        }
+    }
+
+    /// Counts what these bytes say, as far as it shows at their begin; of HTTP/2 every frame.
+    pub(super) fn hear(&mut self, bytes: &[u8], tally: &Tally, link: Option<&Link>) {
+        match self {
+            Self::Http2(_) if bytes.starts_with(b"HTTP/1.") => hear_status(bytes, tally),
+            Self::Http2(frames) => frames.hear(bytes, tally, link),
+            Self::Http1 => hear_status(bytes, tally),
+            Self::Tls => match *bytes {
+                [21, _, _, _, 2, _, code, ..] => tally.hear(tally::alert(code)),
+                [22, ..] => tally.hear(tally::HANDSHAKE),
+                _ => hear_status(bytes, tally),
+            },
+        }
+    }
+}
+
+/// The status of an answer of HTTP/1 that begins here.
+fn hear_status(bytes: &[u8], tally: &Tally) {
+    let digits = bytes.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
+    let status = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    if let Some(word) = status.and_then(tally::status) {
+        tally.hear(word);
+    }
+}
+
+/// Takes frames apart, however they are split.
+#[derive(Default)]
+pub(super) struct Frames {
+    /// The frame's head, and as much of its content as is looked at.
+    start: Vec<u8>,
+    /// Content that is still to come, beside what `start` lacks.
+    left: usize,
+}
+
+const HEAD_BYTES: usize = 9;
+
+/// Content that is looked at: GOAWAY has its code in the second four bytes.
+const LOOK_BYTES: usize = 8;
+
+impl Frames {
+    fn hear(&mut self, mut bytes: &[u8], tally: &Tally, link: Option<&Link>) {
+        while !bytes.is_empty() {
+            if self.left > 0 {
+                let count = self.left.min(bytes.len());
+                self.left -= count;
+                bytes = &bytes[count..];
+                continue;
+            }
+            let count = (self.wanted() - self.start.len()).min(bytes.len());
+            self.start.extend_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            // With the head, more may be wanted.
+            if self.start.len() >= HEAD_BYTES && self.start.len() == self.wanted() {
+                self.left = self.length() - (self.start.len() - HEAD_BYTES);
+                hear_frame(&self.start, tally, link);
+                self.start.clear();
+            }
+        }
+    }
+
+    /// How long `start` is to be.
+    fn wanted(&self) -> usize {
+        if self.start.len() < HEAD_BYTES { HEAD_BYTES } else { HEAD_BYTES + self.length().min(LOOK_BYTES) }
+    }
+
+    /// The length of the frame's content.
+    fn length(&self) -> usize {
+        self.start[..3].iter().fold(0, |length, &byte| length << 8 | usize::from(byte))
+    }
+}
+
+/// Counts a frame. `start`: its head, and the begin of its content.
+fn hear_frame(start: &[u8], tally: &Tally, link: Option<&Link>) {
+    let number = |at: usize| {
+        start
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(|bytes| u32::from_be_bytes(bytes) & 0x7fff_ffff)
+    };
+    let (kind, flags, stream) = (start[3], start[4], number(5).unwrap_or(0));
+    let content = HEAD_BYTES;
+    match kind {
+        HEADERS => tally.hear(start.get(content).and_then(|&byte| indexed_status(byte)).unwrap_or(tally::ANSWER)),
+        RST_STREAM | GOAWAY => {
+            let at = if kind == GOAWAY { content + 4 } else { content };
+            if let Some(word) = number(at).and_then(|code| tally::code(kind, code)) {
+                tally.hear(word);
+            }
+        }
+        _ => {}
+    }
+    let Some(link) = link else { return };
+    match kind {
+        HEADERS | DATA if flags & END_STREAM != 0 => link.answer(stream),
+        RST_STREAM => {
+            if let Some(window) = link.stream(stream) {
+                window.store(i64::MIN / 2, Relaxed);
+            }
+            link.answer(stream);
+        }
+        WINDOW_UPDATE => link.widen(stream, number(content).unwrap_or(0)),
+        _ => {}
+    }
+}
+
+/// The statuses of the static table (RFC 7541 appendix A), where a block begins with one.
+fn indexed_status(byte: u8) -> Option<tally::Word> {
+    const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+    tally::status(*STATUSES.get(usize::from(byte.checked_sub(0x88)?))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frames::{frame, window_update};
+    use super::*;
+    use std::time::Duration;
+
+    /// What is counted of these bytes, in pieces of any size.
+    fn check(protocol: Protocol, bytes: &[u8], expected: &str) {
+        for size in [1, 2, 7, 10, 1000] {
+            if size < bytes.len() && protocol != Protocol::Http2 {
+                continue;
+            }
+            let (tally, mut ear) = (Tally::new(), Ear::new(protocol));
+            bytes.chunks(size).for_each(|piece| ear.hear(piece, &tally, None));
+            let line = tally.line(0.0, Duration::ZERO);
+            assert_eq!(line.split_once("said=").map(|(_, said)| said), Some(expected), "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_says_is_counted() {
+        check(Protocol::Http1, b"HTTP/1.1 408 Request Timeout\r\n", "408:1");
+        check(Protocol::Http1, b"xxxxxxxxxxxxxxxx", "");
+        check(Protocol::Tls, &[21, 3, 3, 0, 2, 2, 50], "690:1");
+        check(Protocol::Tls, &[22, 3, 3, 0, 100], "897:1");
+        let mut bytes = Vec::new();
+        frame(&mut bytes, 4, 0, 0, &[0; 12]);
+        frame(&mut bytes, HEADERS, 4, 1, &[0x88, 1, 2]);
+        frame(&mut bytes, DATA, END_STREAM, 1, &[b'x'; 100]);
+        frame(&mut bytes, HEADERS, 4, 3, b"\x08\x03431");
+        frame(&mut bytes, RST_STREAM, 0, 5, &[0, 0, 0, 7]);
+        frame(&mut bytes, GOAWAY, 0, 0, &[0, 0, 0, 5, 0, 0, 0, 11, b'w', b'h', b'y']);
+        check(Protocol::Http2, &bytes, "200:1,607:1,631:1,896:1");
+    }
+
+    #[test]
+    fn windows_are_kept() {
+        let link = Link::new(std::thread::current(), 1);
+        let mut bytes = Vec::new();
+        window_update(&mut bytes, 0, 1000);
+        window_update(&mut bytes, 3, 10);
+        frame(&mut bytes, RST_STREAM, 0, 5, &[0, 0, 0, 7]);
+        Ear::new(Protocol::Http2).hear(&bytes, &Tally::new(), Some(&link));
+        assert!(link.take(1, WINDOW + 10) && !link.take(1, 1));
+        assert!(!link.take(0, 991) && link.take(0, 990) && !link.take(0, 1));
+        assert!(link.is_reset(2) && !link.is_reset(1));
+        assert_eq!(link.answered.load(Relaxed), 1);
+    }
+}

@@ -1,0 +1,210 @@
+//! docs/attacks.md: what was measured, as Markdown.
+
+use std::fmt::Write as _;
+
+use super::judge::{
+    self, AMPLIFICATION, DESCRIPTORS_LEFT, FEW, MIB_A_CONNECTION, MIB_LEFT, MIB_TOGETHER, Measured, Miss, P99_MS,
+    P99_MS_OF_MANY, SECONDS_BACK, TIMES_SLOWER,
+};
+use super::table::{Attack, Protocol};
+
+/// One attack, and what came of it.
+pub(super) struct Row {
+    pub(super) attack: &'static Attack,
+    /// For each number of connections, in order.
+    pub(super) measured: Vec<Measured>,
+    /// Why there is no more of it.
+    pub(super) failure: Option<String>,
+}
+
+impl Row {
+    /// The bars that it misses, each with the number of connections.
+    pub(super) fn misses(&self) -> impl Iterator<Item = (u32, Miss)> {
+        self.measured.iter().flat_map(move |measured| {
+            let misses = judge::judge(self.attack, measured).into_iter();
+            misses.map(move |miss| (measured.connections, miss))
+        })
+    }
+}
+
+const OPENING: &str = "\
+# Attacks
+
+`cargo xtask attack` wrote this page. It mounts each attack on loopback against the release build of `highwire demo`
+with default settings, first from 1 connection, then from 20, then from 100, and measures the server and a bystander.
+[SECURITY.md](../SECURITY.md) says what Highwire promises, [limits.md](limits.md) lists the limits that enforce it.
+
+A cell shows, in this order:
+
+- **memory**: the largest growth of the server's own memory (`RssAnon` and `RssShmem`) since its start.
+- **CPU**: the server's CPU time during the attack in percent of one core, less what the bystander alone causes.
+- **ratio**: the server's CPU time divided by the attackers'. A dash means that the server used less than 0.05 s.
+- **p50 / p99**: the bystander's latency in milliseconds. The bystander is one HTTP/1.1 connection that requests
+  `/hello` every 2 ms, or as soon as the previous answer has arrived if that is later.
+- **alone**: the bystander's p99 immediately before the attack.
+- **errors**: the bystander's failed requests, if there were any.
+
+The column about the server describes the run with the most connections. A client whose connection the server closes
+opens the next one after 1 ms, so a flood that the server ends shows many connections.
+
+The attackers run in their own process with the lowest priority (`nice -n 19`), and for root the server and the bystander have the
+highest: attackers have machines of their own, so that the scheduling between the two is not what is measured. An attack whose
+latency or CPU time is beyond its bound is mounted three times, and the median is shown. Some attacks make a handler work, wait
+or hold memory, which SECURITY.md leaves to the application: they say so, and only survival is judged. On loopback the kernel does part of the
+receiver's work in the sender's time, so each CPU time contains part of the other. On a machine with two cores,
+latencies also contain the scheduling of the attackers: a p99 of a few milliseconds that appears in one run and not in
+the next is noise. To repeat one attack, run `cargo xtask attack --only NAME`.
+";
+
+/// The whole page. `machine`: where and how it was measured.
+pub(super) fn render(machine: &str, rows: &[Row]) -> String {
+    let mut page = format!("{OPENING}\n{}\n{machine}\n", bounds());
+    for (protocol, title) in
+        [(Protocol::Http1, "HTTP/1"), (Protocol::Http2, "HTTP/2 with prior knowledge"), (Protocol::Tls, "TLS")]
+    {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.attack.protocol == protocol).collect();
+        if !rows.is_empty() {
+            let _ = write!(page, "\n## {title}\n\n{}", table(&rows));
+        }
+    }
+    page.push_str("\n## Missed bounds\n\n");
+    let missed = missed(rows);
+    if missed.is_empty() {
+        page.push_str("None.\n");
+    }
+    for line in missed {
+        let _ = writeln!(page, "- {line}");
+    }
+    page
+}
+
+/// What is allowed, in the judge's numbers.
+fn bounds() -> String {
+    format!(
+        "\
+Bounds:
+
+| what | bound |
+|---|---|
+| memory per connection | {MIB_A_CONNECTION} MiB, plus 1 MiB if the attack sends a body that a handler takes whole |
+| memory of all connections | {MIB_TOGETHER} MiB, plus those bodies |
+| memory after the attack | within {MIB_LEFT} MiB of the start after {SECONDS_BACK} s |
+| descriptors after the attack | at most {DESCRIPTORS_LEFT} more than at the start |
+| the bystander's errors | none |
+| the bystander's p99, up to {FEW} connections | {TIMES_SLOWER} times its own, or {P99_MS} ms if that is more |
+| the bystander's p99, more connections | {P99_MS_OF_MANY} ms |
+| the server's CPU time | {AMPLIFICATION} times the attackers' |
+"
+    )
+}
+
+fn table(rows: &[&Row]) -> String {
+    let mut counts: Vec<u32> = rows.iter().flat_map(|row| &row.measured).map(|measured| measured.connections).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let heads: String = counts.iter().map(|count| format!(" {count} |")).collect();
+    let mut text = format!(
+        "| attack | what is sent | what the server did |{heads}\n|---|---|---|{}\n",
+        "---|".repeat(counts.len())
+    );
+    for row in rows {
+        let did = match (&row.failure, row.measured.last()) {
+            (Some(reason), _) => format!("not measured: {}", plain(reason)),
+            (None, Some(Measured { report, .. })) => format!("{}; {}", report.summary(), report.traffic()),
+            (None, None) => "not measured".into(),
+        };
+        let own = row.attack.handlers_own.map_or_else(String::new, |own| format!(" Not judged: {own}."));
+        let _ = write!(text, "| `{}` | {}{own} | {did} |", row.attack.name, row.attack.what);
+        for count in &counts {
+            let measured = row.measured.iter().find(|measured| measured.connections == *count);
+            let _ = write!(text, " {} |", measured.map_or_else(|| "–".into(), cell));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The figures of one cell, in the order that the page explains.
+pub(super) fn cell(measured: &Measured) -> String {
+    let ratio = measured.amplification().map_or_else(|| "–".into(), |ratio| format!("{ratio:.1}×"));
+    let (alone, meanwhile) = (&measured.alone, &measured.meanwhile);
+    let mut text = format!(
+        "{:.1} MiB, {:.0} %, {ratio}, {} / {} ms, alone {}",
+        measured.grown_mib(),
+        measured.cpu_percent().max(0.0),
+        milliseconds(meanwhile.percentile(50)),
+        milliseconds(meanwhile.percentile(99)),
+        milliseconds(alone.percentile(99)),
+    );
+    if meanwhile.errors > 0 {
+        let _ = write!(text, ", {} errors", meanwhile.errors);
+    }
+    text
+}
+
+fn milliseconds(value: f64) -> String {
+    if value.is_nan() { "–".into() } else { format!("{value:.2}") }
+}
+
+/// One line for each bar that some attack misses, and for each attack that could not be measured.
+fn missed(rows: &[Row]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for row in rows {
+        let name = row.attack.name;
+        lines.extend(row.misses().map(|(count, miss)| format!("`{name}` from {count}: {}", miss.what)));
+        lines.extend(row.failure.iter().map(|reason| format!("`{name}`: not measured: {}", plain(reason))));
+    }
+    lines
+}
+
+/// The first line, without what would end a cell.
+fn plain(text: &str) -> String {
+    text.lines().next().unwrap_or_default().replace('|', "/")
+}
+
+/// The machine and the settings of a run, for the reader.
+pub(super) fn machine(engine: &str, seconds: f64) -> String {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpus = text("/proc/cpuinfo");
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("an unknown CPU", |(_, model)| model);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = text("/proc/sys/kernel/osrelease");
+    format!(
+        "{cores} × {model}, Linux {}, engine `{engine}`, {seconds} s for each attack and number of connections.",
+        kernel.trim()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judge::tests::harmless;
+    use super::super::table;
+    use super::*;
+
+    fn row(name: &str, measured: Vec<Measured>, failure: Option<&str>) -> Row {
+        let attack = table::find(name).expect(name);
+        Row { attack, measured, failure: failure.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_page_has_a_row_for_each_attack_and_a_line_for_each_missed_bound() {
+        let died = Measured { survived: false, ..harmless(20) };
+        let rows = [
+            row("http1-pipelined", vec![harmless(1), died], None),
+            row("tls-silent", vec![], Some("no server\nat all")),
+        ];
+        let page = render("A machine.", &rows);
+        for expected in [
+            "\nA machine.\n",
+            "\n## HTTP/1\n\n| attack | what is sent | what the server did | 1 | 20 |\n|---|---|---|---|---|\n| `http1-pipelined` | ",
+            " | closed 20 of 20 connections; 0.0 MiB sent, 0.0 MiB received | 0.5 MiB, 33 %, 2.0×, – / – ms, alone – | 0.5 MiB, ",
+            "| `tls-silent` | A connection on which nothing is sent. | not measured: no server |\n",
+            "\n- `http1-pipelined` from 20: the server ended",
+            "\n- `tls-silent`: not measured: no server\n",
+        ] {
+            assert!(page.contains(expected), "{expected:?} is not in {page}");
+        }
+        assert!(render("", &[row("tls-silent", vec![harmless(1)], None)]).ends_with("## Missed bounds\n\nNone.\n"));
+    }
+}

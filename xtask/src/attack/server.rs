@@ -1,0 +1,200 @@
+//! The server that is attacked: `highwire demo`, built for release, with default settings, in the clear and under TLS;
+//! its memory, descriptors and CPU time.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use super::bystander::Bystander;
+use super::frames::{self, END_STREAM, GET_HELLO};
+use super::table::Protocol;
+use super::tls;
+use crate::conformance::{create, read};
+use crate::process::{self, Running};
+use crate::{Error, Result};
+
+/// How long the server may take to listen.
+const START: Duration = Duration::from_secs(20);
+
+/// Between looks at what changes soon.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Between looks at the server's memory during an attack.
+const SAMPLE: Duration = Duration::from_millis(10);
+
+/// How long a new connection may take to be answered after an attack.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Requests of each kind before the first measurement.
+const WARM_UP: u32 = 64;
+
+pub(super) struct Server {
+    running: Running,
+    address: SocketAddr,
+    tls_address: SocketAddr,
+}
+
+impl Server {
+    /// Starts the server with ports of the system's choice. What it says goes to `log`.
+    pub(super) fn start(root: &Path, engine: &str, log: &Path) -> Result<Self> {
+        let mut command = Command::new("setpriv");
+        command.current_dir(root).args(["--pdeathsig", "KILL"]);
+        if process::is_root() {
+            // Before the attackers, which would have cores of their own.
+            command.args(["nice", "-n", "-19"]);
+        }
+        command.args(["target/release/highwire", "demo", "--engine", engine]);
+        command.args(["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", "--tls-self-signed"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(create(log)?);
+        let shown = process::shown(&command);
+        let mut running = Running::new(command.spawn().map_err(|error| Error::doing(&shown, error))?);
+        let until = Instant::now() + START;
+        loop {
+            let said = read(log)?;
+            if let (Some(address), Some(tls_address)) = (address_in(&said, "http://"), address_in(&said, "https://")) {
+                return Ok(Self { running, address, tls_address });
+            }
+            if running.has_ended() || Instant::now() > until {
+                return Err(Error::Failed(format!("{shown} does not listen\n{said}")));
+            }
+            sleep(GLANCE);
+        }
+    }
+
+    pub(super) fn address(&self, protocol: Protocol) -> SocketAddr {
+        if protocol == Protocol::Tls { self.tls_address } else { self.address }
+    }
+
+    /// Has every worker serve some connections of each kind, so that its lazy allocations are not measured.
+    pub(super) fn warm_up(&self) -> Result<()> {
+        for _ in 0..WARM_UP {
+            let asked =
+                Bystander::new(self.address).ask().and_then(|()| self.ask_http2()).and_then(|()| self.ask_tls());
+            asked.map_err(|error| Error::doing("the server does not answer before the attack", error))?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the process runs and answers new connections, in the clear and under TLS. Tries for a while: an
+    /// attack may have used up this side's ports for a moment.
+    pub(super) fn answers(&mut self) -> bool {
+        let until = Instant::now() + ANSWER;
+        loop {
+            if self.running.has_ended() {
+                return false;
+            }
+            if Bystander::new(self.address).ask().and_then(|()| self.ask_tls()).is_ok() {
+                return true;
+            }
+            if Instant::now() > until {
+                return false;
+            }
+            sleep(GLANCE);
+        }
+    }
+
+    /// A request of HTTP/2, and the first bytes that come back.
+    fn ask_http2(&self) -> io::Result<()> {
+        let mut request = frames::opening(None);
+        frames::headers(&mut request, END_STREAM, 1, GET_HELLO);
+        exchange(self.address, &request).map(drop)
+    }
+
+    /// A hello, which must be answered with a record of a handshake.
+    fn ask_tls(&self) -> io::Result<()> {
+        match exchange(self.tls_address, &tls::hello_record())? {
+            22 => Ok(()),
+            other => Err(io::Error::other(format!("a TLS record of type {other}"))),
+        }
+    }
+
+    /// The process's own memory in KiB, without the pages of its program, which the kernel loads and drops as it likes.
+    pub(super) fn memory_kib(&self) -> u64 {
+        memory_kib(self.running.id())
+    }
+
+    pub(super) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.running.id())).map_or(0, Iterator::count)
+    }
+
+    /// Seconds of CPU that the server has run.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        process::cpu_seconds(self.running.id())
+    }
+
+    /// Watches the memory from now on.
+    pub(super) fn watch_memory(&self) -> MemoryWatch {
+        let (id, stop) = (self.running.id(), Arc::new(AtomicBool::new(false)));
+        let flag = stop.clone();
+        let thread = thread::spawn(move || {
+            let mut most = 0;
+            while !flag.load(Relaxed) {
+                most = most.max(memory_kib(id));
+                sleep(SAMPLE);
+            }
+            most.max(memory_kib(id))
+        });
+        MemoryWatch { stop, thread }
+    }
+}
+
+/// A thread that keeps the largest size it saw.
+pub(super) struct MemoryWatch {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl MemoryWatch {
+    /// The most that it saw, in KiB.
+    pub(super) fn most_kib(self) -> u64 {
+        self.stop.store(true, Relaxed);
+        self.thread.join().unwrap_or(0)
+    }
+}
+
+fn memory_kib(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let field = |label: &str| -> Option<u64> {
+        status.lines().find_map(|line| line.strip_prefix(label))?.split_whitespace().next()?.parse().ok()
+    };
+    ["RssAnon:", "RssShmem:"].into_iter().filter_map(field).sum()
+}
+
+/// Sends bytes on a connection of their own: the first byte that comes back.
+fn exchange(address: SocketAddr, bytes: &[u8]) -> io::Result<u8> {
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(bytes)?;
+    let mut first = [0];
+    stream.read_exact(&mut first)?;
+    Ok(first[0])
+}
+
+/// The address in the command's words: `listening on https://127.0.0.1:PORT/`.
+fn address_in(said: &str, scheme: &str) -> Option<SocketAddr> {
+    said.lines()
+        .find_map(|line| line.split_once("listening on ")?.1.strip_prefix(scheme)?.strip_suffix('/')?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_addresses_are_read_once_their_lines_are_whole() {
+        let said = "INFO listening on http://127.0.0.1:80/\nINFO listening on https://127.0.0.1:443/\n";
+        assert_eq!(address_in(said, "http://").map(|address| address.port()), Some(80));
+        assert_eq!(address_in(said, "https://").map(|address| address.port()), Some(443));
+        assert_eq!(address_in("INFO listening on http://127.0.0.1:8", "http://"), None);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        assert!(memory_kib(std::process::id()) > 0);
+    }
+}

@@ -1,0 +1,238 @@
+//! What the attacking side counted: kept by its threads, printed as one line when it ends, read by the process that
+//! measures.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::frames::{GOAWAY, RST_STREAM};
+
+/// What the server said, as a number that stands on its own in the line.
+pub(super) type Word = usize;
+
+// A word below `RESETS` is a status. The others are an offset and the code of that kind.
+const RESETS: Word = 600;
+const GOAWAYS: Word = 620;
+const ALERTS: Word = 640;
+/// An answer of HTTP/2 whose status is not a single byte of HPACK.
+pub(super) const ANSWER: Word = 896;
+/// A record of a handshake.
+pub(super) const HANDSHAKE: Word = 897;
+const WORDS: usize = 898;
+
+const STATUSES: std::ops::Range<Word> = 100..600;
+
+/// Error codes of HTTP/2 (RFC 9113 section 7), by their numbers.
+const CODES: [&str; 14] = [
+    "NO_ERROR",
+    "PROTOCOL_ERROR",
+    "INTERNAL_ERROR",
+    "FLOW_CONTROL_ERROR",
+    "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR",
+    "REFUSED_STREAM",
+    "CANCEL",
+    "COMPRESSION_ERROR",
+    "CONNECT_ERROR",
+    "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY",
+    "HTTP_1_1_REQUIRED",
+];
+
+pub(super) fn status(status: u16) -> Option<Word> {
+    Some(Word::from(status)).filter(|word| STATUSES.contains(word))
+}
+
+pub(super) fn alert(code: u8) -> Word {
+    ALERTS + Word::from(code)
+}
+
+/// The word of a frame that ends a stream or a connection by an error code.
+pub(super) fn code(kind: u8, code: u32) -> Option<Word> {
+    let code = code as Word;
+    match kind {
+        RST_STREAM if code < CODES.len() => Some(RESETS + code),
+        GOAWAY if code < CODES.len() => Some(GOAWAYS + code),
+        _ => None,
+    }
+}
+
+/// The name of a word, for people.
+pub(super) fn name(word: Word) -> String {
+    match word {
+        RESETS..GOAWAYS => format!("RST_STREAM {}", CODES.get(word - RESETS).unwrap_or(&"?")),
+        GOAWAYS..ALERTS => format!("GOAWAY {}", CODES.get(word - GOAWAYS).unwrap_or(&"?")),
+        ALERTS..ANSWER => format!("alert {}", word - ALERTS),
+        ANSWER => "an answer".into(),
+        HANDSHAKE => "a handshake record".into(),
+        status => status.to_string(),
+    }
+}
+
+/// Counts of all connections of the attack.
+pub(super) struct Tally {
+    /// Connections that were made.
+    pub(super) opened: AtomicU64,
+    /// Connections that could not be made, also for want of ports on the client's side.
+    pub(super) refused: AtomicU64,
+    /// Connections that the server ended.
+    pub(super) closed: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) received: AtomicU64,
+    said: Vec<AtomicU64>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        let said = (0..WORDS).map(|_| zero()).collect();
+        Self { opened: zero(), refused: zero(), closed: zero(), sent: zero(), received: zero(), said }
+    }
+
+    pub(super) fn hear(&self, word: Word) {
+        self.said[word].fetch_add(1, Relaxed);
+    }
+
+    /// The line that [`Report::read`] reads.
+    pub(super) fn line(&self, cpu_seconds: f64, elapsed: Duration) -> String {
+        let counts = [&self.opened, &self.refused, &self.closed, &self.sent, &self.received];
+        let [opened, refused, closed, sent, received] = counts.map(|count| count.load(Relaxed));
+        let said: Vec<String> = (0..WORDS)
+            .map(|word| (word, self.said[word].load(Relaxed)))
+            .filter(|&(_, count)| count > 0)
+            .map(|(word, count)| format!("{word}:{count}"))
+            .collect();
+        let seconds = elapsed.as_secs_f64();
+        format!(
+            "{REPORT} opened={opened} refused={refused} closed={closed} sent={sent} received={received} \
+             cpu={cpu_seconds:.6} seconds={seconds:.6} said={}",
+            said.join(",")
+        )
+    }
+}
+
+/// What the line begins with.
+const REPORT: &str = "attackers:";
+
+/// What the attacking side told at its end.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Report {
+    pub(super) opened: u64,
+    pub(super) refused: u64,
+    pub(super) closed: u64,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    pub(super) cpu_seconds: f64,
+    pub(super) seconds: f64,
+    /// What the server said, most frequent first.
+    pub(super) said: Vec<(Word, u64)>,
+}
+
+impl Report {
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let fields = line.strip_prefix(REPORT)?;
+        let field = |name: &str| {
+            fields
+                .split_whitespace()
+                .find_map(|pair| pair.split_once('=').filter(|(key, _)| *key == name))
+                .map(|(_, value)| value)
+        };
+        let count = |name: &str| field(name)?.parse::<u64>().ok();
+        let seconds = |name: &str| field(name)?.parse::<f64>().ok();
+        let pair = |text: &str| {
+            let (word, count) = text.split_once(':')?;
+            Some((word.parse::<Word>().ok()?, count.parse::<u64>().ok()?))
+        };
+        let mut said: Vec<(Word, u64)> = field("said")?.split(',').filter_map(pair).collect();
+        said.sort_by_key(|&(word, count)| (std::cmp::Reverse(count), word));
+        Some(Self {
+            opened: count("opened")?,
+            refused: count("refused")?,
+            closed: count("closed")?,
+            sent: count("sent")?,
+            received: count("received")?,
+            cpu_seconds: seconds("cpu")?,
+            seconds: seconds("seconds")?,
+            said,
+        })
+    }
+
+    /// What the server did, in a few words: its most frequent answers, and whether it closed connections.
+    pub(super) fn summary(&self) -> String {
+        /// Answers that are named.
+        const NAMED: usize = 3;
+        let mut parts: Vec<String> =
+            self.said.iter().take(NAMED).map(|&(word, count)| format!("{} × {count}", name(word))).collect();
+        if self.said.len() > NAMED {
+            parts.push("and others".into());
+        }
+        parts.push(match self.closed {
+            0 => format!("kept {} open", connections(self.opened)),
+            closed => format!("closed {closed} of {}", connections(self.opened)),
+        });
+        if self.refused > 0 {
+            parts.push(format!("{} were not made", connections(self.refused)));
+        }
+        parts.join(", ")
+    }
+
+    /// What went either way.
+    pub(super) fn traffic(&self) -> String {
+        format!("{:.1} MiB sent, {:.1} MiB received", mebibytes(self.sent), mebibytes(self.received))
+    }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / (1 << 20) as f64
+}
+
+fn connections(count: u64) -> String {
+    if count == 1 { "1 connection".into() } else { format!("{count} connections") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let tally = Tally::new();
+        tally.opened.store(20, Relaxed);
+        tally.closed.store(19, Relaxed);
+        tally.sent.store(1_000_000, Relaxed);
+        tally.hear(400);
+        tally.hear(400);
+        tally.hear(code(GOAWAY, 11).expect("a code"));
+        let report = Report::read(&tally.line(0.25, Duration::from_millis(1500))).expect("a report");
+        assert_eq!(
+            report,
+            Report {
+                opened: 20,
+                refused: 0,
+                closed: 19,
+                sent: 1_000_000,
+                received: 0,
+                cpu_seconds: 0.25,
+                seconds: 1.5,
+                said: vec![(400, 2), (631, 1)],
+            }
+        );
+        assert_eq!(report.summary(), "400 × 2, GOAWAY ENHANCE_YOUR_CALM × 1, closed 19 of 20 connections");
+        assert_eq!(Report::read(&Tally::new().line(0.0, Duration::ZERO)).map(|report| report.said), Some(Vec::new()));
+        assert_eq!(Report::read("a word"), None);
+    }
+
+    #[test]
+    fn words_have_names() {
+        for (word, expected) in [
+            (status(431), "431"),
+            (code(RST_STREAM, 7), "RST_STREAM REFUSED_STREAM"),
+            (Some(alert(40)), "alert 40"),
+            (Some(alert(255)), "alert 255"),
+            (Some(ANSWER), "an answer"),
+        ] {
+            assert_eq!(word.map(name).as_deref(), Some(expected));
+        }
+        assert_eq!((status(99), status(600), code(GOAWAY, 14), code(0, 1)), (None, None, None, None));
+    }
+}
