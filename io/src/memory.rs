@@ -1,5 +1,8 @@
 //! How much memory this process may use, and how many descriptors.
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Bytes that this process may use: the least of its address space limit, its cgroup's and its ancestors' memory limits,
 /// and the machine's memory.
 pub fn available() -> usize {
@@ -42,15 +45,30 @@ pub fn reserve_descriptors(wanted: usize) {
     }
 }
 
+/// The heap is one that all threads share.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+static SHARED: AtomicBool = AtomicBool::new(false);
+
 /// Makes all threads share one heap. glibc reserves 64 MiB of address space for each thread's own, which a process whose
 /// address space is limited cannot spare; here the steady state allocates nothing, so nobody waits for another.
 pub fn share_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: mallopt takes two numbers and may be called at any time.
     unsafe {
+        SHARED.store(true, Ordering::Relaxed);
         libc::mallopt(libc::M_ARENA_MAX, 1);
         // Fixed, large blocks go back to the system when they are freed; left to itself glibc keeps ever larger ones.
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+    }
+}
+
+/// Gives memory that was freed back to the system, where the C library keeps it (glibc) and [`share_heap`] was called: a heap that
+/// is a program's own. Threads that allocate wait meanwhile, some milliseconds for a hundred megabytes.
+pub fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if SHARED.load(Ordering::Relaxed) {
+        // SAFETY: malloc_trim takes a number and may be called at any time.
+        unsafe { libc::malloc_trim(0) };
     }
 }
 

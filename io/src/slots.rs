@@ -16,11 +16,16 @@ struct Slot<T> {
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
+    /// The generation of slots that are new: above that of all that were given back.
+    first: u32,
 }
+
+/// How many slots are kept when all are free.
+const SLOTS_KEPT: usize = 1024;
 
 impl<T> Slots<T> {
     pub(crate) fn new() -> Slots<T> {
-        Slots { slots: Vec::new(), free: Vec::new() }
+        Slots { slots: Vec::new(), free: Vec::new(), first: 0 }
     }
 
     pub(crate) fn insert(&mut self, value: T) -> SocketId {
@@ -30,8 +35,8 @@ impl<T> Slots<T> {
             return SocketId { index, generation: slot.generation };
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, value: Some(value) });
-        SocketId { index, generation: 0 }
+        self.slots.push(Slot { generation: self.first, value: Some(value) });
+        SocketId { index, generation: self.first }
     }
 
     #[inline]
@@ -50,7 +55,18 @@ impl<T> Slots<T> {
         let value = slot.value.take()?;
         slot.generation = (slot.generation + 1) & GENERATIONS;
         self.free.push(id.index);
+        if self.free.len() == self.slots.len() && self.slots.len() > SLOTS_KEPT {
+            self.give_back();
+        }
         Some(value)
+    }
+
+    /// Gives the memory of slots back that are all free, after many connections have gone.
+    #[cold]
+    fn give_back(&mut self) {
+        let generations = self.slots.iter().map(|slot| slot.generation);
+        self.first = generations.max().unwrap_or(self.first);
+        (self.slots, self.free) = (Vec::new(), Vec::new());
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = SocketId> {
@@ -65,6 +81,21 @@ impl<T> Slots<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_that_are_all_free_are_given_back_and_their_ids_stay_stale() {
+        let mut slots = Slots::new();
+        let mut old: Vec<SocketId> = (0..SLOTS_KEPT + 1).map(|_| slots.insert('a')).collect();
+        slots.remove(old[0]);
+        old.push(slots.insert('b'));
+        for id in &old {
+            slots.remove(*id);
+        }
+        assert_eq!(slots.slots.capacity(), 0);
+        let new: Vec<SocketId> = (0..SLOTS_KEPT + 1).map(|_| slots.insert('c')).collect();
+        assert!(new.iter().all(|id| !old.contains(id)));
+        assert!(old.iter().all(|id| slots.get(*id).is_none()));
+    }
 
     #[test]
     fn an_id_of_an_earlier_value_in_the_slot_finds_nothing() {

@@ -73,6 +73,7 @@ errors! {
     InvalidChunkExtension, Peer, 400, "a chunk extension is malformed";
     ChunkExtensionsTooLong, Peer, 400, "the chunk extensions are too long";
     InvalidChunkEnd, Peer, 400, "a chunk's data is not followed by carriage return and line feed";
+    TooManySmallChunks, Peer, 400, "the body comes in too many chunks of a few bytes";
     TrailersTooLarge, Peer, 431, "the trailer section is too large";
     Truncated, Peer, 400, "the connection ended inside a message";
     UnexpectedData, Peer, 400, "the peer sent data where none is allowed";

@@ -21,6 +21,9 @@ pub struct Limits {
     pub chunk_extension_bytes: u16,
     /// Bytes of a trailer section. 431 above.
     pub trailer_bytes: u32,
+    /// Chunks of fewer than 16 bytes that a connection may send: 400 above. Each costs as much as a larger one and little to send.
+    /// Larger chunks give them back, one for each 64 bytes, and so does time, 256 for each second.
+    pub small_chunks: u16,
 }
 
 impl Limits {
@@ -38,6 +41,7 @@ impl Default for Limits {
             empty_lines: 8,
             chunk_extension_bytes: 1024,
             trailer_bytes: 8 * 1024,
+            small_chunks: 20_000,
         }
     }
 }

@@ -36,6 +36,11 @@ impl Budget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes that are taken.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     /// Bytes that nobody has taken.
     fn free(&self) -> usize {
         self.limit.saturating_sub(self.used.load(Ordering::Relaxed))

@@ -9,6 +9,7 @@
 
 use super::connection_body::trailer_fields;
 use super::context::TaskKind;
+use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
 use super::exchange::{Exchange, LogLine, Switched};
 use super::out::Out;
@@ -108,8 +109,9 @@ pub(crate) struct Connection {
     pub(super) streams: u32,
     /// What it may still cause in the present turn.
     pub(super) work: Work,
-    /// It has used that up, and goes on in the next turn.
+    /// It has used that up, and goes on in the next turn; with what was woken, where something was.
     pub(super) unfinished: bool,
+    pub(super) woken: bool,
 }
 
 impl Connection {
@@ -146,6 +148,7 @@ impl Connection {
             streams: 0,
             work: Work::default(),
             unfinished: false,
+            woken: false,
         }
     }
 
@@ -230,6 +233,10 @@ impl Connection {
             }
         } else {
             self.keep(bytes, kit, out);
+            if self.unfinished {
+                // Its turn has not come again.
+                return;
+            }
             self.proceed(kit, head, out);
         }
         self.resume_if_wanted(out.queue);
@@ -320,12 +327,30 @@ impl Connection {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
-            if !connection.sealed.is_empty() {
+            if !connection.sealed.is_empty() || connection.is_late(kit) {
                 return;
             }
-            connection.drive(kit, head, out);
-            connection.settle(kit, head, out);
+            connection.drive_timed(kit, head, out);
         });
+    }
+
+    /// Returns true if the allowance of this turn is used up: what was woken is moved on in the next turn.
+    pub(super) fn is_late(&mut self, kit: &mut Kit) -> bool {
+        self.work.begin(kit.turn, kit.allowance);
+        let is_late = self.is_spent(kit);
+        self.woken |= is_late;
+        is_late
+    }
+
+    /// Moves on whatever can move. What takes long, since the handler works on a body, counts as the connection's work.
+    fn drive_timed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let is_fed = self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some());
+        let begun = if is_fed { (kit.stopwatch)() } else { 0 };
+        self.drive(kit, head, out);
+        if is_fed {
+            self.work.spend_since(begun, kit.stopwatch);
+        }
+        self.settle(kit, head, out);
     }
 
     /// Another turn has come for what could not be worked on in the last one.
@@ -335,6 +360,13 @@ impl Connection {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
+            connection.work.begin(kit.turn, kit.allowance);
+            if std::mem::take(&mut connection.woken) {
+                if connection.is_late(kit) {
+                    return;
+                }
+                return connection.drive_timed(kit, head, out);
+            }
             if connection.http2.is_some() {
                 connection.proceed_http2(kit, head, out);
             } else {
@@ -384,13 +416,19 @@ impl Connection {
             return self.received_raw(&unread[used.min(unread.len())..], kit, out);
         }
         unread.drain(..used.min(unread.len()));
-        if unread.is_empty() {
-            // An idle connection owns no buffer.
-            drop(unread);
-        } else {
-            self.unread = unread;
-        }
+        self.put_back_unread(unread);
         self.recharge(kit);
+    }
+
+    /// Keeps what is left unread: an idle connection owns no buffer, and one that had much to read gives back what it has no use for.
+    pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>) {
+        if unread.is_empty() {
+            return;
+        }
+        if unread.capacity() > UNREAD_BYTES && unread.len() < unread.capacity() / 4 {
+            unread.shrink_to_fit();
+        }
+        self.unread = unread;
     }
 
     /// Whether another protocol owns the bytes.
@@ -415,6 +453,9 @@ impl Connection {
         let mut fed = false;
         let mut timing = Timing::new();
         self.work.begin(kit.turn, kit.allowance);
+        if self.http.client() == h1::state::State::SendsBody {
+            self.http.set_second(kit.tick / TICKS_A_SECOND);
+        }
         while self.may_read() {
             let rest = &window[at..];
             timing.event(&mut self.work, kit.stopwatch);
@@ -606,13 +647,23 @@ impl Connection {
         if self.unread.capacity() == 0 {
             self.unread.reserve_exact(bytes.len().max(WINDOW_BYTES));
         }
+        let most = self.most_unread();
+        if self.unread.len() + bytes.len() > self.unread.capacity().max(most) {
+            // It was to stop here: room for as much again would only be held.
+            self.unread.reserve_exact(bytes.len().max(WINDOW_BYTES * 8));
+        }
         self.unread.extend_from_slice(bytes);
-        if self.unread.len() >= UNREAD_BYTES {
+        if self.unread.len() >= most {
             self.pause(out.queue);
         }
         if !self.recharge(kit) {
             self.no_memory(kit, out);
         }
+    }
+
+    /// Bytes that wait to be read from which on no more is received: fewer if there is work for many turns already.
+    fn most_unread(&self) -> usize {
+        if self.unfinished { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
     }
 
     pub(super) fn pause(&mut self, queue: &mut Queue) {
@@ -629,7 +680,7 @@ impl Connection {
         let raw_is_full = self.switched().is_some_and(|switched| switched.raw.borrow().paused);
         let full = self.blocked
             || self.body_refused
-            || self.unread.len() >= UNREAD_BYTES
+            || self.unread.len() >= self.most_unread()
             || raw_is_full
             || self.incoming_is_full();
         if !full && self.phase != Phase::Gone {

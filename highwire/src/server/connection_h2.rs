@@ -76,6 +76,10 @@ impl Connection {
             }
         } else {
             self.keep(bytes, kit, out);
+            if self.unfinished {
+                // Its turn has not come again.
+                return;
+            }
             self.proceed_http2(kit, head, out);
         }
         self.resume_if_wanted(out.queue);
@@ -95,9 +99,7 @@ impl Connection {
             return;
         }
         unread.drain(..used.min(unread.len()));
-        if !unread.is_empty() {
-            self.unread = unread;
-        }
+        self.put_back_unread(unread);
         self.recharge(kit);
     }
 

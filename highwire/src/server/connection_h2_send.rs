@@ -314,6 +314,10 @@ impl Connection {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
+            if connection.is_late(kit) {
+                return;
+            }
+            connection.work.spend(super::work::POLL);
             let Some(mut http2) = connection.http2.take() else { return };
             connection.drive_stream(&mut http2, place, kit, out);
             connection.driven(http2, kit, head, out);

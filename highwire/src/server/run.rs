@@ -412,10 +412,32 @@ impl Handle {
 struct Watch {
     /// The beat of each worker at the last look, and how often it was the same.
     last: Vec<(u64, u32)>,
+    /// The most that peers had of the memory budget since memory was last given back.
+    most: usize,
+    /// How many looks ago that was looked at.
+    looks: u32,
 }
 
+/// Looks between two at whether memory is to be given back: about a second.
+const LOOKS_A_TRIM: u32 = 50;
+
+/// What peers must have had, and have no more, for memory to be given back.
+const LEAST_FREED: usize = 4 * 1024 * 1024;
+
 impl Watch {
+    /// After peers that held much have gone, gives what they held back to the system.
+    fn trim(&mut self, handle: &Handle) {
+        let used = handle.shared.budget.used();
+        self.most = self.most.max(used);
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_A_TRIM) && used < self.most / 2 && self.most - used >= LEAST_FREED {
+            io::memory::trim();
+            self.most = used;
+        }
+    }
+
     fn look(&mut self, handle: &Handle) {
+        self.trim(handle);
         let stall = handle.shared.config().deadlines.stall;
         if stall.is_zero() {
             return;

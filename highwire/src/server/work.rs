@@ -6,7 +6,7 @@
 //! received, goes on in the next turn, and stops receiving meanwhile if that is much. With `n` such connections on a worker
 //! everybody else waits for `n` allowances at most.
 
-/// What one connection may cause in one turn, in nanoseconds: 50 small requests, or 128 KiB of a body in large parts.
+/// What one connection may cause in one turn, in nanoseconds: 50 small requests, or 256 KiB of a body in large parts.
 /// A hundred connections that use it up make a turn of some milliseconds on each of two workers.
 pub(crate) const WORK_A_TURN: u32 = 40_000;
 
@@ -26,7 +26,7 @@ pub(super) const FRAME: u32 = 200;
 pub(super) const POLL: u32 = 500;
 
 /// Bytes of a body that are copied to its handler in a nanosecond.
-const BYTES: u32 = 4;
+const BYTES: u32 = 8;
 
 /// The price of so many bytes of a body, beside the event that brings them.
 #[inline]

@@ -33,6 +33,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Rounds of woken tasks in one turn, so that tasks which wake each other cannot keep connections waiting.
 const TASK_ROUNDS: usize = 16;
 
+/// How long connections with more work than a turn has for them may keep all others waiting, together.
+const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
+
+/// Places for connections that a worker keeps when it has none.
+const CONNECTIONS_KEPT: usize = 1024;
+
 /// Turns in a row that an embedded worker takes before the host's loop gets its turn.
 const READY_TURNS: usize = 4;
 
@@ -343,11 +349,13 @@ impl Floor {
         }
     }
 
-    /// Goes on with connections that used up their allowance in the last turn, each once, until what they have written is enough
-    /// for a turn.
+    /// Goes on with connections that used up their allowance in an earlier turn, each once, until what they have written, or the
+    /// time that they have taken, is enough for a turn. The others are the first in the next turn.
     fn go_on(&mut self, queue: &mut Queue) {
-        for _ in 0..self.kit.unfinished.len() {
-            if queue.output.len() >= io::limit::OUTPUT_BYTES {
+        let begun = if self.kit.unfinished.is_empty() { 0 } else { (self.kit.stopwatch)() };
+        for number in 0..self.kit.unfinished.len() {
+            let is_late = number > 0 && (self.kit.stopwatch)().saturating_sub(begun) > UNFINISHED_NANOSECONDS;
+            if is_late || queue.output.len() >= io::limit::OUTPUT_BYTES {
                 return;
             }
             let Some(id) = self.kit.unfinished.pop_front() else { return };
@@ -434,6 +442,10 @@ impl Floor {
         self.kit.shared.dismiss(connection.peer());
         self.kit.share.give(CONNECTION_BYTES);
         self.count -= 1;
+        if self.count == 0 && self.connections.len() > CONNECTIONS_KEPT {
+            // Many were here, such as those of a flood.
+            self.connections = Vec::new();
+        }
         self.outside.connections.fetch_sub(1, Ordering::Relaxed);
         if self.accept_again.is_some() {
             // Room: no need to wait for the clock.

@@ -22,6 +22,49 @@ pub(super) struct Decoder {
     extension_bytes: u16,
 }
 
+/// A chunk of fewer bytes has mostly framing.
+const SMALL_BYTES: u64 = 16;
+
+/// Bytes of larger chunks that give a small one back, and small ones that a second gives back.
+const BYTES_A_CHUNK: u64 = 64;
+const CHUNKS_A_SECOND: u32 = 256;
+
+/// Small chunks that a connection has used up of [`Limits::small_chunks`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SmallChunks {
+    used: u16,
+    second: u32,
+}
+
+impl SmallChunks {
+    pub(super) const fn new() -> SmallChunks {
+        SmallChunks { used: 0, second: 0 }
+    }
+
+    /// It is this second, counted from any moment on.
+    pub(super) fn set_second(&mut self, second: u32) {
+        let passed = second.saturating_sub(self.second);
+        self.second = second;
+        self.give_back(u64::from(passed.saturating_mul(CHUNKS_A_SECOND)));
+    }
+
+    fn give_back(&mut self, chunks: u64) {
+        self.used = self.used.saturating_sub(u16::try_from(chunks).unwrap_or(u16::MAX));
+    }
+
+    fn chunk(&mut self, size: u64, limits: &Limits) -> Result<(), Error> {
+        if size >= SMALL_BYTES {
+            self.give_back(size / BYTES_A_CHUNK);
+        } else if size > 0 {
+            self.used = self.used.saturating_add(1);
+            if self.used > limits.small_chunks {
+                return Err(Error::TooManySmallChunks);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What the window held.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'b> {
@@ -49,6 +92,7 @@ impl Decoder {
         window: &'b [u8],
         head: &mut Head,
         limits: &Limits,
+        small: &mut SmallChunks,
     ) -> Result<(usize, Found<'b>), Error> {
         let mut at = 0;
         loop {
@@ -58,6 +102,7 @@ impl Decoder {
                     None => return Ok((at, Found::NeedMore)),
                     Some((length, size)) => {
                         at += length;
+                        small.chunk(size, limits)?;
                         self.place = if size == 0 { Place::Trailers } else { Place::Data(size) };
                     }
                 },
@@ -230,11 +275,11 @@ mod tests {
 
     fn decode_pieces(pieces: &[&[u8]]) -> Result<Decoded, Error> {
         let (mut decoder, mut head, limits) = (Decoder::new(), Head::default(), Limits::default());
-        let (mut window, mut data) = (Vec::new(), Vec::new());
+        let (mut window, mut data, mut small) = (Vec::new(), Vec::new(), SmallChunks::default());
         for piece in pieces {
             window.extend_from_slice(piece);
             loop {
-                let (taken, found) = decoder.receive(&window, &mut head, &limits)?;
+                let (taken, found) = decoder.receive(&window, &mut head, &limits, &mut small)?;
                 match found {
                     Found::NeedMore => {
                         window.drain(..taken);
@@ -289,6 +334,22 @@ mod tests {
         }
         check("0\r\nbad field: x\r\n\r\n", Err(Error::SpaceBeforeColon));
         check("5\r\nhel", Err(Error::Truncated));
+    }
+
+    #[test]
+    fn a_body_byte_by_byte_is_cut_unless_it_takes_its_time() {
+        let limits = Limits { small_chunks: 3, ..Limits::default() };
+        let mut small = SmallChunks::default();
+        let mut all = |sizes: &[u64]| sizes.iter().try_for_each(|&size| small.chunk(size, &limits));
+        assert_eq!(all(&[1, 15, 1, 0, 16]), Ok(()));
+        assert_eq!(all(&[1]), Err(Error::TooManySmallChunks));
+        // Two for 128 bytes, of the four that were used.
+        assert_eq!((all(&[128, 1]), all(&[1])), (Ok(()), Err(Error::TooManySmallChunks)));
+        small.set_second(7);
+        assert_eq!((small.used, small.second), (0, 7));
+        let body = std::format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(20_001));
+        let decoded = decode_pieces(&[body.as_bytes()]);
+        assert_eq!(decoded, Err(Error::TooManySmallChunks));
     }
 
     #[test]

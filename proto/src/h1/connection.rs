@@ -4,7 +4,7 @@
 //! the [`Limits`]. It knows the states of both sides, how the two bodies under way end, and whether the connection
 //! may live on.
 
-use super::chunked::{Decoder, Found};
+use super::chunked::{Decoder, Found, SmallChunks};
 use super::state::{State, Step};
 use super::{framing, parse};
 use crate::scan::{self, Job, Scanner};
@@ -39,6 +39,7 @@ pub struct Connection {
     pub(super) keep_alive: bool,
     pub(super) proposes: bool,
     incoming: Incoming,
+    small_chunks: SmallChunks,
     pub(super) outgoing: Outgoing,
     /// How much of the window a parse that found no whole head has seen.
     seen: u32,
@@ -63,6 +64,7 @@ impl Connection {
             keep_alive: true,
             proposes: false,
             incoming: Incoming::Exact(0),
+            small_chunks: SmallChunks::new(),
             outgoing: Outgoing::Exact(0),
             seen: 0,
         }
@@ -121,6 +123,13 @@ impl Connection {
             Incoming::Chunked(ref decoder) => decoder.remaining(),
             Incoming::UntilClose => 0,
         }
+    }
+
+    /// Some time has gone by, in which a peer whose body comes in small chunks may have had little to say: it has some of
+    /// [`Limits::small_chunks`] back. A caller with a clock says which second it is before it passes on what was received; what it
+    /// counts from is its own.
+    pub fn set_second(&mut self, second: u32) {
+        self.small_chunks.set_second(second);
     }
 
     /// Whether the end of the peer's body is due: [`receive`](Self::receive) returns it for an empty window too, so that a
@@ -305,7 +314,7 @@ impl Connection {
             }
             Incoming::UntilClose => (window.len(), Event::Data(window)),
             Incoming::Chunked(decoder) => {
-                let (taken, found) = decoder.receive(window, head, limits)?;
+                let (taken, found) = decoder.receive(window, head, limits, &mut self.small_chunks)?;
                 let event = match found {
                     Found::NeedMore => Event::NeedMore,
                     Found::Data(data) => Event::Data(data),

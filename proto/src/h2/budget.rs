@@ -23,8 +23,8 @@ pub enum Kind {
     WindowUpdates,
     /// Frames of kinds that nobody knows.
     Unknown,
-    /// DATA with fewer bytes of a body than a frame's head has, but for the last one: a body sent byte by byte has us do as
-    /// much for each byte as for 16 KiB.
+    /// DATA with fewer than 16 bytes of a body, but for the last one: a body sent byte by byte has us do as much for each byte as
+    /// for 16 KiB.
     SmallData,
     /// CONTINUATION beyond [`Bounds::continuations`](super::Bounds::continuations), or beyond the bytes of the largest field
     /// section: CVE-2024-27316. There is none to use up.
@@ -74,8 +74,8 @@ pub const ALLOWANCES: [Allowance; KINDS] = [
     Allowance { most: 200, refill: 8, a_second: 4 },
     Allowance { most: 2000, refill: 16, a_second: 64 },
     Allowance { most: 200, refill: 2, a_second: 2 },
-    // Half a megabyte, of which nine tenths are heads of frames.
-    Allowance { most: 50_000, refill: 256, a_second: 256 },
+    // A quarter of a megabyte, most of which are heads of frames.
+    Allowance { most: 20_000, refill: 256, a_second: 256 },
     Allowance { most: 0, refill: 0, a_second: 0 },
     Allowance { most: 20, refill: 0, a_second: 1 },
 ];

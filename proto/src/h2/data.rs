@@ -2,14 +2,14 @@
 
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
-use super::frame::{self, Code, FrameHead, HEAD_BYTES, flag};
+use super::frame::{self, Code, FrameHead, flag};
 use super::state::Step;
 use super::streams::StreamRef;
 use crate::Role;
 use alloc::vec::Vec;
 
-/// Bytes of a frame's head, for patterns.
-const HEAD: u32 = HEAD_BYTES as u32;
+/// DATA with fewer bytes of a body has mostly framing, as in HTTP/1 a chunk with fewer.
+const SMALL_BYTES: u32 = 16;
 
 /// A DATA frame that is being read.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +49,7 @@ impl Connection {
         if !ends {
             match left {
                 0 => self.count(Kind::Empty)?,
-                // Its own head has more bytes.
-                1..HEAD => self.count(Kind::SmallData)?,
+                1..SMALL_BYTES => self.count(Kind::SmallData)?,
                 _ => self.budget.received_data(left),
             }
         }

@@ -40,6 +40,7 @@ impl Script {
     pub(super) fn from_input(input: &[u8]) -> Option<(Script, &[u8])> {
         let (&[options, first, second, third], rest) = input.split_first_chunk()?;
         let small = Limits {
+            small_chunks: 3,
             head_bytes: 160,
             target_bytes: 24,
             field_bytes: 40,
