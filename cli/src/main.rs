@@ -126,6 +126,10 @@ struct Running {
     #[arg(long)]
     http2_only: bool,
 
+    /// Speak HTTP/1 only.
+    #[arg(long, conflicts_with = "http2_only")]
+    http1_only: bool,
+
     /// How many workers; 0 is one for each CPU.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     workers: usize,
@@ -284,6 +288,7 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         config.workers = running.workers;
         config.engine = engine;
         config.http1 = !running.http2_only;
+        (config.http2_cleartext, config.http2_tls) = (!running.http1_only, !running.http1_only);
         config.balance = balance;
         config.pin = running.pin;
         config.memory = running.memory;

@@ -215,16 +215,16 @@ fn small_messages_that_are_answered_or_come_slowly_go_on() {
         side.connection.set_second(message / 200);
     });
     let mixed = messages(4 * most, 1, |side, _| side.receive(&frame(DATA, 0, 1, &[b'm'; 64])));
-    let not_small = messages(4 * most, 9, |_, _| {});
+    let not_small = messages(4 * most, 16, |_, _| {});
     for side in [answered, slow, mixed, not_small] {
         assert_eq!(side.failure, None);
     }
 }
 
 #[test]
-fn a_body_byte_by_byte_makes_us_say_little() {
+fn a_body_in_small_pieces_makes_us_say_little() {
     let mut said = 0;
-    messages(50_000, 1, |side, _| said += side.out.len());
+    messages(3_200, 16, |side, _| said += side.out.len());
     // One update of a stream's window of 64 KiB for each half of it; the connection's has four times as much.
     assert_eq!(said, 13);
 }

@@ -1,7 +1,8 @@
 //! Who may connect: caps for all connections and for each peer, memory, and what happens when they are reached.
 
+use super::date::CommonLines;
 use super::shared::Shared;
-use io::Peer;
+use io::{Op, Peer, Queue, SocketId};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -10,6 +11,20 @@ use std::sync::{Mutex, PoisonError};
 /// What one connection costs the engine and its driver while it is idle, rounded up: it is charged to the budget when the
 /// connection is accepted.
 pub(super) const CONNECTION_BYTES: usize = 512;
+
+/// What a connection that was not taken is told, before the common lines.
+pub(super) const TOO_MANY: &str =
+    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n";
+
+/// Tells a connection that it is not taken, and closes it.
+pub(super) fn refuse(socket: SocketId, lines: &CommonLines, queue: &mut Queue) {
+    let start = queue.output.len() as u32;
+    for part in [TOO_MANY.as_bytes(), lines.server(), lines.date(), b"\r\n"] {
+        queue.output.extend_from_slice(part);
+    }
+    queue.push(Op::Send { socket, start, end: queue.output.len() as u32, more: false });
+    queue.push(Op::Close { socket });
+}
 
 /// How many connections each address has, over all workers. Locked once when a connection comes and once when it goes.
 #[derive(Debug, Default)]

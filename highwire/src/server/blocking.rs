@@ -3,7 +3,7 @@
 //! The engine `threads` drives the same connection object as the workers do, with blocking calls: receive, let the
 //! connection act, do what it asks for, wait for its handler. It is there for comparison, and for handlers that must block.
 
-use super::accept::Admission;
+use super::accept::{Admission, TOO_MANY};
 use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::date::CommonLines;
@@ -12,7 +12,6 @@ use super::dispatch::Kit;
 use super::outside::Outside;
 use super::pool::Pool;
 use super::shared::Shared;
-use super::worker::TOO_MANY;
 use crate::Result;
 use bytes::Bytes;
 use io::blocking::{self as calls, Got};

@@ -4,7 +4,7 @@
 //! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
-use super::config::{Config, Engine};
+use super::config::Engine;
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::connection_h2_send::is_of_a_connection;
@@ -12,6 +12,7 @@ use super::connection_send::is_framing;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
+use super::grants::first_window;
 use super::out::Out;
 use super::streams::{Http2, Waits};
 use super::work::{self, Timing};
@@ -519,76 +520,5 @@ impl Connection {
             http2.forget(stream, kit);
         }
         false
-    }
-}
-
-/// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
-/// streams before a byte of them is of use.
-fn first_window(config: &Config) -> u32 {
-    /// As much as the first flight of a TCP connection.
-    const FIRST_WINDOW: u32 = 16 * 1024;
-    config.http2.stream_window.min(FIRST_WINDOW)
-}
-
-/// Bytes of bodies that are collected whole that one connection may send, beside the body that began first. That one may always
-/// go on, so that there is progress however many wait.
-const UNFINISHED_BYTES: usize = 2 * 1024 * 1024;
-
-impl Http2 {
-    /// A body begins that is collected whole.
-    fn begin_to_collect(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
-        let first = first_window(kit.shared.config()) as usize;
-        self.collecting.push_back(stream);
-        self.granted += first;
-        if let Some(active) = self.get(stream) {
-            active.granted = first;
-        }
-        self.grant(stream, kit, out);
-    }
-
-    /// A body that was collected is whole, or is not collected any more: the others get what it had.
-    pub(super) fn end_collecting(&mut self, stream: StreamRef) {
-        let Some(active) = self.get(stream).filter(|active| active.granted > 0) else { return };
-        let granted = std::mem::take(&mut active.granted);
-        active.given = 0;
-        self.granted -= granted;
-        self.is_to_grant = true;
-    }
-
-    /// Grants those that wait for it what there is room for, the first ones first.
-    pub(super) fn grant_waiting(&mut self, kit: &Kit, out: &mut Out<'_>) {
-        if !std::mem::take(&mut self.is_to_grant) {
-            return;
-        }
-        let Http2 { collecting, active, .. } = self;
-        collecting.retain(|stream| {
-            let slot = active.get(stream.place as usize).and_then(Option::as_deref);
-            slot.is_some_and(|active| active.stream == *stream && active.granted > 0)
-        });
-        for at in 0..self.collecting.len() {
-            let stream = self.collecting[at];
-            self.grant(stream, kit, out);
-        }
-    }
-
-    /// Lets the peer send more of a body that is collected: as much as it has sent, and once what widens the stream's window, if
-    /// there is room for that.
-    fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
-        let config = kit.shared.config();
-        let wider = config.http2.stream_window - first_window(config);
-        let first = self.collecting.front().copied();
-        let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
-        let others = self.granted - firsts;
-        let Some(active) = self.get(stream) else { return };
-        let wider = if active.is_widened { 0 } else { wider };
-        let more = active.given + wider as usize;
-        if first != Some(stream) && others + more > UNFINISHED_BYTES {
-            return;
-        }
-        (active.is_widened, active.granted) = (true, active.granted + more);
-        let given = std::mem::take(&mut active.given);
-        self.granted += more;
-        self.http.widen(stream, wider, &mut out.queue.output);
-        self.http.used_on_stream(stream, given, &mut out.queue.output);
     }
 }

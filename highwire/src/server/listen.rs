@@ -1,8 +1,15 @@
 //! How a server listens at an address, beside the address itself.
 
 use super::config::Config;
+use super::connection::Connection;
+use super::dispatch::Kit;
+#[cfg(feature = "tls")]
+use super::secure::Secure;
+use super::shared::Shared;
 use super::shared::Tls;
 use crate::Result;
+#[cfg(feature = "tls")]
+use std::sync::atomic::Ordering;
 
 /// How to listen at an address: [`Server::listen_with`](super::Server::listen_with) takes it.
 ///
@@ -112,6 +119,14 @@ impl Listen {
     }
 }
 
+/// Another second has begun: one of the workers looks whether files of the TLS configurations have changed.
+pub(super) fn look_at_files(_doors: &[Door], _shared: &Shared, _seconds: u64) {
+    #[cfg(feature = "tls")]
+    if !_doors.is_empty() && _shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
+        _doors.iter().filter_map(|door| door.tls.as_ref()).for_each(|tls| drop(tls.reload.look()));
+    }
+}
+
 /// What connections that came by one listener begin with.
 #[derive(Clone, Default)]
 pub(crate) struct Door {
@@ -121,6 +136,18 @@ pub(crate) struct Door {
 }
 
 impl Door {
+    /// Gives a connection the TLS of its listener: returns true if there is any, and memory for it.
+    #[cfg(feature = "tls")]
+    pub(super) fn secure(&self, connection: &mut Connection, kit: &mut Kit) -> bool {
+        let secure = self.tls.as_ref().and_then(Secure::accept);
+        secure.is_some_and(|secure| connection.secure(secure, kit))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(super) fn secure(&self, _: &mut Connection, _: &mut Kit) -> bool {
+        false
+    }
+
     /// Whether there is nothing before HTTP.
     pub(crate) fn is_plain(&self) -> bool {
         self.tls.is_none() && !self.proxied

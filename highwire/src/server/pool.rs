@@ -73,9 +73,7 @@ impl Pool {
         let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);
         let started = builder.spawn(move || work(&inner));
         if let Err(error) = &started {
-            if quiet::allows(quiet::Kind::Failure) {
-                tracing::warn!(%error, "no more threads can be started for the {} pool", self.inner.name);
-            }
+            quiet::log!(Failure, warn, %error, "no more threads can be started for the {} pool", self.inner.name);
         }
         started.is_ok()
     }

@@ -419,7 +419,7 @@ struct Watch {
 }
 
 /// Looks between two at whether memory is to be given back: about a second.
-const LOOKS_A_TRIM: u32 = 50;
+const LOOKS_A_TRIM: u32 = 20;
 
 /// What peers must have had, and have no more, for memory to be given back.
 const LEAST_FREED: usize = 4 * 1024 * 1024;

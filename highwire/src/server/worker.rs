@@ -49,10 +49,6 @@ fn unix_offset<D: Driver>(driver: &D) -> u64 {
     driver.unix_nanoseconds().saturating_sub(driver.now().nanoseconds)
 }
 
-/// What a connection that was not taken is told, before the common lines.
-pub(super) const TOO_MANY: &str =
-    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n";
-
 /// A worker over any driver. [`Server`](crate::Server) makes and runs them; a host with a loop of its own, and the
 /// simulator, call [`turn`](Self::turn).
 pub struct Worker<D: Driver> {
@@ -468,18 +464,13 @@ impl Floor {
             if admission == Admission::TooManyInAll {
                 self.pause_accept(queue);
             }
-            let start = queue.output.len() as u32;
-            queue.output.extend_from_slice(TOO_MANY.as_bytes());
-            queue.output.extend_from_slice(self.kit.lines.server());
-            queue.output.extend_from_slice(self.kit.lines.date());
-            queue.output.extend_from_slice(b"\r\n");
-            queue.push(Op::Send { socket, start, end: queue.output.len() as u32, more: false });
-            queue.push(Op::Close { socket });
+            super::accept::refuse(socket, &self.kit.lines, queue);
             return;
         }
         let mut connection = Connection::new(socket, peer, &mut self.kit);
         connection.proxied = proxied;
-        if has_tls && !self.secure(listener, &mut connection) {
+        let secured = !has_tls || door.is_some_and(|door| door.secure(&mut connection, &mut self.kit));
+        if !secured {
             self.kit.share.give(CONNECTION_BYTES);
             self.kit.shared.dismiss(peer);
             self.kit.deadlines.clear(socket.index);
@@ -500,27 +491,6 @@ impl Floor {
         }
         if !self.kit.shared.has_room() {
             self.pause_accept(queue);
-        }
-    }
-
-    /// Gives a connection the TLS of its listener: whether there is any.
-    #[cfg(feature = "tls")]
-    fn secure(&mut self, listener: usize, connection: &mut Connection) -> bool {
-        let Some(Some(tls)) = self.doors.get(listener).map(|door| &door.tls) else { return false };
-        let Some(secure) = super::secure::Secure::accept(tls) else { return false };
-        connection.secure(secure, &mut self.kit)
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn secure(&mut self, _: usize, _: &mut Connection) -> bool {
-        false
-    }
-
-    /// Another second has begun: one of the workers looks whether files of the TLS configurations have changed.
-    fn look_at_files(&self, _seconds: u64) {
-        #[cfg(feature = "tls")]
-        if !self.doors.is_empty() && self.kit.shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
-            self.doors.iter().filter_map(|door| door.tls.as_ref()).for_each(|tls| drop(tls.reload.look()));
         }
     }
 
@@ -617,7 +587,7 @@ impl Sink for Floor {
             self.last_tick = self.kit.tick;
             self.kit.lines.refresh(self.kit.context.unix_nanoseconds() / NANOSECONDS);
             // By a clock that nobody sets back.
-            self.look_at_files(now.nanoseconds / NANOSECONDS);
+            super::listen::look_at_files(&self.doors, &self.kit.shared, now.nanoseconds / NANOSECONDS);
         }
     }
 

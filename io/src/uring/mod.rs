@@ -549,10 +549,8 @@ impl Driver for Uring {
 impl Uring {
     /// Fails if an earlier turn has.
     fn check(&self) -> io::Result<()> {
-        if self.failed.is_some() {
-            return Err(io::Error::other("an earlier turn of this driver failed: it cannot be used any more"));
-        }
-        Ok(())
+        let text = "an earlier turn of this driver failed: it cannot be used any more";
+        if self.failed.is_some() { Err(io::Error::other(text)) } else { Ok(()) }
     }
 
     fn turn_once<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {

@@ -245,8 +245,12 @@ mod tests {
         window_update(&mut bytes, 3, 10);
         frame(&mut bytes, RST_STREAM, 0, 5, &[0, 0, 0, 7]);
         Ear::new(Protocol::Http2).hear(&bytes, &Tally::new(), Some(&link));
-        assert!(link.take(1, WINDOW + 10) && !link.take(1, 1));
-        assert!(!link.take(0, 991) && link.take(0, 990) && !link.take(0, 1));
+        assert!(link.take(1, STREAM_WINDOW + 10) && !link.take(1, 1));
+        assert!(!link.take(0, STREAM_WINDOW + 1) && link.take(0, STREAM_WINDOW) && !link.take(0, 1));
+        // What is left of the connection's window is less than streams have.
+        let left = WINDOW + 1000 - 2 * STREAM_WINDOW - 10;
+        (3..6).for_each(|stream| _ = link.take(stream, STREAM_WINDOW.min(left - (stream as i64 - 3) * STREAM_WINDOW)));
+        assert!(!link.take(6, 1));
         assert!(link.is_reset(2) && !link.is_reset(1));
         assert_eq!(link.answered.load(Relaxed), 1);
     }

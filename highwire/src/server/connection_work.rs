@@ -1,0 +1,74 @@
+//! A connection in turns: what it does when its turn has come, and what it leaves for the next one; see [`super::work`].
+
+use super::connection::Connection;
+use super::dispatch::Kit;
+use super::out::Out;
+use io::Queue;
+use proto::Head;
+
+impl Connection {
+    /// A task of this connection was woken.
+    pub(crate) fn woken(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        if self.is_ending() {
+            return;
+        }
+        self.with_out(kit, queue, |connection, kit, out| {
+            if !connection.sealed.is_empty() || connection.is_late(kit) {
+                return;
+            }
+            connection.drive_timed(kit, head, out);
+        });
+    }
+
+    /// Returns true if the allowance of this turn is used up, or its turn has not come: what was woken is moved on later.
+    pub(super) fn is_late(&mut self, kit: &mut Kit) -> bool {
+        self.work.begin(kit.turn, kit.allowance);
+        let is_late = self.unfinished || self.is_spent(kit);
+        self.woken |= is_late;
+        is_late
+    }
+
+    /// Moves on whatever can move. What takes long, since the handler works on a body, counts as the connection's work.
+    fn drive_timed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let is_fed = self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some());
+        let begun = if is_fed { (kit.stopwatch)() } else { 0 };
+        self.drive(kit, head, out);
+        if is_fed {
+            self.work.spend_since(begun, kit.stopwatch);
+        }
+        self.settle(kit, head, out);
+    }
+
+    /// Another turn has come for what could not be worked on in the last one.
+    pub(crate) fn go_on(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        self.unfinished = false;
+        if self.is_ending() {
+            return;
+        }
+        self.with_out(kit, queue, |connection, kit, out| {
+            connection.work.begin(kit.turn, kit.allowance);
+            if std::mem::take(&mut connection.woken) {
+                if connection.is_late(kit) {
+                    return;
+                }
+                return connection.drive_timed(kit, head, out);
+            }
+            if connection.http2.is_some() {
+                connection.proceed_http2(kit, head, out);
+            } else {
+                connection.proceed(kit, head, out);
+            }
+            connection.resume_if_wanted(out.queue);
+            connection.settle(kit, head, out);
+        });
+    }
+
+    /// Returns true if the allowance of this turn is used up; what is left to do is done in the next turn then.
+    #[inline]
+    pub(super) fn is_spent(&mut self, kit: &mut Kit) -> bool {
+        if self.work.is_spent() && !std::mem::replace(&mut self.unfinished, true) {
+            kit.unfinished.push_back(self.id);
+        }
+        self.work.is_spent()
+    }
+}

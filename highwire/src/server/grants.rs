@@ -1,0 +1,82 @@
+//! How much of bodies that are collected whole a peer may send on one HTTP/2 connection.
+//!
+//! Each stream begins with a small window ([`first_window`]), which is widened when it is used. The body that began first is
+//! always credited as it comes, so that there is progress; the others share [`UNFINISHED_BYTES`], and wait for their turn where
+//! that is used up. What was granted is counted and not what has come: a peer may use all its windows at once.
+
+use super::config::Config;
+use super::dispatch::Kit;
+use super::out::Out;
+use super::streams::Http2;
+use proto::h2::StreamRef;
+
+/// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
+/// streams before a byte of them is of use.
+pub(super) fn first_window(config: &Config) -> u32 {
+    /// As much as the first flight of a TCP connection.
+    const FIRST_WINDOW: u32 = 16 * 1024;
+    config.http2.stream_window.min(FIRST_WINDOW)
+}
+
+/// Bytes of bodies that are collected whole that one connection may send, beside the body that began first. That one may always
+/// go on, so that there is progress however many wait.
+const UNFINISHED_BYTES: usize = 2 * 1024 * 1024;
+
+impl Http2 {
+    /// A body begins that is collected whole.
+    pub(super) fn begin_to_collect(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
+        let first = first_window(kit.shared.config()) as usize;
+        self.collecting.push_back(stream);
+        self.granted += first;
+        if let Some(active) = self.get(stream) {
+            active.granted = first;
+        }
+        self.grant(stream, kit, out);
+    }
+
+    /// A body that was collected is whole, or is not collected any more: the others get what it had.
+    pub(super) fn end_collecting(&mut self, stream: StreamRef) {
+        let Some(active) = self.get(stream).filter(|active| active.granted > 0) else { return };
+        let granted = std::mem::take(&mut active.granted);
+        active.given = 0;
+        self.granted -= granted;
+        self.is_to_grant = true;
+    }
+
+    /// Grants those that wait for it what there is room for, the first ones first.
+    pub(super) fn grant_waiting(&mut self, kit: &Kit, out: &mut Out<'_>) {
+        if !std::mem::take(&mut self.is_to_grant) {
+            return;
+        }
+        let Http2 { collecting, active, .. } = self;
+        collecting.retain(|stream| {
+            let slot = active.get(stream.place as usize).and_then(Option::as_deref);
+            slot.is_some_and(|active| active.stream == *stream && active.granted > 0)
+        });
+        for at in 0..self.collecting.len() {
+            let stream = self.collecting[at];
+            self.grant(stream, kit, out);
+        }
+    }
+
+    /// Lets the peer send more of a body that is collected: as much as it has sent, and once what widens the stream's window, if
+    /// there is room for that.
+    pub(super) fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
+        let config = kit.shared.config();
+        let wider = config.http2.stream_window - first_window(config);
+        let first = self.collecting.front().copied();
+        let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
+        let others = self.granted - firsts;
+        let Some(active) = self.get(stream) else { return };
+        let wider = if active.is_widened { 0 } else { wider };
+        let more = active.given + wider as usize;
+        if first != Some(stream) && others + more > UNFINISHED_BYTES {
+            return;
+        }
+        (active.is_widened, active.granted) = (true, active.granted + more);
+        let given = std::mem::take(&mut active.given);
+        self.granted += more;
+        self.http.widen(stream, wider, &mut out.queue.output);
+        self.http.used_on_stream(stream, given, &mut out.queue.output);
+    }
+}
