@@ -1,7 +1,7 @@
 //! Answers that come later, from any thread, and interim responses before them.
 
 use crate::request::{FromRequest, Request};
-use crate::server::{let_go, quiet};
+use crate::server::let_go;
 use crate::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
@@ -123,9 +123,7 @@ impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(|| {
-                if quiet::allows(quiet::Kind::Mistake) {
-                    crate::server::quiet::log!(Mistake, error, "a Reply was dropped without an answer");
-                }
+                crate::server::quiet::log!(Mistake, error, "a Reply was dropped without an answer");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
         }

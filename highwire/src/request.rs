@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::reply::{Awaited, InterimQueue};
-use crate::server::{Secure, Shared, quiet};
+use crate::server::{Secure, Shared};
 use crate::{Params, Response};
 use bytes::Bytes;
 use http::{Extensions, StatusCode};
@@ -247,9 +247,7 @@ impl<'r> Request<'r> {
 }
 
 fn taken_twice() -> Response {
-    if quiet::allows(quiet::Kind::Mistake) {
-        crate::server::quiet::log!(Mistake, error, "two of a handler's extractors take the request's body");
-    }
+    crate::server::quiet::log!(Mistake, error, "two of a handler's extractors take the request's body");
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 

@@ -64,8 +64,9 @@ impl<T> Slots<T> {
     /// Gives the memory of slots back that are all free, after many connections have gone.
     #[cold]
     fn give_back(&mut self) {
+        // Above all of them, and of those that were given back before; around their end it begins anew, as each slot does.
         let generations = self.slots.iter().map(|slot| slot.generation);
-        self.first = generations.max().unwrap_or(self.first);
+        self.first = (generations.max().unwrap_or(0).max(self.first) + 1) & GENERATIONS;
         (self.slots, self.free) = (Vec::new(), Vec::new());
     }
 

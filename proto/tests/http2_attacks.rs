@@ -185,6 +185,12 @@ fn a_field_section_in_pieces_is_cut_off() {
     }
 }
 
+#[test]
+fn ends_of_a_stream_that_is_over_are_counted() {
+    let side = server(&[headers(0, 1, POST), window_update(1, 0)]);
+    attack("ends of a stream that we have reset", side, |_| frame(DATA, END, 1, b""), Kind::Empty);
+}
+
 /// Messages of so many bytes on one stream, each in a frame of its own, and what happens after each.
 fn messages(count: u32, bytes: usize, mut after: impl FnMut(&mut Side, u32)) -> Side {
     let mut side = server(&[frame(SETTINGS, END, 0, b""), headers(0, 1, POST), window_update(0, 1 << 24)]);
@@ -270,7 +276,7 @@ fn one_byte_for_a_large_field_is_answered_with_431_and_holds_little() {
     // 30 references to it, 117 KB, less than four times what we allow.
     let large_block = [block(GET), vec![0x80 | 62; 30]].concat();
     let mut side = begun();
-    for turn in 1..18 {
+    for turn in 1..90 {
         side.receive(&frame(HEADERS, ALL, stream(turn), &large_block));
         assert_eq!(side.words.last(), Some(&format!("{} refused HeadTooLarge", stream(turn))));
         assert!(side.fields.capacity() <= 64 * 1024, "{} bytes for the fields", side.fields.capacity());

@@ -7,7 +7,6 @@ use super::coding::{CODINGS, Coding};
 use super::name::Name;
 use super::open::{Held, OpenFiles};
 use super::{Site, listing};
-use crate::server::quiet;
 use bytes::Bytes;
 use http::StatusCode;
 use io::Instant;
@@ -80,9 +79,7 @@ impl From<std::io::Error> for Obstacle {
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidFilename => Obstacle::Missing,
             _ => {
-                if quiet::allows(quiet::Kind::Failure) {
-                    crate::server::quiet::log!(Failure, warn, %error, "a file cannot be opened or read");
-                }
+                crate::server::quiet::log!(Failure, warn, %error, "a file cannot be opened or read");
                 Obstacle::Failed
             }
         }

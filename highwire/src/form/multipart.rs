@@ -8,7 +8,7 @@ use crate::body::BodyError;
 use crate::media::MediaType;
 use crate::problem::shortened;
 use crate::request::{BodyUse, FromRequest, Request};
-use crate::server::{Overloaded, quiet};
+use crate::server::Overloaded;
 use crate::{Body, IntoResponse, Problem, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
@@ -108,7 +108,7 @@ impl From<MultipartError> for Problem {
 
 impl IntoResponse for MultipartError {
     fn into_response(self) -> Response {
-        if self.status().is_server_error() && quiet::allows(quiet::Kind::Failure) {
+        if self.status().is_server_error() {
             crate::server::quiet::log!(Failure, warn, error = %self, "an upload failed");
         }
         if self.fault == Fault::Busy {

@@ -5,7 +5,6 @@ use crate::app::ErrorHandler;
 use crate::handler::{Endpoint, Outcome, Route};
 use crate::reply::Awaited;
 use crate::request::{BodyUse, Request};
-use crate::server::quiet;
 use crate::{Response, StatusCode};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -87,9 +86,7 @@ impl<T> Places<T> {
 
 impl<M: Middleware> WrappedEndpoint<M> {
     fn panicked(&self) -> Response {
-        if quiet::allows(quiet::Kind::Panic) {
-            crate::server::quiet::log!(Panic, error, "a handler panicked");
-        }
+        crate::server::quiet::log!(Panic, error, "a handler panicked");
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         match &self.route.on_error {
             Some(handler) => handler(status, text),

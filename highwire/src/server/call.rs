@@ -294,7 +294,7 @@ impl Call {
         self.arrived += data.len() as u64;
         let body_use = match (&mut self.exchange.collect, &self.exchange.incoming) {
             (Some(collect), _) => {
-                collect.body.extend_from_slice(data);
+                collect.extend(data);
                 BodyUse::Whole
             }
             (None, Some(incoming)) => {

@@ -113,7 +113,7 @@ impl Connection {
         let (body_use, has_room) = match exchange {
             Some(exchange) if exchange.collect.is_some() => {
                 let collect = exchange.collect.as_mut().expect("just seen");
-                collect.body.extend_from_slice(data);
+                collect.extend(data);
                 (BodyUse::Whole, true)
             }
             Some(exchange) if exchange.incoming.is_some() => {

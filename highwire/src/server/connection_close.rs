@@ -179,6 +179,10 @@ impl Connection {
         if self.http2.is_some() {
             return self.expired_http2(kit, head, out);
         }
+        if self.unfinished && matches!(self.phase, Phase::Fresh | Phase::Idle) {
+            // It has requests; the worker has had no time for them.
+            return self.wait_for(Phase::Idle, kit);
+        }
         let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
         match phase {
             Phase::Gone => self.phase = Phase::Gone,

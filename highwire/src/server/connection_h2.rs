@@ -232,6 +232,9 @@ impl Connection {
         if head.method == proto::Method::Connect {
             // What follows is no body, if a protocol is accepted.
             self.connect_http2(http2, stream, kit);
+            let config = kit.shared.config();
+            let wider = config.http2.stream_window - first_window(config);
+            http2.http.widen(stream, wider, &mut out.queue.output);
             self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
             if length == Length::Empty {
                 self.end_tunnel(http2, stream, kit, out);
@@ -367,7 +370,7 @@ impl Connection {
         active.arrived += data.len() as u64;
         let exchange = &mut active.exchange;
         let body_use = if let Some(collect) = &mut exchange.collect {
-            collect.body.extend_from_slice(data);
+            collect.extend(data);
             active.given += data.len();
             BodyUse::Whole
         } else if let Some(incoming) = exchange.incoming.as_ref().filter(|incoming| !incoming.borrow().abandoned) {

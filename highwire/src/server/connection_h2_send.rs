@@ -317,10 +317,12 @@ impl Connection {
             if connection.is_late(kit) {
                 return;
             }
-            connection.work.spend(super::work::POLL);
+            let begun = (kit.stopwatch)();
             let Some(mut http2) = connection.http2.take() else { return };
+            connection.work.spend(super::work::POLL);
             connection.drive_stream(&mut http2, place, kit, out);
             connection.driven(http2, kit, head, out);
+            connection.work.spend_since(begun, kit.stopwatch);
         });
     }
 

@@ -19,7 +19,8 @@ impl Connection {
         if !self.recharge(kit) && !self.give_way(kit, out) {
             return self.no_memory(kit, out);
         }
-        let waits_to_be_read = self.unfinished || (self.blocked && !self.unread.is_empty());
+        let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
+        let waits_to_be_read = self.unfinished || (self.blocked && (end_is_due || !self.unread.is_empty()));
         if self.ended && !waits_to_be_read {
             self.end_tunnels(kit, out);
             self.end_hopeless(kit, out);
@@ -67,7 +68,8 @@ impl Connection {
     fn end_hopeless(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let Some(http2) = &mut self.http2 else { return };
         for place in 0..http2.active.len() {
-            let Some(active) = &http2.active[place] else { continue };
+            // They are all forgotten with the last one.
+            let Some(Some(active)) = http2.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.switched.is_some());
             let waits = active.waits == Waits::Window && !active.scheduled;
             if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.blocked) {

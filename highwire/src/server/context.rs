@@ -1,7 +1,6 @@
 //! What a task finds on its worker's thread: the clock, timers, and a place to spawn.
 
 use super::pool::Asked;
-use super::quiet;
 use super::shared::Shared;
 use io::wake::{InTurn, TaskInbox, TaskNumber};
 use io::{Instant, SocketId};
@@ -202,9 +201,7 @@ impl Context {
         }));
         let finished = !matches!(polled, Ok(Poll::Pending));
         if polled.is_err() {
-            if quiet::allows(quiet::Kind::Panic) {
-                crate::server::quiet::log!(Panic, error, "a spawned task panicked");
-            }
+            crate::server::quiet::log!(Panic, error, "a spawned task panicked");
             // What a task that panicked holds may panic again when dropped; it is lost instead.
             std::mem::forget(task);
         } else if !finished {

@@ -270,6 +270,8 @@ impl Kit {
     #[inline]
     fn find(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
         self.resolved.clear();
+        // A request that was to get it may have got something else.
+        self.missed = None;
         if !is_secure
             && self.redirects
             && let Some(response) = self.shared.setup.https.redirected(head, window)
@@ -368,9 +370,7 @@ impl Kit {
     }
 
     pub(crate) fn panicked(&self) -> Response {
-        if quiet::allows(quiet::Kind::Panic) {
-            crate::server::quiet::log!(Panic, error, "a handler panicked");
-        }
+        crate::server::quiet::log!(Panic, error, "a handler panicked");
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
@@ -439,7 +439,7 @@ impl Kit {
     /// Drops a pending handler's future.
     pub(crate) fn cancel(&mut self, (route, place): (u32, u32)) {
         let endpoint = &self.endpoints[route as usize];
-        if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() && quiet::allows(quiet::Kind::Panic) {
+        if catch_unwind(AssertUnwindSafe(|| endpoint.cancel(place))).is_err() {
             crate::server::quiet::log!(Panic, error, "a handler panicked when it was cancelled");
         }
     }

@@ -139,6 +139,18 @@ pub(crate) struct Collect {
     pub(crate) body: Vec<u8>,
 }
 
+impl Collect {
+    /// Adds what came. The buffer grows by a quarter and not twofold: what is unused of it is held for the peer as well.
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        /// Less is not worth a copy.
+        const LEAST_GROWTH: usize = 4 * 1024;
+        if self.body.capacity() - self.body.len() < bytes.len() {
+            self.body.reserve_exact(bytes.len().max(LEAST_GROWTH.max(self.body.len() / 4)));
+        }
+        self.body.extend_from_slice(bytes);
+    }
+}
+
 /// Another protocol on this connection, or on this stream.
 pub(crate) struct Switched {
     pub(crate) raw: Rc<RefCell<Raw>>,

@@ -64,6 +64,7 @@ impl Http2 {
     pub(super) fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
         let config = kit.shared.config();
         let wider = config.http2.stream_window - first_window(config);
+        let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();
         let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
         let others = self.granted - firsts;
@@ -78,5 +79,12 @@ impl Http2 {
         self.granted += more;
         self.http.widen(stream, wider, &mut out.queue.output);
         self.http.used_on_stream(stream, given, &mut out.queue.output);
+        if was_closed
+            && self.http.may_receive_on(stream)
+            && let Some(active) = self.get(stream)
+        {
+            // It had to wait: from here on the peer is waited for.
+            active.judge_from_now(kit, arrived);
+        }
     }
 }

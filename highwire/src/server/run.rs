@@ -414,11 +414,12 @@ struct Watch {
     last: Vec<(u64, u32)>,
     /// The most that peers had of the memory budget since memory was last given back.
     most: usize,
-    /// How many looks ago that was looked at.
+    /// At how many looks in a row they had much less.
     looks: u32,
 }
 
-/// Looks between two at whether memory is to be given back: about a second.
+/// Looks in a row at which peers must have had much less before memory is given back: a second, so that a load which swings does
+/// not cost a pass over the heap each time.
 const LOOKS_A_TRIM: u32 = 20;
 
 /// What peers must have had, and have no more, for memory to be given back.
@@ -429,10 +430,11 @@ impl Watch {
     fn trim(&mut self, handle: &Handle) {
         let used = handle.shared.budget.used();
         self.most = self.most.max(used);
-        self.looks += 1;
-        if self.looks.is_multiple_of(LOOKS_A_TRIM) && used < self.most / 2 && self.most - used >= LEAST_FREED {
+        let is_low = used < self.most / 2 && self.most - used >= LEAST_FREED;
+        self.looks = if is_low { self.looks + 1 } else { 0 };
+        if self.looks == LOOKS_A_TRIM {
             io::memory::trim();
-            self.most = used;
+            (self.most, self.looks) = (used, 0);
         }
     }
 

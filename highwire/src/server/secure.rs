@@ -31,7 +31,6 @@ pub(crate) use without::Secure;
 mod with_tls {
     use super::{Bytes, Fault, Heard};
     use crate::extract::{ClientCertificate, Tls as Facts};
-    use crate::server::quiet;
     use crate::server::shared::Tls;
     use crate::tls::{Progress, Session, Speaks, TlsError, is_ssl2, peek};
 
@@ -59,9 +58,7 @@ mod with_tls {
                     Some(Box::new(Secure { session, scratch: Vec::new(), opened: false, broken: false, plain_too }))
                 }
                 Err(error) => {
-                    if quiet::allows(quiet::Kind::Failure) {
-                        crate::server::quiet::log!(Failure, error, %error, "a TLS connection could not be begun");
-                    }
+                    crate::server::quiet::log!(Failure, error, %error, "a TLS connection could not be begun");
                     None
                 }
             }

@@ -4,7 +4,6 @@ use super::accept::PeerCounts;
 use super::budget::Budget;
 use super::config::Config;
 use super::pool::{Asked, Pool};
-use super::quiet;
 use super::states;
 use crate::app::{ErrorHandler, NotFoundHandler};
 use crate::files::OpenFiles;
@@ -171,9 +170,7 @@ impl Shared {
     ) {
         reply.leave(move || {
             catch_unwind(AssertUnwindSafe(function)).map_err(|_| {
-                if quiet::allows(quiet::Kind::Panic) {
-                    crate::server::quiet::log!(Panic, error, "a blocking handler panicked");
-                }
+                crate::server::quiet::log!(Panic, error, "a blocking handler panicked");
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             })
         });

@@ -289,6 +289,7 @@ impl Http2 {
     /// Bytes that are held for the peer. Counts only those streams anew that may have changed: a peer with many of them could
     /// make a walk over all of them follow each of its frames.
     pub(super) fn held(&mut self) -> usize {
+        let is_blocked = self.blocked_at.is_some();
         let Http2 { active, stale, counted, next_due, .. } = self;
         for stream in stale.drain(..) {
             let slot = active.get_mut(stream.place as usize).and_then(Option::as_deref_mut);
@@ -296,7 +297,9 @@ impl Http2 {
             let held = active.held();
             *counted = *counted + held - std::mem::replace(&mut active.counted, held);
             active.stale = false;
-            *next_due = active.due.min(*next_due);
+            if active.is_judged(is_blocked) {
+                *next_due = active.due.min(*next_due);
+            }
         }
         CONNECTION_BYTES + self.http.held() + self.counted
     }

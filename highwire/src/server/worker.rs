@@ -244,9 +244,8 @@ impl<D: Driver> Worker<D> {
 
     /// A turn, where the runtime has been entered: once for many turns.
     fn step(&mut self, limit: Option<Instant>) -> Result<bool> {
-        if self.failed {
-            let text = "an earlier turn of this worker failed: it cannot go on";
-            return Err(std::io::Error::other(text).into());
+        if std::mem::replace(&mut self.failed, true) {
+            return Err(std::io::Error::other("an earlier turn of this worker failed: it cannot go on").into());
         }
         let _entered = self.floor.kit.context.clone().enter();
         self.floor.kit.turn = self.floor.kit.turn.wrapping_add(1);
@@ -257,11 +256,9 @@ impl<D: Driver> Worker<D> {
         more |= self.floor.is_deserted();
         let until =
             if more { Some(Instant::default()) } else { self.floor.next_moment().into_iter().chain(limit).min() };
-        if let Err(error) = self.driver.turn(until, &mut self.queue, &mut self.floor) {
-            // The kernel may still read what the driver was given.
-            self.failed = true;
-            return Err(error.into());
-        }
+        // After an error the kernel may still read what the driver was given: there is no other turn.
+        self.driver.turn(until, &mut self.queue, &mut self.floor)?;
+        self.failed = false;
         self.floor.begin(self.driver.now());
         self.floor.kit.context.unix_offset.set(unix_offset(&self.driver));
         self.adopt();
@@ -348,14 +345,14 @@ impl Floor {
     /// Goes on with connections that used up their allowance in an earlier turn, each once, until what they have written, or the
     /// time that they have taken, is enough for a turn. The others are the first in the next turn.
     fn go_on(&mut self, queue: &mut Queue) {
-        let begun = if self.kit.unfinished.is_empty() { 0 } else { (self.kit.stopwatch)() };
-        for number in 0..self.kit.unfinished.len() {
-            let is_late = number > 0 && (self.kit.stopwatch)().saturating_sub(begun) > UNFINISHED_NANOSECONDS;
+        let Some(begun) = (!self.kit.unfinished.is_empty()).then(self.kit.stopwatch) else { return };
+        for _ in 0..self.kit.unfinished.len() {
+            let Some(id) = self.kit.unfinished.pop_front() else { return };
+            self.with(id, queue, |connection, kit, head, queue| connection.go_on(kit, head, queue));
+            let is_late = (self.kit.stopwatch)().saturating_sub(begun) > UNFINISHED_NANOSECONDS;
             if is_late || queue.output.len() >= io::limit::OUTPUT_BYTES {
                 return;
             }
-            let Some(id) = self.kit.unfinished.pop_front() else { return };
-            self.with(id, queue, |connection, kit, head, queue| connection.go_on(kit, head, queue));
         }
     }
 
@@ -543,7 +540,7 @@ impl Floor {
             self.kit.draining = true;
             self.accept_again = None;
             for index in 0..self.connections.len() {
-                if let Some(id) = self.connections[index].as_ref().map(Connection::id) {
+                if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
                     self.with(id, queue, |connection, kit, _, queue| connection.drain(kit, queue));
                 }
             }
@@ -559,7 +556,7 @@ impl Floor {
         }
         if ends_now {
             for index in 0..self.connections.len() {
-                if let Some(id) = self.connections[index].as_ref().map(Connection::id) {
+                if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
                     self.with(id, queue, |connection, kit, _, queue| {
                         if connection.cut(kit, queue) {
                             kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,6 @@ use crate::body::{Body, BodyError, BodyStream, Trailers};
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
 use crate::response::{Content, Streamed};
-use crate::server::quiet;
 use crate::{HeaderMap, Response, StatusCode};
 use bytes::{Buf, Bytes};
 use futures_core::Stream;
@@ -58,9 +57,7 @@ where
                 Ok(answer) => convert(answer, is_head),
                 Err(error) => {
                     let error: BoxError = error.into();
-                    if quiet::allows(quiet::Kind::Failure) {
-                        crate::server::quiet::log!(Failure, error, %error, "a service failed");
-                    }
+                    crate::server::quiet::log!(Failure, error, %error, "a service failed");
                     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
                 }
             }

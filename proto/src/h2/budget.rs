@@ -77,7 +77,8 @@ pub const ALLOWANCES: [Allowance; KINDS] = [
     // A quarter of a megabyte, most of which are heads of frames.
     Allowance { most: 20_000, refill: 256, a_second: 256 },
     Allowance { most: 0, refill: 0, a_second: 0 },
-    Allowance { most: 20, refill: 0, a_second: 1 },
+    // A browser with too many cookies that loads a page's resources.
+    Allowance { most: 100, refill: 0, a_second: 1 },
 ];
 
 /// What is left of each allowance.

@@ -46,7 +46,9 @@ impl Connection {
             return Err(failure(Code::FlowControl, "more bytes than the connection's window allows"));
         }
         let ends = head.has(flag::END_STREAM);
-        if !ends {
+        let found = self.streams.find(head.stream);
+        // What ends a stream is useful once; of one that is over it never is.
+        if !ends || found.is_none() {
             match left {
                 0 => self.count(Kind::Empty)?,
                 1..SMALL_BYTES => self.count(Kind::SmallData)?,
@@ -55,7 +57,6 @@ impl Connection {
         }
         // Padding is used up by coming.
         self.used_of_connection(padding + read, lent.out);
-        let found = self.streams.find(head.stream);
         let Some(stream) = found else {
             if self.is_idle(head.stream) {
                 return Err(failure(Code::Protocol, "DATA for a stream that was not begun"));
@@ -166,9 +167,9 @@ impl Connection {
         self.used_of_connection(bytes as u32, out);
     }
 
-    /// Whether the connection's window lets the peer send more of bodies.
+    /// Whether the connection's window lets the peer send more of bodies, or would if it acknowledged our settings.
     pub fn may_receive(&self) -> bool {
-        !self.receive.is_closed()
+        !self.acknowledged || !self.receive.is_closed()
     }
 
     /// Whether a stream's own window lets the peer send more of its body.

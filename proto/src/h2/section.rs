@@ -136,7 +136,7 @@ impl Connection {
             }
             Err(hpack::Error::ListTooLarge) => {
                 // There is no allowance for it: no client of good will comes near such a list.
-                self.count(Kind::Continuations)?;
+                let _ = self.budget.take(Kind::Continuations);
                 Err(failure(Code::EnhanceYourCalm, "a field section is much larger than allowed"))
             }
             Err(error) => Err(failure(Code::Compression, error.text())),

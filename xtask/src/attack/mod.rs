@@ -86,7 +86,7 @@ struct Options {
 
 impl Options {
     fn new(short: bool) -> Self {
-        let (counts, seconds, alone_seconds) = if short { (SHORT_COUNTS, 0.5, 0.2) } else { (COUNTS, 3.0, 1.0) };
+        let (counts, seconds, alone_seconds) = if short { (SHORT_COUNTS, 0.5, 0.2) } else { (COUNTS, 3.0, 0.6) };
         Self { counts, seconds, alone_seconds, engine: "auto".into(), repeats: !short }
     }
 }

@@ -1,0 +1,147 @@
+//! Many uploads on one HTTP/2 connection, in virtual time: what they hold, that all of them arrive, and what the peer's end frees.
+
+mod peer;
+
+use highwire::App;
+use highwire::middleware::{Next, from_fn};
+use peer::plain;
+use peer::{Play, SECOND, Weather, in_all_weathers};
+
+const MIB: usize = 1 << 20;
+
+fn app() -> App {
+    App::new()
+        .get("/hello", || "hello")
+        .get("/large", || vec![b'x'; 4 * MIB])
+        .post("/whole", |body: bytes::Bytes| body.len().to_string())
+}
+
+#[test]
+fn many_uploads_hold_little_and_all_arrive() {
+    in_all_weathers(|weather| {
+        let mut play = Play::with_peer(app(), weather);
+        let sizes = (0..100).map(|number| 60_000 + 1_000 * number);
+        let streams: Vec<_> = sizes.map(|size| (size, play.peers[0].post("/whole", vec![b'x'; size]))).collect();
+        for (size, stream) in streams {
+            play.seconds_until(|play| play.peers[0].is_over(stream));
+            assert_eq!(play.peers[0].answer(stream).whole(), (200, size.to_string()));
+        }
+        assert!(play.most < 4 * MIB, "the account reached {}", play.most);
+        play.end();
+    });
+}
+
+#[test]
+fn uploads_without_an_end_hold_little() {
+    in_all_weathers(|weather| {
+        let mut play = Play::with_peer(app(), weather);
+        for _ in 0..100 {
+            let stream = play.peers[0].ask("POST", "/whole", &[], false);
+            play.peers[0].push(stream, vec![b'x'; 900_000], false);
+        }
+        play.pass(1);
+        // The first one may be completed.
+        assert!(play.most < 5 * MIB, "the account reached {}", play.most);
+        let stream = play.peers[0].post("/whole", vec![b'x'; 10]);
+        play.settle();
+        assert_eq!(play.peers[0].answer(stream).whole(), (200, "10".to_string()), "others are served meanwhile");
+    });
+}
+
+/// Frames as they are, for what no client of ours would send. `flags`: END_STREAM is 1.
+fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+    let length = (content.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// POST to /whole, and GET of /large.
+fn post(stream: u32) -> Vec<u8> {
+    frame(1, 4, stream, b"\x83\x86\x04\x06/whole\x01\x01a")
+}
+
+fn get_large(stream: u32) -> Vec<u8> {
+    frame(1, 5, stream, b"\x82\x86\x04\x06/large\x01\x01a")
+}
+
+fn opening(acknowledges: bool) -> Vec<u8> {
+    let acknowledgement = if acknowledges { frame(4, 1, 0, b"") } else { Vec::new() };
+    [PREFACE, &frame(4, 0, 0, b""), &acknowledgement].concat()
+}
+
+#[test]
+fn the_peers_end_frees_unfinished_bodies_and_loses_no_answer() {
+    let mut play = plain::Play::new(app());
+    let idle = play.worker.account();
+    let requests = [opening(true), post(1), post(3), frame(0, 1, 3, b"abc"), frame(0, 0, 1, &[b'x'; 16_000])].concat();
+    play.send(&requests);
+    assert!(play.worker.account() > idle + 16_000, "the body is held");
+    play.client.shutdown();
+    play.settle(true);
+    assert!(play.received.ends_with(b"3") || play.received.windows(10).any(|bytes| bytes == frame(0, 1, 3, b"3")));
+    assert!(play.worker.account() <= idle, "{} bytes are held for a peer that is gone", play.worker.account());
+}
+
+#[test]
+fn a_client_that_never_acknowledges_settings_has_a_deadline_for_its_bodies() {
+    let mut play = plain::Play::new(app());
+    play.send(&opening(false));
+    for stream in [1, 3, 5, 7] {
+        play.send(&post(stream));
+        for _ in 0..4 {
+            play.send(&frame(0, 0, stream, &[b'x'; 16_000]));
+        }
+    }
+    assert!(play.worker.account() > 200_000);
+    for _ in 0..40 {
+        play.settle(true);
+        play.network.advance(SECOND);
+    }
+    play.settle(true);
+    assert!(play.worker.account() < 64_000, "{} bytes are held after 40 s of silence", play.worker.account());
+}
+
+#[test]
+fn a_peer_that_neither_reads_nor_sends_keeps_no_worker_busy() {
+    let mut play = plain::Play::new(app());
+    play.client.send(&[opening(true), frame(8, 0, 0, &[0x40, 0, 0, 0]), post(1), get_large(3)].concat());
+    play.client.send(&frame(8, 0, 3, &[0x40, 0, 0, 0]));
+    for second in 0..30 {
+        play.settle(false);
+        play.worker.turn(None).expect("a turn");
+        let (now, until) = (play.network.now(), play.worker.driver().until());
+        assert!(until.is_none_or(|until| until > now), "at {second} s the worker does not wait");
+        play.network.advance(SECOND);
+    }
+}
+
+#[test]
+fn an_answer_that_a_request_did_not_get_is_no_answer_to_the_next() {
+    let through = async |request, next: Next| next.run(request).await;
+    let mut play = plain::Play::new(app().with(from_fn(through)));
+    play.send(
+        b"PUT /hello HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 99999999\r\n\r\n",
+    );
+    play.settle(true);
+    assert_eq!(play.status(), "413");
+    let second = play.network.connect();
+    second.send(b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
+    play.settle(false);
+    let Some(io::sim::Arrived::Bytes(answer)) = second.receive(usize::MAX) else { panic!("nothing came") };
+    assert!(answer.starts_with(b"HTTP/1.1 404 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
+fn connections_of_a_flood_that_are_cut_at_the_end_leave_no_hole() {
+    let mut play = Play::new(app(), &Weather::fair());
+    let clients: Vec<_> = (0..1500).map(|_| play.network.connect()).collect();
+    play.settle();
+    let kept = clients.into_iter().next();
+    play.settle();
+    assert_eq!(play.worker.connections(), 1);
+    play.worker.abort();
+    play.settle();
+    assert_eq!(play.worker.connections(), 0);
+    drop(kept);
+}
