@@ -13,14 +13,14 @@ use proto::h2::StreamRef;
 /// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
 /// streams before a byte of them is of use.
 pub(super) fn first_window(config: &Config) -> u32 {
-    /// As much as the first flight of a TCP connection.
-    const FIRST_WINDOW: u32 = 16 * 1024;
+    /// Most forms and calls fit it, and all streams together hold a megabyte.
+    const FIRST_WINDOW: u32 = 8 * 1024;
     config.http2.stream_window.min(FIRST_WINDOW)
 }
 
 /// Bytes of bodies that are collected whole that one connection may send, beside the body that began first. That one may always
 /// go on, so that there is progress however many wait.
-const UNFINISHED_BYTES: usize = 2 * 1024 * 1024;
+const UNFINISHED_BYTES: usize = 1024 * 1024;
 
 impl Http2 {
     /// A body begins that is collected whole.

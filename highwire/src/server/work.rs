@@ -80,7 +80,7 @@ impl Work {
 /// as a thousand other things.
 ///
 /// Nothing is timed before the second event, so that whoever sends one request at a time pays nothing for it; then after one
-/// event, two, four and at most [`MOST_EVENTS`], as long as they take about what they were priced at.
+/// event, two, four and so on to [`MOST_EVENTS`], as long as they take about what they were priced at.
 #[derive(Debug)]
 pub(super) struct Timing {
     events: u32,
@@ -92,7 +92,7 @@ pub(super) struct Timing {
 }
 
 /// Events between two looks at the stopwatch.
-const MOST_EVENTS: u32 = 8;
+const MOST_EVENTS: u32 = 32;
 
 impl Timing {
     pub(super) fn new() -> Timing {

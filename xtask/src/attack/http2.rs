@@ -36,7 +36,7 @@ const TINY_DATA: Data = Data { streams: MOST_STREAMS, bytes: 1, padding: None, m
 
 /// Nearly a MiB on every stream, which `/body` holds until it is whole.
 const BODIES: Data =
-    Data { streams: MOST_STREAMS, bytes: 16_384, padding: None, most: 1_000_000 / 16_384 * 16_384, then: Then::Drip };
+    Data { streams: MOST_STREAMS, bytes: 4_096, padding: None, most: 1_000_000 / 4_096 * 4_096, then: Then::Drip };
 
 /// Bytes of a header block that stay below what CONTINUATION may bring.
 const BLOCK_BYTES: usize = 60_000;
@@ -146,6 +146,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "http2-sleepers",
         what: "128 GETs of /sleep?ms=50000 that stay open.",
         opening: || opening_with(None, MOST_STREAMS, END_STREAM, GET_SLEEP),
+        handlers_own: Some("the handlers wait for 50 s, and a client that has ended its direction may still read"),
         ..BASE
     },
     Attack {
