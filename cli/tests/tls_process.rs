@@ -345,7 +345,8 @@ fn where_only_http2_is_spoken_http1_is_refused_with_or_without_alpn(engine: &str
     let arguments = ["--http2-only", "--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
     let Some(mut demo) = Demo::start(engine, &arguments) else { return };
     let connect = |alpn: &[&str]| open(&demo, Client { alpn, ..Client::of(&site.authority) }.config());
-    for alpn in [&["h2"][..], &["http/1.1", "h2"], &[]] {
+    // Without ALPN neither is spoken: HTTP/2 has to be negotiated (RFC 9113 section 3.2).
+    for alpn in [&["h2"][..], &["http/1.1", "h2"]] {
         Http2::new(connect(alpn).expect("a handshake")).greet();
     }
     let error = connect(&["http/1.1"]).expect_err("an alert");

@@ -133,9 +133,9 @@ const TABLES: &[(&str, Settings, &[Row])] = &[
     ("no http2_cleartext", |config| config.http2_cleartext = false, NO_HTTP2_IN_THE_CLEAR),
 ];
 
-/// The engine `threads` has neither TLS nor HTTP/2.
+/// The engine `threads` has no TLS.
 const ON_THREADS: &[Row] =
-    &[(Layer::Clear, First::Request, Spoken::Http1(200)), (Layer::Clear, First::Preface, Spoken::Http1(400))];
+    &[(Layer::Clear, First::Request, Spoken::Http1(200)), (Layer::Clear, First::Preface, Spoken::Http2)];
 
 trait Wire: Read + Write {}
 
@@ -255,7 +255,7 @@ fn connections_speak_what_alpn_chose() {
 }
 
 #[test]
-fn the_engine_threads_speaks_http1_only() {
+fn the_engine_threads_speaks_both_in_the_clear() {
     let authority = Authority::new("test");
     let handle =
         app(Engine::Threads).listen("127.0.0.1:0").expect("a free port").start().expect("a server that starts");

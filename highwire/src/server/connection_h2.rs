@@ -4,7 +4,6 @@
 //! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
-use super::config::Engine;
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::connection_h2_send::is_of_a_connection;
@@ -41,8 +40,7 @@ impl Connection {
             None => config.http2_cleartext,
             Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
         };
-        // A thread has one connection, and HTTP/2 would keep it from all others for ever.
-        may && config.engine != Engine::Threads && self.served == 0 && window[..known] == h2::PREFACE[..known]
+        may && self.served == 0 && window[..known] == h2::PREFACE[..known]
     }
 
     /// Begins with HTTP/2 at once, where nothing else is spoken here.
