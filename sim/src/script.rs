@@ -320,10 +320,13 @@ impl Player {
         } else {
             self.unsent.extend_from_slice(head.as_bytes());
             self.unsent.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-            let mut rest = &body[..];
+            let (mut rest, mut chunks) = (&body[..], 0);
             while !rest.is_empty() {
                 let (part, after) = rest.split_at(1 + random.below(rest.len().min(5000)));
-                self.unsent.extend_from_slice(format!("{:x};ext=1\r\n", part.len()).as_bytes());
+                chunks += 1;
+                // As many extensions as a body may have.
+                let extension = if chunks < 100 { ";ext=1" } else { "" };
+                self.unsent.extend_from_slice(format!("{:x}{extension}\r\n", part.len()).as_bytes());
                 self.unsent.extend_from_slice(part);
                 self.unsent.extend_from_slice(b"\r\n");
                 rest = after;
@@ -524,7 +527,8 @@ impl Player {
             };
             let Some(answer) = answer else { break };
             if answer.status != expected.status {
-                return Err(format!("answer {count} is {}, expected {}", answer.status, expected.status));
+                let said = String::from_utf8_lossy(&answer.body[..answer.body.len().min(200)]).into_owned();
+                return Err(format!("answer {count} is {}, expected {}: {said:?}", answer.status, expected.status));
             }
             if expected.body.as_ref().is_some_and(|body| *body != answer.body) {
                 return Err(format!("answer {count} has another body ({} bytes)", answer.body.len()));
