@@ -3,8 +3,8 @@
 //! The drivers bound a turn in bytes, but a byte costs from a tenth of a nanosecond (a large body) to 40 ns (chunks of one byte).
 //! So each thing that a peer can ask for has a price here, in about the nanoseconds that it takes, and each connection has the
 //! same allowance for each turn, whichever version of HTTP it speaks. A connection that has used it up keeps what it has
-//! received, goes on in the next turn, and stops receiving meanwhile if that is much. With `n` such connections on a worker
-//! everybody else waits for `n` allowances at most.
+//! received, goes on in a later turn, and stops receiving meanwhile if that is much. All such connections of a worker together get
+//! a bounded time of each turn, so that a client with little to do waits for that time and not for all of them.
 
 /// What one connection may cause in one turn, in nanoseconds: 50 small requests, or 256 KiB of a body in large parts.
 /// A hundred connections that use it up make a turn of some milliseconds on each of two workers.
