@@ -43,7 +43,7 @@ impl Budget {
 
     /// Bytes that nobody has taken.
     fn free(&self) -> usize {
-        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+        self.limit.saturating_sub(self.used())
     }
 
     /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's.

@@ -46,7 +46,6 @@ impl Connection {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
-            connection.work.begin(kit.turn, kit.allowance);
             if std::mem::take(&mut connection.woken) {
                 if connection.is_late(kit) {
                     return;

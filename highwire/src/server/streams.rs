@@ -165,10 +165,6 @@ impl Http2 {
             self.active.resize_with(place + 1, || None);
         }
         let slot = &mut self.active[place];
-        let is_new = slot.as_ref().is_none_or(|active| active.stream != stream);
-        if is_new || slot.as_ref().is_some_and(|active| !active.stale) {
-            self.stale.push(stream);
-        }
         if slot.as_ref().is_none_or(|active| active.stream != stream) {
             debug_assert!(slot.is_none(), "an exchange outlived its stream");
             self.count += usize::from(slot.is_none());
@@ -194,13 +190,15 @@ impl Http2 {
                 due: kit.tick.saturating_add(kit.timeouts.handler),
                 waits: Waits::Handler,
                 counted: 0,
-                stale: true,
+                stale: false,
                 fed: false,
                 granted: 0,
                 is_widened: false,
             })
         });
-        active.stale = true;
+        if !std::mem::replace(&mut active.stale, true) {
+            self.stale.push(stream);
+        }
         active
     }
 
