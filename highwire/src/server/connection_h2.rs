@@ -11,7 +11,7 @@ use super::connection_send::is_framing;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
-use super::grants::first_window;
+use super::grants::{first_window, wider};
 use super::out::Out;
 use super::streams::{Http2, Waits};
 use super::work::{self, Timing};
@@ -230,9 +230,7 @@ impl Connection {
         if head.method == proto::Method::Connect {
             // What follows is no body, if a protocol is accepted.
             self.connect_http2(http2, stream, kit);
-            let config = kit.shared.config();
-            let wider = config.http2.stream_window - first_window(config);
-            http2.http.widen(stream, wider, &mut out.queue.output);
+            http2.http.widen(stream, wider(kit.shared.config()), &mut out.queue.output);
             self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
             if length == Length::Empty {
                 self.end_tunnel(http2, stream, kit, out);
@@ -265,9 +263,7 @@ impl Connection {
             }
             BodyUse::Parts => {
                 // What waits for handlers is bounded by the connection's window.
-                let config = kit.shared.config();
-                let wider = config.http2.stream_window - first_window(config);
-                http2.http.widen(stream, wider, &mut out.queue.output);
+                http2.http.widen(stream, wider(kit.shared.config()), &mut out.queue.output);
                 let active = http2.active(stream, kit);
                 let incoming = Rc::new(RefCell::new(Incoming::new(kit.context.inbox.waker(task.number()))));
                 // Whatever the handler takes, the peer is credited for.

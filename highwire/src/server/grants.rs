@@ -18,6 +18,11 @@ pub(super) fn first_window(config: &Config) -> u32 {
     config.http2.stream_window.min(FIRST_WINDOW)
 }
 
+/// Returns by how much a stream's window grows when it is used.
+pub(super) fn wider(config: &Config) -> u32 {
+    config.http2.stream_window - first_window(config)
+}
+
 /// Bytes of bodies that are collected whole that one connection may send, beside the body that began first. That one may always
 /// go on, so that there is progress however many wait.
 const UNFINISHED_BYTES: usize = 1024 * 1024;
@@ -62,8 +67,7 @@ impl Http2 {
     /// Lets the peer send more of a body that is collected: as much as it has sent, and once what widens the stream's window, if
     /// there is room for that.
     pub(super) fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
-        let config = kit.shared.config();
-        let wider = config.http2.stream_window - first_window(config);
+        let wider = wider(kit.shared.config());
         let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();
         let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
