@@ -13,7 +13,7 @@ use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
 use super::grants::{first_window, wider};
 use super::out::Out;
-use super::streams::{Http2, Waits};
+use super::streams::{Http2, STALLED_BYTES, Waits};
 use super::work::{self, Timing};
 use crate::body::{Body, BodyError, Incoming};
 use crate::handler::Outcome;
@@ -179,6 +179,7 @@ impl Connection {
             // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
             self.pump_http2(&mut http2, kit, out);
         }
+        self.begin_postponed(&mut http2, kit, out);
         self.put_back(http2, kit);
         at
     }
@@ -237,10 +238,24 @@ impl Connection {
             }
             return;
         }
+        let body_use = kit.body_use(route);
+        let stalled = if http2.count > 0 { http2.stalled() } else { 0 };
+        // Those whose bodies the handler sees as they come, or not at all, cannot wait.
+        let may_wait = length == Length::Empty || body_use == BodyUse::Whole;
+        let most = if may_wait { usize::MAX } else { 4 * STALLED_BYTES };
+        if stalled > most || (stalled > STALLED_BYTES && http2.postponed_bytes > STALLED_BYTES) {
+            // It may be sent again (RFC 9113 section 8.7).
+            http2.http.reset(stream, Code::Refused, &mut out.queue.output);
+            return http2.forget(stream, kit);
+        }
         if length == Length::Empty {
+            if stalled > STALLED_BYTES {
+                let collect = Collect { route, head: head.to_kept(), window: window.to_vec(), body: Vec::new() };
+                http2.active(stream, kit).exchange.collect = Some(collect);
+                return self.postpone(http2, stream, kit, out);
+            }
             return self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
         }
-        let body_use = kit.body_use(route);
         let announced = if let Length::Exact(length) = length { length } else { 0 };
         if let Some(mut response) = kit.announces_too_much(route, body_use, announced) {
             return self.respond_http2(http2, stream, &mut response, kit, out);
@@ -479,18 +494,61 @@ impl Connection {
         if let Some(incoming) = &active.exchange.incoming {
             incoming.borrow_mut().finish(Ok(()), trailers);
             self.poll_http2(http2, stream, kit, out);
-        } else if let Some(collect) = active.exchange.collect.take() {
-            let Collect { route, head, window, body } = collect;
-            active.lent = body.capacity();
-            http2.end_collecting(stream);
-            match kit.route(&head, &window, self.caller(out)) {
-                Ok(_) => {
-                    self.call_http2(http2, stream, route, (&head, &window), Ready::Whole(body.into()), kit, out);
-                }
-                Err(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
+        } else if active.exchange.collect.is_some() {
+            if http2.stalled() > STALLED_BYTES {
+                return self.postpone(http2, stream, kit, out);
             }
+            self.call_collected(http2, stream, kit, out);
         }
         self.done_http2(http2, stream, kit, out);
+    }
+
+    /// Calls the handler of a request that was kept: its body is whole, or it has none.
+    fn call_collected(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(collect) = http2.get(stream).and_then(|active| active.exchange.collect.take()) else { return };
+        let Collect { route, head, window, body } = collect;
+        if let Some(active) = http2.get(stream) {
+            active.lent = body.capacity();
+        }
+        http2.end_collecting(stream);
+        match kit.route(&head, &window, self.caller(out)) {
+            Ok(_) => self.call_http2(http2, stream, route, (&head, &window), Ready::Whole(body.into()), kit, out),
+            Err(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
+        }
+    }
+
+    /// Keeps a request until the peer goes on taking the answers that it has asked for.
+    #[cold]
+    fn postpone(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+        let (write_due, all) = (kit.tick.saturating_add(kit.timeouts.write), http2.sent);
+        let Some(active) = http2.get(stream) else { return };
+        let kept = active.exchange.collect.as_ref().map_or(0, |collect| collect.window.capacity());
+        (active.postponed, active.waits, active.due, active.sent_before) = (Some(kept), Waits::Window, write_due, all);
+        http2.postponed_bytes += kept;
+        http2.postponed.push_back(stream);
+        self.charge_http2(http2, stream, kit, out);
+    }
+
+    /// Begins with requests that waited until the peer took answers, as far as it has.
+    pub(super) fn begin_postponed(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+        // What they answer may be sent at once, which comes back here: that finds none, and the loop goes on.
+        if http2.postponed.is_empty() {
+            return;
+        }
+        let mut postponed = std::mem::take(&mut http2.postponed);
+        while !self.blocked && !self.is_ending() && http2.stalled() <= STALLED_BYTES {
+            let Some(stream) = postponed.pop_front() else { break };
+            let Some(active) = http2.get(stream) else { continue };
+            let Some(kept) = active.postponed.take() else { continue };
+            if !active.answered {
+                (active.due, active.waits) = (kit.tick.saturating_add(kit.timeouts.handler), Waits::Handler);
+            }
+            http2.postponed_bytes -= kept;
+            self.work.spend(work::REQUEST);
+            self.call_collected(http2, stream, kit, out);
+        }
+        postponed.append(&mut http2.postponed);
+        http2.postponed = postponed;
     }
 
     /// Charges what the connection holds now: whether there is room. Where there is none, the stream that wanted it gets 503.
