@@ -49,16 +49,24 @@ pub fn reserve_descriptors(wanted: usize) {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Makes all threads share one heap. glibc reserves 64 MiB of address space for each thread's own, which a process whose
-/// address space is limited cannot spare; here the steady state allocates nothing, so nobody waits for another.
+/// Makes all threads share one heap where the address space is limited, since glibc reserves 64 MiB of it for each thread's own.
+/// Elsewhere no more heaps than processors, so that threads that allocate at the same time do not wait for each other.
 pub fn share_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: mallopt takes two numbers and may be called at any time.
-    unsafe {
+    {
+        /// What of freed memory glibc keeps at the end of a heap, until [`trim`] gives it back: less, and a program that needs
+        /// it again soon has the system take and give pages all the time.
+        const KEPT_BYTES: libc::c_int = 1024 * 1024;
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let heaps = if limit_of(libc::RLIMIT_AS).is_some() { 1 } else { processors };
         SHARED.store(true, Ordering::Relaxed);
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-        // Fixed, large blocks go back to the system when they are freed; left to itself glibc keeps ever larger ones.
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+        // SAFETY: mallopt takes two numbers and may be called at any time.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, heaps.try_into().unwrap_or(libc::c_int::MAX));
+            // Fixed, large blocks go back to the system when they are freed; left to itself glibc keeps ever larger ones.
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+        }
     }
 }
 

@@ -19,27 +19,47 @@ pub(crate) struct Pool<Fut> {
 
 struct Places<Fut> {
     all: Vec<Option<Place<Fut>>>,
+    /// The numbers of free places, and those whose places were given back.
     free: Vec<u32>,
+    empty: Vec<u32>,
 }
 
 impl<Fut> Default for Pool<Fut> {
     fn default() -> Pool<Fut> {
-        Pool { places: RefCell::new(Places { all: Vec::new(), free: Vec::new() }) }
+        Pool { places: RefCell::new(Places { all: Vec::new(), free: Vec::new(), empty: Vec::new() }) }
     }
 }
 
+/// Bytes of free places that a route keeps to use again: what a peak of requests needed beyond that is given back.
+const KEPT_BYTES: usize = 256 * 1024;
+
 impl<Fut> Places<Fut> {
+    /// How many free places those are; a few at least.
+    const KEPT: usize = {
+        let kept = KEPT_BYTES / (size_of::<Option<Fut>>() + 1);
+        if kept < 16 { 16 } else { kept }
+    };
+
     fn take_free(&mut self) -> (u32, Place<Fut>) {
-        if let Some(number) = self.free.pop() {
-            return (number, self.all[number as usize].take().unwrap_or_else(|| Box::pin(None)));
+        if let Some(number) = self.free.pop()
+            && let Some(place) = self.all[number as usize].take()
+        {
+            return (number, place);
         }
-        self.all.push(None);
-        (self.all.len() as u32 - 1, Box::pin(None))
+        let number = self.empty.pop().unwrap_or_else(|| {
+            self.all.push(None);
+            self.all.len() as u32 - 1
+        });
+        (number, Box::pin(None))
     }
 
     fn put_free(&mut self, number: u32, place: Place<Fut>) {
-        self.all[number as usize] = Some(place);
-        self.free.push(number);
+        if self.free.len() < Self::KEPT {
+            self.all[number as usize] = Some(place);
+            self.free.push(number);
+        } else {
+            self.empty.push(number);
+        }
     }
 }
 
@@ -52,7 +72,7 @@ struct FreeOnPanic<'p, Fut> {
 impl<Fut> Drop for FreeOnPanic<'_, Fut> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.places.borrow_mut().free.push(self.number);
+            self.places.borrow_mut().empty.push(self.number);
         }
     }
 }
@@ -116,4 +136,28 @@ where
     let Poll::Ready(answer) = future.poll(cx) else { return Poll::Pending };
     place.set(None);
     Poll::Ready(answer.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_of_futures_leaves_a_bounded_number_of_places() {
+        type Large = [u8; 1024];
+        let kept = Places::<Large>::KEPT;
+        assert!((200..=KEPT_BYTES / 1024).contains(&kept));
+        let mut places = Places::<Large> { all: Vec::new(), free: Vec::new(), empty: Vec::new() };
+        for _ in 0..3 {
+            let taken: Vec<_> = (0..5000).map(|_| places.take_free()).collect();
+            let numbers: std::collections::HashSet<u32> = taken.iter().map(|(number, _)| *number).collect();
+            assert_eq!((numbers.len(), places.all.len()), (5000, 5000), "each number is given once");
+            taken.into_iter().for_each(|(number, place)| places.put_free(number, place));
+            assert_eq!(places.all.iter().flatten().count(), kept);
+        }
+        let (number, place) = places.take_free();
+        assert!(places.all.iter().flatten().count() == kept - 1, "one that was kept is used first");
+        places.put_free(number, place);
+        assert_eq!(places.all.iter().flatten().count(), kept);
+    }
 }

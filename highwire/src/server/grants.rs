@@ -13,8 +13,8 @@ use proto::h2::StreamRef;
 /// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
 /// streams before a byte of them is of use.
 pub(super) fn first_window(config: &Config) -> u32 {
-    /// Most forms and calls fit it, and all streams together hold a megabyte.
-    const FIRST_WINDOW: u32 = 8 * 1024;
+    /// Most forms and calls fit it, and all streams together hold half a megabyte.
+    const FIRST_WINDOW: u32 = 4 * 1024;
     config.http2.stream_window.min(FIRST_WINDOW)
 }
 
@@ -26,6 +26,17 @@ pub(super) fn wider(config: &Config) -> u32 {
 /// Bytes of bodies that are collected whole that one connection may send, beside the body that began first. That one may always
 /// go on, so that there is progress however many wait.
 const UNFINISHED_BYTES: usize = 1024 * 1024;
+
+/// What that shrinks to as the worker holds more and more for all peers, up to `CROWDED_BYTES`.
+const LEAST_UNFINISHED_BYTES: usize = 64 * 1024;
+const CROWDED_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes of bodies, beside the oldest, that one connection may send while the worker holds `held` bytes for all of them.
+fn unfinished_bytes(held: usize) -> usize {
+    /// How many connections share what is left.
+    const SHARERS: usize = 4;
+    (CROWDED_BYTES.saturating_sub(held) / SHARERS).clamp(LEAST_UNFINISHED_BYTES, UNFINISHED_BYTES)
+}
 
 impl Http2 {
     /// A body begins that is collected whole.
@@ -75,7 +86,7 @@ impl Http2 {
         let Some(active) = self.get(stream) else { return };
         let wider = if active.is_widened { 0 } else { wider };
         let more = active.given + wider as usize;
-        if first != Some(stream) && others + more > UNFINISHED_BYTES {
+        if first != Some(stream) && others + more > unfinished_bytes(kit.share.charged()) {
             return;
         }
         (active.is_widened, active.granted) = (true, active.granted + more);

@@ -422,6 +422,9 @@ struct Watch {
 /// not cost a pass over the heap each time.
 const LOOKS_A_TRIM: u32 = 20;
 
+/// Looks in a row until it is given back once more: what connections leave behind is freed bit by bit.
+const LOOKS_A_LAST_TRIM: u32 = 60;
+
 /// What peers must have had, and have no more, for memory to be given back.
 const LEAST_FREED: usize = 4 * 1024 * 1024;
 
@@ -432,8 +435,10 @@ impl Watch {
         self.most = self.most.max(used);
         let is_low = used < self.most / 2 && self.most - used >= LEAST_FREED;
         self.looks = if is_low { self.looks + 1 } else { 0 };
-        if self.looks == LOOKS_A_TRIM {
+        if self.looks == LOOKS_A_TRIM || self.looks == LOOKS_A_LAST_TRIM {
             io::memory::trim();
+        }
+        if self.looks == LOOKS_A_LAST_TRIM {
             (self.most, self.looks) = (used, 0);
         }
     }

@@ -17,7 +17,7 @@ pub(super) const BUDGETS: usize = h2::budget::KINDS;
 
 /// Bytes of answers that may wait for the peer to open a window, beside the largest of them, before further requests wait for that
 /// as well. Where as many bytes are kept of those requests, or four times as many wait, more are refused.
-pub(super) const STALLED_BYTES: usize = 256 * 1024;
+pub(super) const STALLED_BYTES: usize = 192 * 1024;
 
 /// What a stream is charged beside its bytes.
 const STREAM_BYTES: usize = 512;

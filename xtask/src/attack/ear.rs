@@ -12,7 +12,7 @@ use super::tally::{self, Tally};
 const WINDOW: i64 = 65_535;
 
 /// The window of a stream by the server's SETTINGS, which the attackers acknowledge unread.
-const STREAM_WINDOW: i64 = 8 * 1024;
+const STREAM_WINDOW: i64 = 4 * 1024;
 
 /// What the thread that reads tells the one that writes, for one connection.
 pub(super) struct Link {
