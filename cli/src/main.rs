@@ -91,7 +91,8 @@ struct Serve {
 /// What every server of this command is told.
 #[derive(clap::Args)]
 struct Running {
-    /// Where to listen: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable.
+    /// Where to listen: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable. With
+    /// --tls-listen alone, nothing listens in the clear.
     #[arg(
         long,
         value_name = "ADDR",
@@ -122,11 +123,11 @@ struct Running {
     #[arg(long, value_name = "FILE", requires = "tls_listen")]
     client_ca: Option<PathBuf>,
 
-    /// Speak HTTP/2 only.
+    /// Speak HTTP/2 only: in the clear by prior knowledge, under TLS by ALPN. HTTP/1 clients are refused.
     #[arg(long)]
     http2_only: bool,
 
-    /// Speak HTTP/1 only.
+    /// Speak HTTP/1 only, in the clear and under TLS. Clients that offer only HTTP/2 are refused.
     #[arg(long, conflicts_with = "http2_only")]
     http1_only: bool,
 

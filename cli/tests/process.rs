@@ -49,7 +49,7 @@ fn mistakes_are_told() {
         (&["--listen", "127.0.0.1:0", "--listen", "nonsense"], "\"nonsense\" is no address"),
         (&["--listen", "127.0.0.1:0", "--workers", "5000"], "5000 workers are more than 1024, the most"),
         (&["--connections", "0"], "with 0 connections at a time nobody is served"),
-        (&["--engine", "threads", "--http2-only"], "the engine `threads` speaks HTTP/1 only"),
+        (&["--engine", "threads", "--http2-only"], "the engine `threads` needs HTTP/1"),
         (&["--workers", "some"], "'some'"),
         (&["--memory", "much"], "a number of bytes, such as 64M or 2G"),
         (&["--memory", "1"], "write 1M for megabytes, 1G for gigabytes"),

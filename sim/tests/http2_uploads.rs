@@ -1,5 +1,4 @@
-//! Many uploads and answers on one HTTP/2 connection, in virtual time: what they hold, that all of them arrive, and what the
-//! peer's end frees.
+//! Many uploads on one HTTP/2 connection, in virtual time: what they hold, that all of them arrive, and what the peer's end frees.
 
 mod peer;
 
@@ -7,7 +6,6 @@ use highwire::App;
 use highwire::middleware::{Next, from_fn};
 use peer::plain;
 use peer::{Play, SECOND, Weather, in_all_weathers};
-use proto::h2::Bounds;
 
 const MIB: usize = 1 << 20;
 
@@ -15,8 +13,6 @@ fn app() -> App {
     App::new()
         .get("/hello", || "hello")
         .get("/large", || vec![b'x'; 4 * MIB])
-        .get("/answer", || vec![b'x'; 64 * 1024])
-        .post("/answer", |_: bytes::Bytes| vec![b'x'; 64 * 1024])
         .post("/whole", |body: bytes::Bytes| body.len().to_string())
 }
 
@@ -49,46 +45,6 @@ fn uploads_without_an_end_hold_little() {
         let stream = play.peers[0].post("/whole", vec![b'x'; 10]);
         play.settle();
         assert_eq!(play.peers[0].answer(stream).whole(), (200, "10".to_string()), "others are served meanwhile");
-    });
-}
-
-#[test]
-fn answers_that_wait_for_windows_hold_little_and_all_arrive() {
-    in_all_weathers(|weather| {
-        let mut play = Play::new(app(), weather);
-        let bounds = Bounds { stream_window: 0, connection_window: 1 << 30, ..Bounds::default() };
-        play.connect(bounds);
-        let peer = &mut play.peers[0];
-        // A handler's answer of 64 KiB each, to requests with and without a body; some are not asked until others are taken.
-        let asked: Vec<_> = (0..60)
-            .map(|number| match number % 2 {
-                0 => peer.get("/answer"),
-                _ => peer.post("/answer", vec![b'x'; 100]),
-            })
-            .collect();
-        play.settle();
-        assert!(play.most < MIB, "the account reached {}", play.most);
-        for &stream in &asked {
-            play.peers[0].credit(Some(stream), 64 * 1024);
-            play.settle();
-        }
-        for stream in asked {
-            assert_eq!(play.peers[0].answer(stream).whole().1.len(), 64 * 1024);
-        }
-        play.end();
-    });
-}
-
-#[test]
-fn requests_that_wait_for_windows_in_vain_end_in_time() {
-    in_all_weathers(|weather| {
-        let mut play = Play::new(app(), weather);
-        play.connect(Bounds { stream_window: 0, connection_window: 1 << 30, ..Bounds::default() });
-        let asked: Vec<_> = (0..60).map(|_| play.peers[0].get("/answer")).collect();
-        let seconds = play.seconds_until(|play| asked.iter().all(|stream| play.peers[0].is_over(*stream)));
-        assert!((60..=130).contains(&seconds), "it took {seconds} s");
-        assert_eq!(play.get("/hello").status, 200, "the connection is of use still");
-        play.end();
     });
 }
 

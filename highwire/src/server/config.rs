@@ -222,7 +222,7 @@ impl Config {
         }
         if self.engine == Engine::Threads && !self.http1 {
             return refuse(
-                "the engine `threads` speaks HTTP/1 only, which is not to be spoken here; the others speak HTTP/2",
+                "the engine `threads` needs HTTP/1, which is turned off; for HTTP/2 alone choose another engine",
             );
         }
         if !self.http1 && !self.http2_cleartext && !self.http2_tls {

@@ -13,7 +13,7 @@ use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
 use super::grants::{first_window, wider};
 use super::out::Out;
-use super::streams::{Http2, STALLED_BYTES, Waits};
+use super::streams::{Http2, Waits};
 use super::work::{self, Timing};
 use crate::body::{Body, BodyError, Incoming};
 use crate::handler::Outcome;
@@ -179,7 +179,6 @@ impl Connection {
             // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
             self.pump_http2(&mut http2, kit, out);
         }
-        self.begin_postponed(&mut http2, kit, out);
         self.put_back(http2, kit);
         at
     }
@@ -238,24 +237,10 @@ impl Connection {
             }
             return;
         }
-        let body_use = kit.body_use(route);
-        let stalled = if http2.count > 0 { http2.stalled() } else { 0 };
-        // Those whose bodies the handler sees as they come, or not at all, cannot wait.
-        let may_wait = length == Length::Empty || body_use == BodyUse::Whole;
-        let most = if may_wait { usize::MAX } else { 4 * STALLED_BYTES };
-        if stalled > most || (stalled > STALLED_BYTES && http2.postponed_bytes > STALLED_BYTES) {
-            // It may be sent again (RFC 9113 section 8.7).
-            http2.http.reset(stream, Code::Refused, &mut out.queue.output);
-            return http2.forget(stream, kit);
-        }
         if length == Length::Empty {
-            if stalled > STALLED_BYTES {
-                let collect = Collect { route, head: head.to_kept(), window: window.to_vec(), body: Vec::new() };
-                http2.active(stream, kit).exchange.collect = Some(collect);
-                return self.postpone(http2, stream, kit, out);
-            }
             return self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
         }
+        let body_use = kit.body_use(route);
         let announced = if let Length::Exact(length) = length { length } else { 0 };
         if let Some(mut response) = kit.announces_too_much(route, body_use, announced) {
             return self.respond_http2(http2, stream, &mut response, kit, out);
@@ -292,7 +277,7 @@ impl Connection {
 
     /// Calls a handler and deals with what it answers.
     #[expect(clippy::too_many_arguments, reason = "as in HTTP/1, with the stream")]
-    pub(super) fn call_http2(
+    fn call_http2(
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
@@ -494,11 +479,16 @@ impl Connection {
         if let Some(incoming) = &active.exchange.incoming {
             incoming.borrow_mut().finish(Ok(()), trailers);
             self.poll_http2(http2, stream, kit, out);
-        } else if active.exchange.collect.is_some() {
-            if http2.stalled() > STALLED_BYTES {
-                return self.postpone(http2, stream, kit, out);
+        } else if let Some(collect) = active.exchange.collect.take() {
+            let Collect { route, head, window, body } = collect;
+            active.lent = body.capacity();
+            http2.end_collecting(stream);
+            match kit.route(&head, &window, self.caller(out)) {
+                Ok(_) => {
+                    self.call_http2(http2, stream, route, (&head, &window), Ready::Whole(body.into()), kit, out);
+                }
+                Err(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
             }
-            self.call_collected(http2, stream, kit, out);
         }
         self.done_http2(http2, stream, kit, out);
     }

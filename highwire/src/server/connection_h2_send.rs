@@ -188,7 +188,7 @@ impl Connection {
             if self.blocked || self.is_ending() {
                 return;
             }
-            let Some(stream) = http2.schedule.take_next() else { break };
+            let Some(stream) = http2.schedule.take_next() else { return };
             if let Some(active) = http2.get(stream) {
                 active.scheduled = false;
             }
@@ -207,7 +207,6 @@ impl Connection {
                 self.send_and_hear(kit, out);
             }
         }
-        self.begin_postponed(http2, kit, out);
         if !http2.schedule.is_empty() {
             kit.context.inbox.waker(self.task().number()).wake();
         }

@@ -66,22 +66,16 @@ impl Connection {
     /// The peer sends no more: ends streams that wait for it, for the rest of a request or for a window. Nothing can help them,
     /// and what they hold would be held until their deadlines.
     fn end_hopeless(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let mut has_ended = false;
         let Some(http2) = &mut self.http2 else { return };
         for place in 0..http2.active.len() {
             // They are all forgotten with the last one.
             let Some(Some(active)) = http2.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.switched.is_some());
-            // What is postponed may begin once those are gone.
-            let waits = active.waits == Waits::Window && !active.scheduled && active.postponed.is_none();
+            let waits = active.waits == Waits::Window && !active.scheduled;
             if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.blocked) {
                 http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
                 http2.forget(stream, kit);
-                has_ended = true;
             }
-        }
-        if has_ended && !http2.postponed.is_empty() {
-            kit.context.inbox.waker(self.task().number()).wake();
         }
     }
 
@@ -205,8 +199,7 @@ impl Connection {
     fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
         let (is_open, all) = (http2.http.is_open_by_itself(stream), http2.sent);
         let Some(active) = http2.get(stream) else { return false };
-        let waits =
-            active.postponed.is_some() || (active.answered && (active.scheduled || active.waits == Waits::Window));
+        let waits = active.answered && (active.scheduled || active.waits == Waits::Window);
         if !waits || !is_open || all - active.sent_before < wanted_to_be_taken(kit) {
             return false;
         }

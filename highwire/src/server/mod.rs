@@ -21,7 +21,6 @@ mod connection_account;
 mod connection_body;
 mod connection_close;
 mod connection_h2;
-mod connection_h2_late;
 mod connection_h2_send;
 mod connection_h2_settle;
 mod connection_proxied;

@@ -15,10 +15,6 @@ pub(super) const CONNECTION_BYTES: usize = 6 * 1024;
 /// How many allowances there are whose running out is counted.
 pub(super) const BUDGETS: usize = h2::budget::KINDS;
 
-/// Bytes of answers that may wait for the peer to open a window, beside the largest of them, before further requests wait for that
-/// as well. Where as many bytes are kept of those requests, or four times as many wait, more are refused.
-pub(super) const STALLED_BYTES: usize = 192 * 1024;
-
 /// What a stream is charged beside its bytes.
 const STREAM_BYTES: usize = 512;
 
@@ -61,10 +57,6 @@ pub(super) struct Active {
     pub(super) granted: usize,
     /// The peer may send more at a time on it than streams begin with.
     pub(super) is_widened: bool,
-    /// Its request waits until the peer goes on taking other answers: the bytes that are kept of it.
-    pub(super) postponed: Option<usize>,
-    /// Bytes of a stalled answer that it was counted with.
-    counted_stalled: usize,
 }
 
 impl Active {
@@ -72,12 +64,6 @@ impl Active {
     fn held(&self) -> usize {
         let pending = if self.pending.is_unique() { self.pending.len() } else { 0 };
         STREAM_BYTES + self.exchange.lent(self.lent.max(pending)) + self.exchange.held()
-    }
-
-    /// Of those, the bytes of an answer that goes on only when the peer opens a window.
-    fn stalled(&self) -> usize {
-        let is_stalled = self.answered && !self.scheduled && self.waits == Waits::Window;
-        if is_stalled { self.held() - STREAM_BYTES } else { 0 }
     }
 
     /// Bytes of its body that the peer's window of the connection is owed. For a body that is collected they were given back as
@@ -124,11 +110,6 @@ pub(crate) struct Http2 {
     /// Bytes that are held for all streams, but for those in `stale`, whose share may have changed.
     counted: usize,
     stale: Vec<StreamRef>,
-    /// Of those bytes, the ones of answers that wait for the peer to open a window.
-    stalled: usize,
-    /// Requests that wait until it has opened some, the first one first, and the bytes that are kept of them.
-    pub(super) postponed: VecDeque<StreamRef>,
-    pub(super) postponed_bytes: usize,
     /// No stream is to be looked at before then.
     next_due: u32,
     /// Streams whose handlers have to be told of what has come of their bodies.
@@ -157,9 +138,6 @@ impl Http2 {
             idle_since: None,
             counted: 0,
             stale: Vec::new(),
-            stalled: 0,
-            postponed: VecDeque::new(),
-            postponed_bytes: 0,
             next_due: NEVER,
             fed: Vec::new(),
             collecting: VecDeque::new(),
@@ -216,8 +194,6 @@ impl Http2 {
                 fed: false,
                 granted: 0,
                 is_widened: false,
-                postponed: None,
-                counted_stalled: 0,
             })
         });
         if !std::mem::replace(&mut active.stale, true) {
@@ -235,11 +211,6 @@ impl Http2 {
         self.count -= 1;
         self.owed += active.owed();
         self.counted -= active.counted;
-        self.stalled -= active.counted_stalled;
-        if let Some(kept) = active.postponed {
-            self.postponed_bytes -= kept;
-            self.postponed.retain(|other| *other != stream);
-        }
         self.granted -= active.granted;
         self.is_to_grant |= active.granted > 0;
         if active.scheduled {
@@ -248,7 +219,7 @@ impl Http2 {
         active.exchange.give_up(BodyError::CutShort, kit);
         if self.count == 0 {
             (self.active, self.stale, self.fed) = (Vec::new(), Vec::new(), Vec::new());
-            (self.collecting, self.postponed) = (VecDeque::new(), VecDeque::new());
+            self.collecting = VecDeque::new();
         }
     }
 
@@ -317,29 +288,17 @@ impl Http2 {
     /// make a walk over all of them follow each of its frames.
     pub(super) fn held(&mut self) -> usize {
         let is_blocked = self.blocked_at.is_some();
-        let Http2 { active, stale, counted, stalled, next_due, .. } = self;
+        let Http2 { active, stale, counted, next_due, .. } = self;
         for stream in stale.drain(..) {
             let slot = active.get_mut(stream.place as usize).and_then(Option::as_deref_mut);
             let Some(active) = slot.filter(|active| active.stream == stream) else { continue };
             let held = active.held();
             *counted = *counted + held - std::mem::replace(&mut active.counted, held);
-            *stalled = *stalled + active.stalled() - active.counted_stalled;
-            active.counted_stalled = active.stalled();
             active.stale = false;
             if active.is_judged(is_blocked) {
                 *next_due = active.due.min(*next_due);
             }
         }
         CONNECTION_BYTES + self.http.held() + self.counted
-    }
-    /// Bytes of answers that go on only when the peer opens a window, beside the largest of them: a peer may well leave one
-    /// download where it is.
-    pub(super) fn stalled(&mut self) -> usize {
-        self.held();
-        if self.stalled <= STALLED_BYTES {
-            return self.stalled;
-        }
-        let largest = self.active.iter().flatten().map(|active| active.counted_stalled).max();
-        self.stalled - largest.unwrap_or(0)
     }
 }

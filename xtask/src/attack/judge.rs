@@ -26,7 +26,7 @@ pub(super) const AMPLIFICATION: f64 = 30.0;
 /// Below so many seconds of the server's CPU time, the ratio is noise.
 const LEAST_CPU_SECONDS: f64 = 0.05;
 /// CPU that the server may use when all have left, of one core.
-const IDLE_CPU: f64 = 0.5;
+pub(super) const IDLE_CPU: f64 = 0.5;
 
 /// One attack by one number of connections.
 #[derive(Debug, Clone)]
@@ -68,7 +68,18 @@ impl Measured {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Miss {
     pub(super) kind: Kind,
+    pub(super) of: Of,
     pub(super) what: String,
+}
+
+/// The figure that is beyond its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Memory,
+    Latency,
+    Ratio,
+    /// One that has no column of its own.
+    Other,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,13 +105,13 @@ fn p99_bound(connections: u32, alone: &Latency) -> f64 {
 /// The bars that an attack misses.
 pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
     let mut misses = Vec::new();
-    let mut miss = |kind, what: String| misses.push(Miss { kind, what });
+    let mut miss = |kind, of, what: String| misses.push(Miss { kind, of, what });
     if !measured.survived {
-        miss(Kind::Bound, "the server ended, or does not answer new connections".into());
+        miss(Kind::Bound, Of::Other, "the server ended, or does not answer new connections".into());
     }
     let errors = measured.meanwhile.errors;
     if errors > 0 {
-        miss(Kind::Bound, format!("the bystander had {errors} errors"));
+        miss(Kind::Bound, Of::Other, format!("the bystander had {errors} errors"));
     }
     if attack.handlers_own.is_some() {
         return misses;
@@ -108,21 +119,25 @@ pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
     let bound = memory_bound_kib(attack, measured.connections);
     if measured.grown_kib > bound {
         let allowed = bound as f64 / KIB_A_MIB as f64;
-        miss(Kind::Bound, format!("memory grew by {:.1} MiB, and {allowed:.0} are allowed", measured.grown_mib()));
+        miss(
+            Kind::Bound,
+            Of::Memory,
+            format!("memory grew by {:.1} MiB, and {allowed:.0} are allowed", measured.grown_mib()),
+        );
     }
     if measured.survived && measured.back.is_none() {
-        miss(Kind::Bound, format!("memory or descriptors were not back {SECONDS_BACK} s after the attack"));
+        miss(Kind::Bound, Of::Other, format!("memory or descriptors were not back {SECONDS_BACK} s after the attack"));
     }
     let (p99, bound) = (measured.meanwhile.percentile(99), p99_bound(measured.connections, &measured.alone));
     if p99 > bound {
-        miss(Kind::Timing, format!("the bystander's p99 was {p99:.2} ms, and {bound:.2} are allowed"));
+        miss(Kind::Timing, Of::Latency, format!("the bystander's p99 was {p99:.2} ms, and {bound:.2} are allowed"));
     }
     if let Some(ratio) = measured.amplification().filter(|&ratio| ratio > AMPLIFICATION) {
-        miss(Kind::Timing, format!("the server took {ratio:.0} times the attackers' CPU time"));
+        miss(Kind::Timing, Of::Ratio, format!("the server took {ratio:.0} times the attackers' CPU time"));
     }
     if measured.idle_cpu > IDLE_CPU {
         let percent = measured.idle_cpu * 100.0;
-        miss(Kind::Timing, format!("the server used {percent:.0} % of a core when all had left"));
+        miss(Kind::Timing, Of::Other, format!("the server used {percent:.0} % of a core when all had left"));
     }
     misses
 }

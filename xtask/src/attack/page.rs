@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::judge::{
-    self, AMPLIFICATION, DESCRIPTORS_LEFT, FEW, MIB_A_CONNECTION, MIB_LEFT, MIB_TOGETHER, Measured, Miss, P99_MS,
-    P99_MS_OF_MANY, SECONDS_BACK, TIMES_SLOWER,
+    self, AMPLIFICATION, DESCRIPTORS_LEFT, FEW, IDLE_CPU, MIB_A_CONNECTION, MIB_LEFT, MIB_TOGETHER, Measured, Miss, Of,
+    P99_MS, P99_MS_OF_MANY, SECONDS_BACK, TIMES_SLOWER,
 };
 use super::table::{Attack, Protocol};
 
@@ -34,46 +34,43 @@ const OPENING: &str = "\
 with default settings, first from 1 connection, then from 20, then from 100, and measures the server and a bystander.
 [SECURITY.md](../SECURITY.md) says what Highwire promises, [limits.md](limits.md) lists the limits that enforce it.
 
-A cell shows, in this order:
+The bystander is one HTTP/1.1 connection that requests `/hello` every 2 ms, or as soon as the previous answer has arrived
+if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`), and for root the server
+and the bystander have the highest: attackers have machines of their own, so the scheduling between the two is not what is
+measured. An attack whose latency or CPU time is beyond its bound is mounted three times, and the median is shown. On loopback
+the kernel does part of the receiver's work in the sender's time, so each CPU time contains part of the other. On a machine
+with two cores, latencies also contain the scheduling of the attackers, and a short run has few samples: a p99 of up to 15 ms
+that appears in one run and not in the next is noise. To repeat one attack, run `cargo xtask attack --only NAME`.
+";
 
-- **memory**: the largest growth of the server's own memory (`RssAnon` and `RssShmem`) since its start.
-- **CPU**: the server's CPU time during the attack in percent of one core, less what the bystander alone causes.
-- **ratio**: the server's CPU time divided by the attackers'. A dash means that the server used less than 0.05 s.
-- **p50 / p99**: the bystander's latency in milliseconds. The bystander is one HTTP/1.1 connection that requests
-  `/hello` every 2 ms, or as soon as the previous answer has arrived if that is later.
-- **alone**: the bystander's p99 immediately before the attack.
-- **errors**: the bystander's failed requests, if there were any.
+const COLUMNS: &str = "\
+The tables show three figures for each attack, each from 1, 20 and 100 connections; a figure beyond its bound is **bold**:
 
-The column about the server describes the run with the most connections. A client whose connection the server closes
-opens the next one after 1 ms, so a flood that the server ends shows many connections.
+- **memory**: the largest growth of the server's own memory (`RssAnon` and `RssShmem`) since its start, in MiB.
+- **CPU ratio**: the server's CPU time divided by the attackers'. A dash means that the server used less than 0.05 s.
+- **p99**: the 99th percentile of the bystander's latency, in milliseconds.
 
-The attackers run in their own process with the lowest priority (`nice -n 19`), and for root the server and the bystander have the
-highest: attackers have machines of their own, so that the scheduling between the two is not what is measured. An attack whose
-latency or CPU time is beyond its bound is mounted three times, and the median is shown. Some attacks make a handler work, wait
-or hold memory, which SECURITY.md leaves to the application: they say so, and only survival is judged. On loopback the kernel does part of the
-receiver's work in the sender's time, so each CPU time contains part of the other. On a machine with two cores,
-latencies also contain the scheduling of the attackers: a p99 of a few milliseconds that appears in one run and not in
-the next is noise. To repeat one attack, run `cargo xtask attack --only NAME`.
+Some attacks make a handler work, wait or hold memory, which SECURITY.md leaves to the application: they say so, and only
+survival is judged.
+
+The details below each table show what the server did in the run with the most connections, and for each number of
+connections the server's CPU time in percent of one core, the bystander's median during the attack and its p99 immediately
+before it. A client whose connection the server closes opens the next one after 1 ms, so a flood that the server ends shows
+many connections.
 ";
 
 /// The whole page. `machine`: where and how it was measured.
 pub(super) fn render(machine: &str, rows: &[Row]) -> String {
-    let mut page = format!("{OPENING}\n{}\n{machine}\n", bounds());
+    let mut page = format!("{OPENING}\n{}\n{machine}\n\n## Missed bounds\n\n", bounds());
+    page.push_str(&missed(rows));
+    let _ = write!(page, "\n## All attacks\n\n{COLUMNS}");
     for (protocol, title) in
         [(Protocol::Http1, "HTTP/1"), (Protocol::Http2, "HTTP/2 with prior knowledge"), (Protocol::Tls, "TLS")]
     {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.attack.protocol == protocol).collect();
         if !rows.is_empty() {
-            let _ = write!(page, "\n## {title}\n\n{}", table(&rows));
+            let _ = write!(page, "\n### {title}\n\n{}\n#### {title}: details\n\n{}", table(&rows), details(&rows));
         }
-    }
-    page.push_str("\n## Missed bounds\n\n");
-    let missed = missed(rows);
-    if missed.is_empty() {
-        page.push_str("None.\n");
-    }
-    for line in missed {
-        let _ = writeln!(page, "- {line}");
     }
     page
 }
@@ -90,22 +87,46 @@ Bounds:
 | memory of all connections | {MIB_TOGETHER} MiB, plus those bodies |
 | memory after the attack | within {MIB_LEFT} MiB of the start after {SECONDS_BACK} s |
 | descriptors after the attack | at most {DESCRIPTORS_LEFT} more than at the start |
+| the server's CPU when all attackers have left | {:.0} % of a core |
+| the server | still answers new connections |
 | the bystander's errors | none |
 | the bystander's p99, up to {FEW} connections | {TIMES_SLOWER} times its own, or {P99_MS} ms if that is more |
 | the bystander's p99, more connections | {P99_MS_OF_MANY} ms |
 | the server's CPU time | {AMPLIFICATION} times the attackers' |
-"
+",
+        IDLE_CPU * 100.0
     )
 }
 
+/// The figures that have bounds.
 fn table(rows: &[&Row]) -> String {
-    let mut counts: Vec<u32> = rows.iter().flat_map(|row| &row.measured).map(|measured| measured.connections).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    let heads: String = counts.iter().map(|count| format!(" {count} |")).collect();
-    let mut text = format!(
-        "| attack | what is sent | what the server did |{heads}\n|---|---|---|{}\n",
-        "---|".repeat(counts.len())
+    let mut text =
+        String::from("| attack | what is sent | memory, MiB | CPU ratio | p99, ms |\n|---|---|---|---|---|\n");
+    for row in rows {
+        let attack = row.attack;
+        let own = attack.handlers_own.map_or_else(String::new, |own| format!(" Not judged: {own}."));
+        let _ = write!(text, "| `{}` | {}{own} |", attack.name, attack.what);
+        let figures: [fn(&Measured) -> String; 3] = [
+            |measured| format!("{:.1}", measured.grown_mib()),
+            |measured| measured.amplification().map_or_else(|| "–".into(), |ratio| format!("{ratio:.1}")),
+            |measured| milliseconds(measured.meanwhile.percentile(99)),
+        ];
+        for (figure, of) in figures.into_iter().zip([Of::Memory, Of::Ratio, Of::Latency]) {
+            let shown = row.measured.iter().map(|measured| {
+                let is_missed = judge::judge(attack, measured).iter().any(|miss| miss.of == of);
+                if is_missed { format!("**{}**", figure(measured)) } else { figure(measured) }
+            });
+            let _ = write!(text, " {} |", shown.collect::<Vec<_>>().join(" · "));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What the server did, and the figures without bounds.
+fn details(rows: &[&Row]) -> String {
+    let mut text = String::from(
+        "| attack | what the server did | CPU, % of a core | median, ms | p99 before, ms |\n|---|---|---|---|---|\n",
     );
     for row in rows {
         let did = match (&row.failure, row.measured.last()) {
@@ -113,18 +134,21 @@ fn table(rows: &[&Row]) -> String {
             (None, Some(Measured { report, .. })) => format!("{}; {}", report.summary(), report.traffic()),
             (None, None) => "not measured".into(),
         };
-        let own = row.attack.handlers_own.map_or_else(String::new, |own| format!(" Not judged: {own}."));
-        let _ = write!(text, "| `{}` | {}{own} | {did} |", row.attack.name, row.attack.what);
-        for count in &counts {
-            let measured = row.measured.iter().find(|measured| measured.connections == *count);
-            let _ = write!(text, " {} |", measured.map_or_else(|| "–".into(), cell));
-        }
-        text.push('\n');
+        let each =
+            |figure: &dyn Fn(&Measured) -> String| row.measured.iter().map(figure).collect::<Vec<_>>().join(" · ");
+        let _ = writeln!(
+            text,
+            "| `{}` | {did} | {} | {} | {} |",
+            row.attack.name,
+            each(&|measured| format!("{:.0}", measured.cpu_percent().max(0.0))),
+            each(&|measured| milliseconds(measured.meanwhile.percentile(50))),
+            each(&|measured| milliseconds(measured.alone.percentile(99))),
+        );
     }
     text
 }
 
-/// The figures of one cell, in the order that the page explains.
+/// The figures of one run, in one line.
 pub(super) fn cell(measured: &Measured) -> String {
     let ratio = measured.amplification().map_or_else(|| "–".into(), |ratio| format!("{ratio:.1}×"));
     let (alone, meanwhile) = (&measured.alone, &measured.meanwhile);
@@ -146,15 +170,18 @@ fn milliseconds(value: f64) -> String {
     if value.is_nan() { "–".into() } else { format!("{value:.2}") }
 }
 
-/// One line for each bar that some attack misses, and for each attack that could not be measured.
-fn missed(rows: &[Row]) -> Vec<String> {
+/// A row for each bound that some attack misses, and for each attack that could not be measured.
+fn missed(rows: &[Row]) -> String {
     let mut lines = Vec::new();
     for row in rows {
         let name = row.attack.name;
-        lines.extend(row.misses().map(|(count, miss)| format!("`{name}` from {count}: {}", miss.what)));
-        lines.extend(row.failure.iter().map(|reason| format!("`{name}`: not measured: {}", plain(reason))));
+        lines.extend(row.misses().map(|(count, miss)| format!("| `{name}` | {count} | {} |\n", miss.what)));
+        lines.extend(row.failure.iter().map(|reason| format!("| `{name}` | | not measured: {} |\n", plain(reason))));
     }
-    lines
+    if lines.is_empty() {
+        return "None.\n".into();
+    }
+    format!("| attack | connections | what was measured |\n|---|---|---|\n{}", lines.concat())
 }
 
 /// The first line, without what would end a cell.
@@ -197,14 +224,17 @@ mod tests {
         let page = render("A machine.", &rows);
         for expected in [
             "\nA machine.\n",
-            "\n## HTTP/1\n\n| attack | what is sent | what the server did | 1 | 20 |\n|---|---|---|---|---|\n| `http1-pipelined` | ",
-            " | closed 20 of 20 connections; 0.0 MiB sent, 0.0 MiB received | 0.5 MiB, 33 %, 2.0×, – / – ms, alone – | 0.5 MiB, ",
-            "| `tls-silent` | A connection on which nothing is sent. | not measured: no server |\n",
-            "\n- `http1-pipelined` from 20: the server ended",
-            "\n- `tls-silent`: not measured: no server\n",
+            "\n### HTTP/1\n\n| attack | what is sent | memory, MiB | CPU ratio | p99, ms |\n|---|---|---|---|---|\n| `http1-pipelined` | ",
+            " every answer is read. | 0.5 · 0.5 | 2.0 · 2.0 | – · – |\n",
+            "| `http1-pipelined` | closed 20 of 20 connections; 0.0 MiB sent, 0.0 MiB received | 33 · 33 | – · – | – · – |\n",
+            "| `tls-silent` | not measured: no server |",
+            "\n| `http1-pipelined` | 20 | the server ended",
+            "\n| `tls-silent` | | not measured: no server |\n",
         ] {
             assert!(page.contains(expected), "{expected:?} is not in {page}");
         }
-        assert!(render("", &[row("tls-silent", vec![harmless(1)], None)]).ends_with("## Missed bounds\n\nNone.\n"));
+        let large = Measured { grown_kib: 5 * 1024, ..harmless(1) };
+        assert!(render("", &[row("tls-silent", vec![large], None)]).contains(" | **5.0** | 2.0 | – |\n"));
+        assert!(render("", &[row("tls-silent", vec![harmless(1)], None)]).contains("## Missed bounds\n\nNone.\n"));
     }
 }

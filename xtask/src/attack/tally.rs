@@ -167,7 +167,7 @@ impl Report {
             parts.push("and others".into());
         }
         parts.push(match self.closed {
-            0 => format!("kept {} open", connections(self.opened)),
+            0 => format!("closed none of {}", connections(self.opened)),
             closed => format!("closed {closed} of {}", connections(self.opened)),
         });
         if self.refused > 0 {
