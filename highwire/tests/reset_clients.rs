@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const BUSY: Duration = Duration::from_millis(20);
 
 /// Connections that are reset, in batches. On a busy worker, a batch falls into one call of the handler.
-const BATCHES: usize = 20;
+const BATCHES: usize = 40;
 const RESETS_IN_A_BATCH: usize = 25;
 
 /// One handler that is called when the head has arrived, one that takes the whole body, one that runs later.

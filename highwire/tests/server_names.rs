@@ -24,7 +24,7 @@ use tls_peer::{Authority, Client, TLS12, TLS13};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Attacks, each with the victims around it. A multiple of the attacks times the victims.
-const ROUNDS: usize = 320;
+const ROUNDS: usize = 1000;
 
 const ATTACKER: &str = "attacker.example";
 

@@ -5,11 +5,12 @@
 //! channel between threads, as far as it is taken there. Whatever may go on wakes the one task of the request, and
 //! [`drive`](Call::drive) looks at all of it. The answer's way is in `call_answer`.
 
+use super::abort::Abort;
 use super::call_head::CallHead;
 use super::context::TaskKind;
 use super::dispatch::Kit;
 use super::exchange::{Collect, Exchange, LogLine, let_go};
-use crate::body::{Body, BodyError, BoxError, Incoming};
+use crate::body::{BodyError, BoxError};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Caller, Hooks, Ready};
 use crate::tower::{Answerer, RequestBody, Writer};
@@ -17,18 +18,13 @@ use crate::trailers::is_allowed_trailer;
 use crate::{HeaderMap, HeaderValue, IntoResponse, Peer, StatusCode, Tls, header};
 use http::{Method, request};
 use proto::{Head, Length};
-use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// What a request is charged beside its bytes: its place, its exchange, and what the types of `http` hold for it.
 const CALL_BYTES: usize = 2 * 1024;
-
-/// Bytes of a body that wait for a handler before no more is asked for.
-const INCOMING_BYTES: usize = 64 * 1024;
 
 /// Parts of a body that are moved in a row before others have their turn.
 pub(super) const PARTS_A_TURN: usize = 64;
@@ -176,9 +172,7 @@ impl Call {
         };
         if let Err(error) = call_head.read(&self.request, length, &kit.shared.setup.config.limits) {
             tracing::debug!(peer = %self.peer, %error, "a request is refused");
-            let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
-            let response = kit.error(status, error.text());
-            return self.respond(response, kit);
+            return self.respond(Abort::Malformed(error).response(kit), kit);
         }
         let (head, window) = (&mut call_head.head, &call_head.window);
         kit.override_method(head, window);
@@ -198,13 +192,11 @@ impl Call {
         match body_use {
             BodyUse::None => self.call((head, window), Ready::Nothing, kit),
             BodyUse::Whole => {
-                let collect = Collect { route, head: head.to_kept(), window: window.clone(), body: Vec::new() };
-                self.exchange.collect = Some(collect);
+                self.exchange.begin_to_collect(route, head, window);
             }
             BodyUse::Parts => {
-                let incoming = Rc::new(RefCell::new(Incoming::new(self.waker(kit))));
-                self.exchange.incoming = Some(incoming.clone());
-                self.call((head, window), Ready::Parts(Body::new(incoming)), kit);
+                let body = self.exchange.begin_parts(self.waker(kit));
+                self.call((head, window), Ready::Parts(body), kit);
             }
         }
     }
@@ -242,11 +234,11 @@ impl Call {
         let waker = self.waker(kit);
         let mut any = false;
         for _ in 0..PARTS_A_TURN {
-            if self.body.is_some() && self.is_abandoned() {
+            if self.body.is_some() && self.exchange.body_use() == BodyUse::None {
                 // Whoever sends it sees that nobody reads it.
                 let_go(self.body.take());
             }
-            if self.is_full() {
+            if self.exchange.is_full() {
                 return any;
             }
             let Some(body) = &mut self.body else { return any };
@@ -275,39 +267,17 @@ impl Call {
         any
     }
 
-    /// Whether nobody takes what still comes of the body.
-    fn is_abandoned(&self) -> bool {
-        let incoming = self.exchange.incoming.as_ref();
-        self.exchange.collect.is_none() && incoming.is_none_or(|incoming| incoming.borrow().abandoned)
-    }
-
-    /// Whether the handler has to take some of the body before more is asked for; then it wakes the request's task.
-    fn is_full(&self) -> bool {
-        let Some(incoming) = &self.exchange.incoming else { return false };
-        let mut incoming = incoming.borrow_mut();
-        incoming.paused = incoming.held >= INCOMING_BYTES;
-        incoming.paused
-    }
-
     fn body_came(&mut self, data: &[u8], kit: &mut Kit) {
         self.body_bytes += data.len() as u64;
         self.arrived += data.len() as u64;
-        let body_use = match (&mut self.exchange.collect, &self.exchange.incoming) {
-            (Some(collect), _) => {
-                collect.extend(data);
-                BodyUse::Whole
-            }
-            (None, Some(incoming)) => {
-                incoming.borrow_mut().push(data);
-                BodyUse::Parts
-            }
-            (None, None) => return,
-        };
+        let body_use = self.exchange.receive(data);
+        if body_use == BodyUse::None {
+            return;
+        }
         if self.announced.is_some_and(|announced| self.body_bytes > announced) {
             self.body_failed(BodyError::CutShort, kit);
         } else if self.body_bytes > kit.body_limit(self.route, body_use) {
-            let text = kit.shared.too_large(self.route, body_use);
-            self.refuse(StatusCode::PAYLOAD_TOO_LARGE, &text, BodyError::TooLarge, kit);
+            self.abort(Abort::BodyTooLarge(self.route, body_use), kit);
         } else if !self.charge(kit) {
             self.no_memory(kit);
         }
@@ -344,23 +314,19 @@ impl Call {
     }
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting its body.
-    fn refuse(&mut self, status: StatusCode, text: &str, why: BodyError, kit: &mut Kit) {
+    fn abort(&mut self, abort: Abort, kit: &mut Kit) {
+        abort.log();
         let_go(self.body.take());
-        self.exchange.give_up(why, kit);
+        self.exchange.give_up(abort.body_error(), kit);
         if self.answerer.is_none() {
-            return self.fail(text.to_string().into());
+            return self.fail(abort.text().into());
         }
-        let response = match status {
-            StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
-            status => kit.error(status, text),
-        };
-        self.respond(response, kit);
+        self.respond(abort.response(kit), kit);
     }
 
     fn no_memory(&mut self, kit: &mut Kit) {
         self.is_refused = true;
-        let text = "the server has no memory for this now";
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, BodyError::NoMemory, kit);
+        self.abort(Abort::NoMemory, kit);
     }
 
     /// After whatever happened: what it waits for now, and how long.
@@ -371,7 +337,7 @@ impl Call {
         }
         let waits = match &self.writer {
             Some(writer) if writer.is_full() => Waits::Write,
-            None if self.body.is_some() && !self.is_full() => Waits::Body,
+            None if self.body.is_some() && !self.exchange.is_full() => Waits::Body,
             _ => Waits::Handler,
         };
         if waits == self.waits {
@@ -388,23 +354,14 @@ impl Call {
     /// It has waited for too long.
     pub(super) fn expired(&mut self, kit: &mut Kit) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
-        let deadlines = &kit.shared.setup.config.deadlines;
-        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
-        if waits == Waits::Body && self.arrived >= wanted {
+        if waits == Waits::Body && self.arrived >= kit.shared.config().deadlines.least_body() {
             return self.settle(kit);
         }
         kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
         match waits {
-            Waits::Body => {
-                let text = "the request's body came too slowly";
-                self.refuse(StatusCode::REQUEST_TIMEOUT, text, BodyError::TooSlow, kit);
-            }
-            Waits::Write => self.fail("the answer was not taken in time".into()),
-            Waits::Handler | Waits::Nothing => {
-                crate::server::quiet::log!(Slow, warn, "a handler took longer than its deadline");
-                let text = "the answer took too long";
-                self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, BodyError::CutShort, kit);
-            }
+            Waits::Body => self.abort(Abort::BodyTooSlow, kit),
+            Waits::Write => self.abort(Abort::WriteTooSlow, kit),
+            Waits::Handler | Waits::Nothing => self.abort(Abort::HandlerTooSlow, kit),
         }
         self.send(kit);
         self.settle(kit);
@@ -413,7 +370,7 @@ impl Call {
     /// The worker does not wait for it any longer.
     pub(super) fn cut(&mut self, kit: &mut Kit) {
         kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, "the server stops", BodyError::CutShort, kit);
+        self.abort(Abort::ShuttingDown, kit);
         self.is_cancelled = true;
     }
 

@@ -22,15 +22,10 @@ impl Call {
             let text = "there is no other protocol here";
             response = kit.error(StatusCode::NOT_IMPLEMENTED, text);
         }
-        if response.status.is_informational() {
-            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
-            response.status = StatusCode::INTERNAL_SERVER_ERROR;
-        }
+        kit.prepare(&mut response, self.tls.is_some());
         if let Some(line) = self.exchange.log.take() {
             log_answer(&line, self.caller(), &response, kit);
         }
-        kit.prepare(&mut response, self.tls.is_some());
-        response.make_room_for_trailers();
         self.lent = 0;
         let has_none = matches!(response.status.as_u16(), 204 | 304);
         let withheld = has_none || self.request.method == Method::HEAD;

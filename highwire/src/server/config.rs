@@ -54,6 +54,18 @@ pub struct Deadlines {
     pub stall: Duration,
 }
 
+impl Deadlines {
+    /// Bytes that a body must bring while its rate is judged once.
+    pub(crate) fn least_body(&self) -> u64 {
+        u64::from(self.body_rate) * self.body.as_secs().max(1)
+    }
+
+    /// Bytes that a peer must take of an answer in the time that it has to take something.
+    pub(crate) fn least_taken(&self) -> u64 {
+        (u64::from(self.body_rate) * self.write.as_secs().max(1)).max(1)
+    }
+}
+
 impl Default for Deadlines {
     fn default() -> Deadlines {
         Deadlines {

@@ -5,17 +5,11 @@ use super::dispatch::Kit;
 use super::exchange::Collect;
 use super::out::Out;
 use super::work;
-use crate::body::{Body, Incoming};
 use crate::request::{BodyUse, Ready};
 use crate::trailers::is_allowed_trailer;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use proto::{Event, Head, Length};
-use std::cell::RefCell;
-use std::rc::Rc;
-
-/// Bytes of a body that wait for a handler before the connection stops receiving.
-const INCOMING_BYTES: usize = 64 * 1024;
 
 impl Connection {
     #[expect(clippy::too_many_arguments, reason = "the cold half of `request`, with what it already has in hand")]
@@ -60,8 +54,7 @@ impl Connection {
                     }
                     return used;
                 }
-                let collect = Collect { route, head: head.to_kept(), window: seen.to_vec(), body: Vec::new() };
-                self.exchange(kit).collect = Some(collect);
+                self.exchange(kit).begin_to_collect(route, head, seen);
                 if !self.recharge(kit) {
                     self.no_memory(kit, out);
                 }
@@ -69,9 +62,8 @@ impl Connection {
             }
             BodyUse::Parts => {
                 let connection = kit.context.inbox.waker(self.task().number());
-                let incoming = Rc::new(RefCell::new(Incoming::new(connection)));
-                self.exchange(kit).incoming = Some(incoming.clone());
-                self.call(route, (head, seen), Ready::Parts(Body::new(incoming)), kit, out);
+                let body = self.exchange(kit).begin_parts(connection);
+                self.call(route, (head, seen), Ready::Parts(body), kit, out);
                 0
             }
         }
@@ -109,31 +101,19 @@ impl Connection {
     pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) -> bool {
         self.body_bytes += data.len() as u64;
         self.arrived = self.arrived.saturating_add(data.len() as u32);
-        let exchange = self.exchange.as_mut();
-        let (body_use, has_room) = match exchange {
-            Some(exchange) if exchange.collect.is_some() => {
-                let collect = exchange.collect.as_mut().expect("just seen");
-                collect.extend(data);
-                (BodyUse::Whole, true)
-            }
-            Some(exchange) if exchange.incoming.is_some() => {
-                let mut incoming = exchange.incoming.as_ref().expect("just seen").borrow_mut();
-                if incoming.abandoned {
-                    // What the handler took before it let go is no longer counted.
-                    self.body_bytes = if incoming.let_go { self.body_bytes } else { data.len() as u64 };
-                    incoming.let_go = true;
-                } else {
-                    incoming.push(data);
-                }
-                (if incoming.abandoned { BodyUse::None } else { BodyUse::Parts }, true)
-            }
-            _ => (BodyUse::None, false),
-        };
+        let body_use = self.exchange.as_mut().map_or(BodyUse::None, |exchange| exchange.receive(data));
+        let incoming = self.exchange.as_ref().and_then(|exchange| exchange.incoming.as_ref());
+        if let (BodyUse::None, Some(incoming)) = (body_use, incoming) {
+            // What the handler took before it let go is no longer counted.
+            let had_let_go = std::mem::replace(&mut incoming.borrow_mut().let_go, true);
+            self.body_bytes = if had_let_go { self.body_bytes } else { data.len() as u64 };
+        }
+        let is_kept = body_use != BodyUse::None || incoming.is_some();
         if self.body_bytes.saturating_add(self.http.announced()) > kit.body_limit(self.route, body_use) {
             self.body_too_large(body_use, kit, out);
             return false;
         }
-        has_room
+        is_kept
     }
 
     /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
@@ -154,6 +134,7 @@ impl Connection {
     pub(super) fn chunk_announced(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let body_use = match &self.exchange {
             Some(exchange) if exchange.collect.is_some() => BodyUse::Whole,
+            // A handler that has let go of it is seen when the chunk's bytes come.
             Some(exchange) if exchange.incoming.is_some() => BodyUse::Parts,
             _ => BodyUse::None,
         };
@@ -212,11 +193,7 @@ impl Connection {
     }
 
     pub(super) fn incoming_is_full(&self) -> bool {
-        let Some(exchange) = &self.exchange else { return false };
-        let Some(incoming) = &exchange.incoming else { return false };
-        let mut incoming = incoming.borrow_mut();
-        incoming.paused = incoming.held >= INCOMING_BYTES;
-        incoming.paused
+        self.exchange.as_ref().is_some_and(|exchange| exchange.is_full())
     }
 }
 

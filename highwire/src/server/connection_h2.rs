@@ -4,28 +4,23 @@
 //! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
+use super::abort::Abort;
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::connection_h2_send::is_of_a_connection;
 use super::connection_send::is_framing;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
-use super::exchange::{Collect, LogLine};
+use super::exchange::{Collect, INCOMING_BYTES, LogLine};
 use super::grants::{first_window, wider};
 use super::out::Out;
 use super::streams::{Http2, Waits};
 use super::work::{self, Timing};
-use crate::body::{Body, BodyError, Incoming};
 use crate::handler::Outcome;
+use crate::reply;
 use crate::request::{BodyUse, Hooks, Ready};
-use crate::{StatusCode, reply};
 use proto::h2::{Code, Event, Lent, StreamRef};
 use proto::{Head, Length, h2};
-use std::cell::RefCell;
-use std::rc::Rc;
-
-/// Bytes of a body that wait for a handler before the peer's window is left to shrink.
-const INCOMING_BYTES: usize = 64 * 1024;
 
 /// Answers that pipelined streams may put into one batch before the peer has to take some.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -141,8 +136,7 @@ impl Connection {
                 }
                 Event::Refused(stream, error) => {
                     self.work.spend(work::REQUEST + work::FIELD * head.fields.len() as u32);
-                    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
-                    let mut response = kit.error(status, error.text());
+                    let mut response = Abort::Malformed(error).response(kit);
                     self.respond_http2(&mut http2, stream, &mut response, kit, out);
                 }
                 Event::Data(stream, data) => {
@@ -257,19 +251,17 @@ impl Connection {
         match body_use {
             BodyUse::None => self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out),
             BodyUse::Whole => {
-                let collect = Collect { route, head: head.to_kept(), window: window.to_vec(), body: Vec::new() };
-                active.exchange.collect = Some(collect);
+                active.exchange.begin_to_collect(route, head, window);
                 http2.begin_to_collect(stream, kit, out);
             }
             BodyUse::Parts => {
                 // What waits for handlers is bounded by the connection's window.
                 http2.http.widen(stream, wider(kit.shared.config()), &mut out.queue.output);
                 let active = http2.active(stream, kit);
-                let incoming = Rc::new(RefCell::new(Incoming::new(kit.context.inbox.waker(task.number()))));
+                let body = active.exchange.begin_parts(kit.context.inbox.waker(task.number()));
                 // Whatever the handler takes, the peer is credited for.
-                incoming.borrow_mut().paused = true;
-                active.exchange.incoming = Some(incoming.clone());
-                self.call_http2(http2, stream, route, (head, window), Ready::Parts(Body::new(incoming)), kit, out);
+                active.exchange.incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = true);
+                self.call_http2(http2, stream, route, (head, window), Ready::Parts(body), kit, out);
             }
         }
         self.charge_http2(http2, stream, kit, out);
@@ -362,18 +354,8 @@ impl Connection {
         }
         active.body_bytes += data.len() as u64;
         active.arrived += data.len() as u64;
-        let exchange = &mut active.exchange;
-        let body_use = if let Some(collect) = &mut exchange.collect {
-            collect.extend(data);
-            active.given += data.len();
-            BodyUse::Whole
-        } else if let Some(incoming) = exchange.incoming.as_ref().filter(|incoming| !incoming.borrow().abandoned) {
-            incoming.borrow_mut().push(data);
-            active.given += data.len();
-            BodyUse::Parts
-        } else {
-            BodyUse::None
-        };
+        let body_use = active.exchange.receive(data);
+        active.given += if body_use == BodyUse::None { 0 } else { data.len() };
         let (route, body_bytes) = (active.route, active.body_bytes);
         let was_fed = std::mem::replace(&mut active.fed, body_use != BodyUse::None);
         http2.arrived = arrived;
@@ -394,9 +376,7 @@ impl Connection {
             if body_use == BodyUse::Whole {
                 http2.http.dropped(data.len(), &mut out.queue.output);
             }
-            let mut response = kit.too_large(route, body_use);
-            self.give_up_http2(http2, stream, BodyError::TooLarge, kit);
-            return self.respond_http2(http2, stream, &mut response, kit, out);
+            return self.abort_http2(http2, stream, Abort::BodyTooLarge(route, body_use), kit, out);
         }
         match body_use {
             BodyUse::None => http2.http.used(stream, data.len(), &mut out.queue.output),
@@ -446,11 +426,26 @@ impl Connection {
         }
     }
 
-    /// A handler gets no more of its body, and is not waited for.
-    pub(super) fn give_up_http2(&mut self, http2: &mut Http2, stream: StreamRef, why: BodyError, kit: &mut Kit) {
+    /// Ends a stream's exchange before its time: by an answer, or where one has begun by a reset.
+    pub(super) fn abort_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        abort: Abort,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
+        abort.log();
         http2.end_collecting(stream);
-        if let Some(active) = http2.get(stream) {
-            active.exchange.give_up(why, kit);
+        match http2.get(stream) {
+            Some(active) if !active.answered => {
+                active.exchange.give_up(abort.body_error(), kit);
+                self.respond_http2(http2, stream, &mut abort.response(kit), kit, out);
+            }
+            _ => {
+                http2.http.reset(stream, abort.code(), &mut out.queue.output);
+                http2.forget(stream, kit);
+            }
         }
     }
 
@@ -508,14 +503,7 @@ impl Connection {
         if kit.share.allows(self.charged as usize, all) && self.charge(all, kit) {
             return true;
         }
-        if http2.get(stream).is_some_and(|active| !active.answered) {
-            self.give_up_http2(http2, stream, BodyError::NoMemory, kit);
-            let mut response = kit.overloaded("the server has no memory for this now");
-            self.respond_http2(http2, stream, &mut response, kit, out);
-        } else {
-            http2.http.reset(stream, Code::EnhanceYourCalm, &mut out.queue.output);
-            http2.forget(stream, kit);
-        }
+        self.abort_http2(http2, stream, Abort::NoMemory, kit, out);
         false
     }
 }

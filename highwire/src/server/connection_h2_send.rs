@@ -45,21 +45,16 @@ impl Connection {
         kit: &mut Kit,
         out: &mut Out<'_>,
     ) {
-        if let Some(line) = http2.get(stream).and_then(|active| active.exchange.log.take()) {
-            super::connection_send::log_answer(&line, self.caller(out), response, kit);
-        }
         if let Some(active) = http2.get(stream).filter(|active| active.exchange.switched.is_some()) {
             self.answer_connect(active, response, kit);
         }
         if let Content::Switch(_) = &response.content {
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
         }
-        if response.status.is_informational() {
-            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
-            response.status = StatusCode::INTERNAL_SERVER_ERROR;
-        }
         kit.prepare(response, out.tls.is_some());
-        response.make_room_for_trailers();
+        if let Some(line) = http2.get(stream).and_then(|active| active.exchange.log.take()) {
+            super::connection_send::log_answer(&line, self.caller(out), response, kit);
+        }
         if response.close {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);
@@ -232,7 +227,10 @@ impl Connection {
                 failed => {
                     match failed {
                         Err(_) => crate::server::quiet::log!(Panic, error, "a response's body panicked"),
-                        _ => tracing::debug!("a response's body failed; its stream is reset"),
+                        Ok(Poll::Ready(Some(Err(error)))) => {
+                            tracing::debug!(%error, "a response's body failed; its stream is reset")
+                        }
+                        Ok(_) => {}
                     }
                     http2.http.reset(stream, Code::Internal, &mut out.queue.output);
                     http2.forget(stream, kit);

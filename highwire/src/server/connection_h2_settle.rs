@@ -1,12 +1,11 @@
 //! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
 
+use super::abort::Abort;
 use super::connection::{Connection, Phase};
 use super::deadline::NEVER;
 use super::dispatch::Kit;
 use super::out::Out;
 use super::streams::{Active, Http2, Waits};
-use crate::StatusCode;
-use crate::body::BodyError;
 use proto::Head;
 use proto::h2::{Code, StreamRef};
 
@@ -86,7 +85,7 @@ impl Connection {
         let Some(mut http2) = self.http2.take() else { return false };
         let mut fits = false;
         while let (false, Some(stream)) = (fits, http2.largest()) {
-            http2.http.reset(stream, Code::EnhanceYourCalm, &mut out.queue.output);
+            http2.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
             http2.forget(stream, kit);
             self.streams = u32::try_from(http2.held()).unwrap_or(u32::MAX);
             fits = self.charge(self.held() + self.streams as usize, kit);
@@ -138,6 +137,11 @@ impl Connection {
                 continue;
             }
             let (stream, waits, answered) = (active.stream, active.waits, active.answered);
+            let abort = match waits {
+                Waits::Body => Abort::BodyTooSlow,
+                Waits::Handler => Abort::HandlerTooSlow,
+                Waits::Window => Abort::WriteTooSlow,
+            };
             if waits == Waits::Body && active.body_is_fast_enough(kit, arrived, bodies) {
                 continue;
             }
@@ -167,22 +171,7 @@ impl Connection {
                 continue;
             }
             kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if answered {
-                let code = if waits == Waits::Body { Code::NoError } else { Code::Cancel };
-                http2.http.reset(stream, code, &mut out.queue.output);
-                http2.forget(stream, kit);
-                continue;
-            }
-            let (status, text, why) = match waits {
-                Waits::Body => (StatusCode::REQUEST_TIMEOUT, "the request's body came too slowly", BodyError::TooSlow),
-                _ => (StatusCode::SERVICE_UNAVAILABLE, "the answer took too long", BodyError::CutShort),
-            };
-            self.give_up_http2(http2, stream, why, kit);
-            let mut response = match status {
-                StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
-                status => kit.error(status, text),
-            };
-            self.respond_http2(http2, stream, &mut response, kit, out);
+            self.abort_http2(http2, stream, abort, kit, out);
         }
     }
 
@@ -200,18 +189,12 @@ impl Connection {
         let (is_open, all) = (http2.http.is_open_by_itself(stream), http2.sent);
         let Some(active) = http2.get(stream) else { return false };
         let waits = active.answered && (active.scheduled || active.waits == Waits::Window);
-        if !waits || !is_open || all - active.sent_before < wanted_to_be_taken(kit) {
+        if !waits || !is_open || all - active.sent_before < kit.shared.config().deadlines.least_taken() {
             return false;
         }
         (active.due, active.sent_before) = (kit.tick.saturating_add(kit.timeouts.write), all);
         true
     }
-}
-
-/// Bytes of answers that the peer has to take in the time that it has to take something.
-fn wanted_to_be_taken(kit: &Kit) -> u64 {
-    let deadlines = &kit.shared.setup.config.deadlines;
-    (u64::from(deadlines.body_rate) * deadlines.write.as_secs().max(1)).max(1)
 }
 
 impl Active {
@@ -220,7 +203,7 @@ impl Active {
     /// `all`: what has been sent on all streams.
     pub(super) fn took(&mut self, bytes: usize, all: u64, kit: &Kit) {
         self.taken += bytes as u64;
-        if self.waits != Waits::Window || self.taken >= wanted_to_be_taken(kit) {
+        if self.waits != Waits::Window || self.taken >= kit.shared.config().deadlines.least_taken() {
             (self.taken, self.sent_before) = (0, all);
             (self.due, self.waits) = (kit.tick.saturating_add(kit.timeouts.write), Waits::Window);
         }
@@ -235,8 +218,7 @@ impl Active {
     /// Whether the body came fast enough since it was last looked at; then it is looked at again later. Streams take turns:
     /// where it did not, it is enough that all `bodies` together came as fast as each of them should.
     fn body_is_fast_enough(&mut self, kit: &Kit, all: u64, bodies: u64) -> bool {
-        let deadlines = &kit.shared.setup.config.deadlines;
-        let wanted = u64::from(deadlines.body_rate) * deadlines.body.as_secs().max(1);
+        let wanted = kit.shared.config().deadlines.least_body();
         let is_fast = self.arrived >= wanted || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
         self.judge_from_now(kit, all);
         is_fast

@@ -48,8 +48,7 @@ impl Connection {
         if out.tls.is_some() {
             return self.abort(kit, out);
         }
-        let why = (crate::StatusCode::SERVICE_UNAVAILABLE, crate::body::BodyError::CutShort);
-        self.end_with(why, "too many connections", kit, out);
+        self.end_with(super::abort::Abort::TooManyConnections, kit, out);
         if !self.is_ending() {
             self.finish(kit, out);
         }

@@ -42,11 +42,10 @@ impl Connection {
         if response.close {
             self.http.close_after();
         }
+        kit.prepare(response, out.tls.is_some());
         if self.exchange.as_ref().is_some_and(|exchange| exchange.log.is_some()) {
             self.log(response, kit, out);
         }
-        kit.prepare(response, out.tls.is_some());
-        response.make_room_for_trailers();
         let status = response.status.as_u16();
         if let Content::Bytes(body) = &response.content
             && body.len() <= INLINE_BYTES
@@ -136,10 +135,6 @@ impl Connection {
             return;
         }
         refuse_tunnel(&self.http, response);
-        if response.status.is_informational() {
-            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
-            response.status = StatusCode::INTERNAL_SERVER_ERROR;
-        }
         if let Err(error) = self.send_head(response, kit, out) {
             return self.broken_answer(error, kit, out);
         }

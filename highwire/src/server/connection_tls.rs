@@ -8,8 +8,6 @@ use super::out::Out;
 use super::secure::Fault;
 #[cfg(feature = "tls")]
 use super::secure::Secure;
-use crate::StatusCode;
-use crate::body::BodyError;
 use io::Queue;
 use proto::Head;
 use proto::h2::{Code, Failure};
@@ -98,8 +96,7 @@ impl Connection {
                 kit.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 // In the clear, since that is what it speaks.
                 out.tls = None;
-                let why = (StatusCode::BAD_REQUEST, BodyError::CutShort);
-                self.end_with(why, "this port speaks TLS: use https", kit, out);
+                self.end_with(super::abort::Abort::NotTls, kit, out);
                 if !self.is_ending() {
                     self.finish(kit, out);
                 }

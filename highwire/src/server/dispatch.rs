@@ -11,6 +11,7 @@ use super::shared::Shared;
 use super::work::WORK_A_TURN;
 use crate::handler::{Endpoint, Outcome};
 use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
+use crate::response::Content;
 use crate::router::{Captures, Found};
 use crate::{Params, Response, StatusCode};
 use http::{HeaderValue, header};
@@ -196,11 +197,17 @@ impl Kit {
         self.shared.error(status, text)
     }
 
-    /// Makes an answer what every way of sending expects: without content that its status forbids, and under TLS with the field
-    /// that tells browsers to stay there, if the program asks for that.
+    /// Makes a final response what every carrier expects: with a final status, without content that its status forbids, with a
+    /// length that leaves room for its trailers, and under TLS with the field that tells browsers to stay there, if the program
+    /// asks for that. What the access log says of it is known after this.
     #[inline]
     pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
+        if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {
+            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
+            response.status = StatusCode::INTERNAL_SERVER_ERROR;
+        }
         response.drop_forbidden_content();
+        response.make_room_for_trailers();
         if is_secure
             && let Some(value) = &self.hsts
             && response.field(&header::STRICT_TRANSPORT_SECURITY).is_none()

@@ -3,9 +3,9 @@
 use super::context::TaskKind;
 use super::dispatch::Kit;
 use crate::Response;
-use crate::body::{BodyError, Incoming};
+use crate::body::{Body, BodyError, Incoming};
 use crate::reply::{Awaited, InterimQueue};
-use crate::request::Hooks;
+use crate::request::{BodyUse, Hooks};
 use crate::response::Streamed;
 use crate::upgrade::Raw;
 use proto::Head;
@@ -14,7 +14,10 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
+
+/// Bytes of a body that wait for a handler before the peer may send no more.
+pub(super) const INCOMING_BYTES: usize = 64 * 1024;
 
 /// An exchange under way. Workers use them again, so that a pending handler allocates nothing.
 #[derive(Default)]
@@ -63,6 +66,47 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
+    /// The body that comes is handed to the handler in parts. `task` moves the exchange on when some of them are taken.
+    pub(crate) fn begin_parts(&mut self, task: Waker) -> Body {
+        let incoming = Rc::new(RefCell::new(Incoming::new(task)));
+        self.incoming = Some(incoming.clone());
+        Body::new(incoming)
+    }
+
+    /// The body that comes is collected whole; then the handler of the route is called with this head.
+    pub(crate) fn begin_to_collect(&mut self, route: u32, head: &Head, window: &[u8]) {
+        let (head, window) = (head.to_kept(), window.to_vec());
+        self.collect = Some(Collect { route, head, window, body: Vec::new() });
+    }
+
+    /// How the body that comes is used.
+    pub(crate) fn body_use(&self) -> BodyUse {
+        match &self.incoming {
+            _ if self.collect.is_some() => BodyUse::Whole,
+            Some(incoming) if !incoming.borrow().abandoned => BodyUse::Parts,
+            _ => BodyUse::None,
+        }
+    }
+
+    /// Bytes of the body came: they are kept for whoever uses them.
+    pub(crate) fn receive(&mut self, data: &[u8]) -> BodyUse {
+        let body_use = self.body_use();
+        match (&mut self.collect, &self.incoming, body_use) {
+            (Some(collect), _, BodyUse::Whole) => collect.extend(data),
+            (_, Some(incoming), BodyUse::Parts) => incoming.borrow_mut().push(data),
+            _ => {}
+        }
+        body_use
+    }
+
+    /// Returns true if as many bytes wait for the handler as may. The task of the exchange is woken then when some are taken.
+    pub(crate) fn is_full(&self) -> bool {
+        let Some(incoming) = &self.incoming else { return false };
+        let mut incoming = incoming.borrow_mut();
+        incoming.paused = incoming.held >= INCOMING_BYTES;
+        incoming.paused
+    }
+
     /// Whether the handler has still to answer.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.future.is_some() || self.reply.is_some()

@@ -4,6 +4,7 @@
 //! the others but what `Shared` holds. Its loop is in `worker`; what a connection does with what it receives, in
 //! `connection`; which handler answers, in `dispatch`.
 
+mod abort;
 mod accept;
 mod blocking;
 mod budget;
