@@ -1,0 +1,326 @@
+//! The clients of `exchanges.rs`, one for each carrier: they send a case's request and read what is answered. Then the
+//! access log, which says the same of all of them.
+
+use super::{Answer, Carrier, Case, Ends, PATIENCE, noted};
+use crate::asked::{Sent, next, request, run};
+use bytes::Bytes;
+use highwire::tower::{AppService, ResponseBody};
+use highwire::{HeaderMap, HeaderName, HeaderValue};
+use http_body::Frame;
+use proto::{Event, Head, Length, Limits, Role, h1, h2};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use tower_service::Service;
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+/// What is read of an answer.
+#[derive(Default)]
+pub(crate) struct Reading {
+    pub(crate) status: u16,
+    pub(crate) interim: Vec<u16>,
+    pub(crate) fields: Vec<String>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<String>,
+}
+
+fn lines_of_head(head: &Head, window: &[u8]) -> Vec<String> {
+    let words = |span: proto::Span| span.of(window).escape_ascii().to_string();
+    head.fields.iter().map(|field| format!("{}: {}", words(field.name).to_lowercase(), words(field.value))).collect()
+}
+
+fn lines_of_map(fields: &HeaderMap) -> Vec<String> {
+    fields.iter().map(|(name, value)| format!("{name}: {}", value.as_bytes().escape_ascii())).collect()
+}
+
+fn connect(address: &str) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("the server listens");
+    socket.set_nodelay(true).expect("an option");
+    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+    socket.set_write_timeout(Some(PATIENCE)).expect("an option");
+    socket
+}
+
+/// Sends what is to be sent. The server may have ended the connection already: what is read then says so.
+fn send(socket: &mut TcpStream, out: &mut Vec<u8>) {
+    let _ = socket.write_all(out);
+    out.clear();
+}
+
+/// Receives some bytes.
+fn receive(socket: &mut TcpStream, unread: &mut Vec<u8>) -> Result<(), Answer> {
+    let mut buffer = [0; 16 * 1024];
+    match socket.read(&mut buffer) {
+        Ok(0) => return Err(Answer::Cut),
+        Ok(count) => unread.extend_from_slice(&buffer[..count]),
+        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            return Err(Answer::Broken("the server goes silent".to_string()));
+        }
+        Err(_) => return Err(Answer::Cut),
+    }
+    Ok(())
+}
+
+pub(crate) fn over_http1(address: &str, case: &Case, tag: &str) -> Result<Reading, Answer> {
+    let (mut http, mut socket, mut out) = (h1::Connection::new(Role::Client), connect(address), Vec::new());
+    let length = match (case.ends, case.announced) {
+        (Ends::Bodiless, _) => Length::Empty,
+        (_, Some(length)) => Length::Exact(length),
+        (_, None) => Length::Unknown,
+    };
+    let target = format!("{}?{tag}", case.path);
+    let request = h1::Request { method: case.method, target: &target, length, keep_alive: true, upgrade: false };
+    http.send_request(request, &mut out, |writer| writer.field(b"Host", b"a.example")).expect("a request");
+    send(&mut socket, &mut out);
+    for part in case.bytes() {
+        http.send_data(&part, &mut out).expect("a part");
+        send(&mut socket, &mut out);
+    }
+    match case.ends {
+        Ends::Bodiless | Ends::Whole => http.send_end(&mut out, |_| {}).expect("an end"),
+        Ends::Trailers => http.send_end(&mut out, |writer| writer.field(b"X-Sum", b"1")).expect("an end"),
+        // The server may have refused the request already.
+        Ends::Short => _ = socket.shutdown(Shutdown::Write),
+        Ends::Never => {}
+        Ends::Gone => {
+            noted(tag, 1);
+            return Err(Answer::Unseen);
+        }
+    }
+    send(&mut socket, &mut out);
+    let (mut reading, mut head, mut unread, mut at) = (Reading::default(), Head::default(), Vec::<u8>::new(), 0);
+    loop {
+        let window = &unread[at..];
+        let received = http.receive(window, &mut head, &Limits::default());
+        let received = received.map_err(|error| Answer::Broken(error.to_string()))?;
+        at += received.consumed;
+        match received.event {
+            Event::NeedMore => {
+                unread.drain(..at);
+                at = 0;
+                receive(&mut socket, &mut unread)?;
+            }
+            Event::Interim => reading.interim.push(head.status),
+            Event::Head(length) => {
+                (reading.status, reading.fields) = (head.status, lines_of_head(&head, window));
+                if length == Length::Empty {
+                    return Ok(reading);
+                }
+            }
+            Event::Data(bytes) => reading.body.extend_from_slice(bytes),
+            Event::End { trailers } => {
+                reading.trailers = if trailers { lines_of_head(&head, window) } else { Vec::new() };
+                return Ok(reading);
+            }
+            Event::Paused | Event::Closed => return Err(Answer::Broken("there is nothing to read".to_string())),
+        }
+    }
+}
+
+/// A client's connection with one stream.
+struct Http2 {
+    http: h2::Connection,
+    stream: h2::StreamRef,
+    rest: VecDeque<Vec<u8>>,
+    has_ended: bool,
+    out: Vec<u8>,
+    unread: Vec<u8>,
+    head: Head,
+    fields: Vec<u8>,
+    limits: Limits,
+}
+
+impl Http2 {
+    fn begin(case: &Case, tag: &str) -> Http2 {
+        let (limits, mut out) = (Limits::default(), Vec::new());
+        let mut http = h2::Connection::new(Role::Client, h2::Bounds::default(), &limits, &mut out);
+        let (path, ends) = (format!("{}?{tag}", case.path), case.ends == Ends::Bodiless);
+        let (scheme, authority) = ("http", "a.example");
+        let request = h2::Request { method: case.method, scheme, authority, path: &path, protocol: None, ends };
+        let begun = http.send_request(request, &mut out, |writer| {
+            case.announced.iter().for_each(|length| writer.number(b"content-length", *length));
+        });
+        let (stream, rest, unread) = (begun.expect("a request"), case.bytes(), Vec::new());
+        let (head, fields) = (Head::default(), Vec::new());
+        Http2 { http, stream, rest, has_ended: ends, out, unread, head, fields, limits }
+    }
+
+    /// Writes as much of the body as the windows allow.
+    fn write_body(&mut self, ends: Ends) {
+        while let Some(part) = self.rest.front_mut() {
+            let sent = self.http.send_data(self.stream, part, false, &mut self.out).expect("an open stream");
+            part.drain(..sent);
+            if !part.is_empty() {
+                return;
+            }
+            self.rest.pop_front();
+        }
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        match ends {
+            Ends::Whole | Ends::Short => {
+                self.http.send_data(self.stream, &[], true, &mut self.out).expect("an end");
+            }
+            Ends::Trailers => {
+                let sent = self.http.send_trailers(self.stream, &mut self.out, |writer| writer.field(b"x-sum", b"1"));
+                sent.expect("an end");
+            }
+            Ends::Bodiless | Ends::Never | Ends::Gone => {}
+        }
+    }
+
+    /// Handles the frames that are whole. Returns true if the answer is.
+    fn read(&mut self, reading: &mut Reading) -> Result<bool, Answer> {
+        let (mut at, mut complete) = (0, false);
+        loop {
+            let (head, fields, out) = (&mut self.head, &mut self.fields, &mut self.out);
+            let mut lent = h2::Lent { head, fields, out, limits: &self.limits };
+            let received = self.http.receive(&self.unread[at..], &mut lent);
+            let received = received.map_err(|failure| Answer::Broken(failure.text.to_string()))?;
+            at += received.consumed;
+            match received.event {
+                h2::Event::NeedMore => break,
+                h2::Event::Interim(_) => reading.interim.push(self.head.status),
+                h2::Event::Head(_, length) => {
+                    (reading.status, reading.fields) = (self.head.status, lines_of_head(&self.head, &self.fields));
+                    complete |= length == Length::Empty;
+                }
+                h2::Event::Data(of, bytes) => {
+                    reading.body.extend_from_slice(bytes);
+                    self.http.used(of, bytes.len(), &mut self.out);
+                }
+                h2::Event::End(_, trailers) => {
+                    reading.trailers = if trailers { lines_of_head(&self.head, &self.fields) } else { Vec::new() };
+                    complete = true;
+                }
+                h2::Event::Reset(..) if !complete => return Err(Answer::Cut),
+                _ => {}
+            }
+        }
+        self.unread.drain(..at);
+        Ok(complete)
+    }
+}
+
+pub(crate) fn over_http2(address: &str, case: &Case, tag: &str) -> Result<Reading, Answer> {
+    let (mut client, mut socket) = (Http2::begin(case, tag), connect(address));
+    let mut reading = Reading::default();
+    loop {
+        client.write_body(case.ends);
+        send(&mut socket, &mut client.out);
+        if case.ends == Ends::Gone {
+            noted(tag, 1);
+            client.http.reset(client.stream, h2::Code::Cancel, &mut client.out);
+            send(&mut socket, &mut client.out);
+            return Err(Answer::Unseen);
+        }
+        receive(&mut socket, &mut client.unread)?;
+        if client.read(&mut reading)? {
+            return Ok(reading);
+        }
+    }
+}
+
+pub(crate) fn by_call(service: &AppService, case: &Case, tag: &str) -> Result<Reading, Answer> {
+    let mut frames: VecDeque<_> = case.bytes().into_iter().map(|part| Ok(Frame::data(Bytes::from(part)))).collect();
+    if case.ends == Ends::Trailers {
+        let sum = (HeaderName::from_static("x-sum"), HeaderValue::from_static("1"));
+        frames.push_back(Ok(Frame::trailers([sum].into_iter().collect())));
+    }
+    let ends = !matches!(case.ends, Ends::Never | Ends::Gone);
+    let body = Sent { frames, ends, length: case.announced, told: None };
+    let asked = request(case.method, &format!("{}?{tag}", case.path)).header("host", "a.example").body(body);
+    let future = service.clone().call(asked.expect("a request"));
+    if case.ends == Ends::Gone {
+        noted(tag, 1);
+        drop(future);
+        return Err(Answer::Unseen);
+    }
+    let answer = async {
+        let Ok(answer) = future.await;
+        read_answer(answer).await
+    };
+    let silent = |_| Err(Answer::Broken("the app goes silent".to_string()));
+    run(async { tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(silent) })
+}
+
+async fn read_answer(answer: http::Response<ResponseBody>) -> Result<Reading, Answer> {
+    let (head, mut body) = answer.into_parts();
+    let (status, fields) = (head.status.as_u16(), lines_of_map(&head.headers));
+    let mut reading = Reading { status, fields, ..Reading::default() };
+    while let Some(frame) = next(&mut body).await {
+        match frame.map_err(|_| Answer::Cut)?.into_data() {
+            Ok(data) => reading.body.extend_from_slice(&data),
+            Err(frame) => reading.trailers.extend(lines_of_map(&frame.into_trailers().expect("trailers"))),
+        }
+    }
+    Ok(reading)
+}
+
+/// Checks the fields of an answer against those that HTTP/1 gives.
+pub(crate) fn check_fields(carrier: Carrier, fields: &[String], by_http1: &[String]) -> Result<(), String> {
+    let named = |line: &&String, names: &[&str]| names.iter().any(|name| line.split(": ").next() == Some(*name));
+    // `Server` and `Date` are left to whoever sends the answer of a call.
+    let stamps = fields.iter().filter(|line| named(line, &["date", "server"])).count();
+    let expected = if carrier == Carrier::Call { 0 } else { 2 };
+    if stamps != expected {
+        return Err(format!("{stamps} fields are Date or Server, expected {expected}: {fields:?}"));
+    }
+    if fields.iter().any(|line| named(&line, &["strict-transport-security"])) {
+        return Err(format!("HSTS in the clear: {fields:?}"));
+    }
+    let framing = ["connection", "date", "server", "transfer-encoding"];
+    let kept = |fields: &[String]| fields.iter().filter(|line| !named(line, &framing)).cloned().collect::<Vec<_>>();
+    let (kept, expected) = (kept(fields), kept(by_http1));
+    if kept == expected { Ok(()) } else { Err(format!("fields {kept:?}, over HTTP/1 {expected:?}")) }
+}
+
+/// Targets and statuses in the access log.
+static LINES: Mutex<Vec<(String, u16)>> = Mutex::new(Vec::new());
+
+/// Collects the access log.
+pub(crate) struct Log;
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "highwire::access"
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        #[derive(Default)]
+        struct Line(String, u16);
+        impl Visit for Line {
+            fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+            fn record_str(&mut self, field: &Field, value: &str) {
+                if field.name() == "target" {
+                    self.0 = value.to_string();
+                }
+            }
+            fn record_u64(&mut self, field: &Field, value: u64) {
+                if field.name() == "status" {
+                    self.1 = value as u16;
+                }
+            }
+        }
+        let mut line = Line::default();
+        event.record(&mut line);
+        LINES.lock().unwrap_or_else(PoisonError::into_inner).push((line.0, line.1));
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Statuses in the access log for a request.
+pub(crate) fn logged(tag: &str) -> Vec<u16> {
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_request = lines.iter().filter(|(target, _)| target.ends_with(&format!("?{tag}")));
+    of_request.map(|(_, status)| *status).collect()
+}

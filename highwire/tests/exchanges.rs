@@ -1,0 +1,534 @@
+//! Exchanges end alike on every carrier: HTTP/1 on a socket, HTTP/2 on a socket, and a request of this process. The
+//! tables list requests and what must come of them: what the client sees, what the handler sees of the request's body,
+//! and what the access log says. Where a carrier differs, its row says how and why.
+//!
+//! Needs a real kernel: the ends of connections, and answers before the end of a request, are what is tested.
+#![cfg(feature = "tower")]
+
+mod asked;
+mod carriers;
+
+use asked::{Stuck, echo, start};
+use bytes::Bytes;
+use carriers::{Log, Reading, by_call, check_fields, logged, over_http1, over_http2};
+use futures_core::Stream;
+use highwire::body::{self, BodyError};
+use highwire::server::{Config, Engine};
+use highwire::{
+    App, Body, HeaderName, HeaderValue, Https, Interim, Path, RawQuery, Reply, Response, StatusCode, header,
+};
+use std::collections::VecDeque;
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
+use std::sync::{Condvar, Mutex, Once, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long anything may take before a test gives up on it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Five bytes of a body as [`Case::bytes`] makes them.
+const FIVE: &str = "xxxxx";
+
+const TOO_LONG: &str = "the body is larger than the 1000 bytes that are taken here\n";
+const TOO_LONG_IN_PARTS: &str = "the body is larger than the 2000 bytes that are taken here\n";
+const PANICKED: &str = "internal server error\n";
+const TOO_SLOW: &str = "the request's body came too slowly\n";
+const TIMED_OUT: &str = "the answer took too long\n";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carrier {
+    Http1,
+    Http2,
+    Call,
+}
+
+const CARRIERS: [Carrier; 3] = [Carrier::Http1, Carrier::Http2, Carrier::Call];
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// Behind its head.
+    Bodiless,
+    Whole,
+    /// With the trailer field `x-sum: 1`.
+    Trailers,
+    /// Whole as far as the carrier says, but with fewer bytes than were announced.
+    Short,
+    /// Not at all: the client waits for the answer.
+    Never,
+    /// The client goes away when the handler has begun.
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Whole {
+        status: u16,
+        body: String,
+    },
+    /// The client sees that the answer is not whole.
+    Cut,
+    /// The client did not wait for it.
+    Unseen,
+    /// The server did what it never may.
+    Broken(String),
+}
+
+/// What comes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Outcome {
+    answer: Answer,
+    trailers: String,
+    /// Statuses of the responses before the answer.
+    interim: Vec<u16>,
+    /// What the handler has noted.
+    notes: Vec<String>,
+    /// Statuses in the access log.
+    logged: Vec<u16>,
+}
+
+/// What a carrier does otherwise.
+type Difference = (Carrier, fn(&mut Outcome));
+
+struct Case {
+    name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    /// The lengths of the parts of the request's body.
+    parts: &'static [usize],
+    announced: Option<u64>,
+    ends: Ends,
+    expected: Outcome,
+    differences: Vec<Difference>,
+}
+
+fn whole(status: u16, body: &str) -> Answer {
+    Answer::Whole { status, body: body.to_string() }
+}
+
+fn case(name: &'static str, asked: &'static str, answer: Answer) -> Case {
+    let (method, path) = asked.split_once(' ').expect("a method and a path");
+    let logged = match &answer {
+        Answer::Whole { status, .. } => vec![*status],
+        Answer::Cut => vec![200],
+        Answer::Unseen | Answer::Broken(_) => Vec::new(),
+    };
+    let expected = Outcome { answer, trailers: String::new(), interim: Vec::new(), notes: Vec::new(), logged };
+    let (parts, announced, ends) = (&[], None, Ends::Bodiless);
+    Case { name, method, path, parts, announced, ends, expected, differences: Vec::new() }
+}
+
+impl Case {
+    fn sends(self, parts: &'static [usize], ends: Ends) -> Case {
+        Case { parts, ends, ..self }
+    }
+
+    fn announces(self, length: u64) -> Case {
+        Case { announced: Some(length), ..self }
+    }
+
+    fn trailers(mut self, trailers: &str) -> Case {
+        self.expected.trailers = trailers.to_string();
+        self
+    }
+
+    fn notes(mut self, notes: &[&str]) -> Case {
+        self.expected.notes = notes.iter().map(|note| note.to_string()).collect();
+        self
+    }
+
+    fn interim(mut self, status: u16) -> Case {
+        self.expected.interim.push(status);
+        self
+    }
+
+    /// One carrier's outcome differs.
+    fn but(mut self, carrier: Carrier, difference: fn(&mut Outcome)) -> Case {
+        self.differences.push((carrier, difference));
+        self
+    }
+
+    fn expected(&self, carrier: Carrier) -> Outcome {
+        let mut expected = self.expected.clone();
+        self.differences.iter().filter(|(of, _)| *of == carrier).for_each(|(_, differ)| differ(&mut expected));
+        expected
+    }
+
+    fn bytes(&self) -> VecDeque<Vec<u8>> {
+        self.parts.iter().map(|&length| vec![b'x'; length]).collect()
+    }
+}
+
+fn answers() -> Vec<Case> {
+    vec![
+        case("a plain answer", "GET /plain", whole(200, "plain")),
+        case("HEAD", "HEAD /plain", whole(200, "")),
+        case("HEAD of nothing", "HEAD /nothing", whole(200, "")),
+        case("OPTIONS", "OPTIONS /plain", whole(204, "")),
+        case("an async answer", "GET /async", whole(200, "async")),
+        case("a Reply from another thread", "GET /reply", whole(200, "replied")),
+        case("a Reply that is dropped", "GET /reply/dropped", whole(500, PANICKED)),
+        // A call has no way for interim responses.
+        case("an interim response", "GET /interim", whole(200, "hinted"))
+            .interim(103)
+            .but(Carrier::Call, |outcome| outcome.interim.clear()),
+        case("204 with content", "GET /status/204", whole(204, "")),
+        case("205 with content", "GET /status/205", whole(205, "")),
+        case("304 with content", "GET /status/304", whole(304, "")),
+        case("an interim status as the final one", "GET /status/103", whole(500, "content")),
+        case("no route", "GET /missing", whole(404, "not found\n")),
+        case("another method", "DELETE /plain", whole(405, "the method is not allowed here\n")),
+        case("an unknown method", "BREW /plain", whole(501, "this method is not implemented here\n")),
+        case("a path above the root", "GET /../x", whole(400, "the path climbs above its root\n")),
+        case("a stream", "GET /stream/open", whole(200, "abc")),
+        case("a stream with its length", "GET /stream/known", whole(200, "abc")),
+        case("HEAD of a stream", "HEAD /stream/open", whole(200, "")),
+        case("HEAD of a stream with its length", "HEAD /stream/known", whole(200, "")),
+        case("HEAD of a stream that fails", "HEAD /stream/fails", whole(200, "")),
+        case("HEAD of a stream with trailers", "HEAD /stream/trailers", whole(200, "")),
+        case("trailers", "GET /stream/trailers", whole(200, "abc")).trailers("x-sum: 1"),
+        // A message with Content-Length has no place for trailers (RFC 9112 section 7.1.2).
+        case("trailers behind a known length", "GET /stream/known-trailers", whole(200, "abc"))
+            .trailers("x-sum: 1")
+            .but(Carrier::Http1, |outcome| outcome.trailers.clear()),
+        case("trailers behind no bytes", "GET /stream/empty-trailers", whole(200, "")).trailers("x-sum: 1"),
+        case("a stream of no bytes", "GET /stream/empty", whole(200, "")),
+    ]
+}
+
+fn failures() -> Vec<Case> {
+    vec![
+        case("a stream fails midway", "GET /stream/fails", Answer::Cut),
+        case("a stream fails at once", "GET /stream/fails-at-once", Answer::Cut),
+        case("a stream panics midway", "GET /stream/panics", Answer::Cut),
+        case("trailers panic", "GET /stream/bad-trailers", Answer::Cut),
+        case("a stream is longer than announced", "GET /stream/long", Answer::Cut),
+        case("a stream is shorter than announced", "GET /stream/short", Answer::Cut),
+        case("a plain handler panics", "GET /panics/plain", whole(500, PANICKED)),
+        case("an async handler panics at once", "GET /panics/async", whole(500, PANICKED)),
+        case("an async handler panics later", "GET /panics/later", whole(500, PANICKED)),
+        case("a handler with a Reply panics", "GET /panics/reply", whole(500, PANICKED)),
+        case("a panic with the whole body", "POST /panics/whole", whole(500, PANICKED)).sends(&[5], Ends::Whole),
+        case("a panic before the body is read", "POST /panics/parts", whole(500, PANICKED)).sends(&[5], Ends::Never),
+        case("a panic after the body is read", "POST /panics/read", whole(500, PANICKED)).sends(&[2, 3], Ends::Whole),
+    ]
+}
+
+fn bodies() -> Vec<Case> {
+    use Carrier::{Http1, Http2};
+    use Ends::{Gone, Never, Short, Trailers, Whole};
+    vec![
+        case("a whole body", "POST /whole", whole(200, FIVE)).sends(&[2, 3], Whole).notes(&["5 bytes"]),
+        case("a whole body with its length", "POST /whole", whole(200, FIVE))
+            .sends(&[5], Whole)
+            .announces(5)
+            .notes(&["5 bytes"]),
+        case("no body for a handler of whole ones", "POST /whole", whole(200, "")).notes(&["0 bytes"]),
+        case("a body in parts", "POST /parts", whole(200, "read")).sends(&[2, 3], Whole).notes(&["5 bytes"]),
+        case("no body for a handler of parts", "POST /parts", whole(200, "read")).notes(&["0 bytes"]),
+        case("a body in parts with trailers", "POST /parts", whole(200, "read"))
+            .sends(&[5], Trailers)
+            .notes(&["5 bytes, x-sum"]),
+        case("an echo with trailers", "POST /echo", whole(200, FIVE)).sends(&[2, 3], Trailers).trailers("x-sum: 1"),
+        case("a body that nobody takes", "POST /ignored", whole(200, "ignored")).sends(&[5], Whole),
+        case("a body without an end that nobody takes", "POST /ignored", whole(200, "ignored")).sends(&[5], Never),
+        case("a long body that nobody takes", "POST /ignored", whole(200, "ignored")).sends(&[100_000], Whole),
+        case("a body that is dropped", "POST /drops", whole(200, "dropped")).sends(&[5], Never),
+        case("a whole body over its bound", "POST /whole", whole(413, TOO_LONG)).sends(&[600, 600], Never),
+        case("a whole body is announced over its bound", "POST /whole", whole(413, TOO_LONG))
+            .sends(&[], Never)
+            .announces(1001),
+        case("parts over their bound", "POST /parts", whole(413, TOO_LONG_IN_PARTS)).sends(&[1500, 1500], Never),
+        case("parts over their bound in a task", "POST /task", whole(413, TOO_LONG_IN_PARTS))
+            .sends(&[1500, 1500], Never)
+            .notes(&["begun", "TooLarge"]),
+        case("parts are announced over their bound", "POST /task", whole(413, TOO_LONG_IN_PARTS))
+            .sends(&[], Never)
+            .announces(2001),
+        case("parts over their bound behind the answer's head", "POST /echo", Answer::Cut).sends(&[1500, 1500], Never),
+        // The end of a connection's one direction is not that of the other: the client may read why it is refused. A
+        // stream of HTTP/2 is reset (RFC 9113 section 8.1.1), and nothing is answered.
+        case("a whole body shorter than announced", "POST /whole", whole(400, asked::SHORT))
+            .sends(&[2], Short)
+            .announces(5)
+            .but(Http1, |outcome| outcome.answer = whole(400, "the connection ended inside a message\n"))
+            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (Answer::Cut, Vec::new())),
+        // In a call nothing else is wrong than the body, so that its handler decides what that means.
+        case("parts shorter than announced", "POST /task", whole(200, "read"))
+            .sends(&[2], Short)
+            .announces(5)
+            .notes(&["begun", "CutShort"])
+            .but(Http1, |outcome| {
+                (outcome.answer, outcome.logged) = (whole(400, "the connection ended inside a message\n"), vec![400]);
+            })
+            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (Answer::Cut, Vec::new())),
+        // A server cannot tell a client that goes away from one that ends its direction only, and answers it.
+        case("the client goes away in the middle of a body", "POST /task", Answer::Unseen)
+            .sends(&[5], Gone)
+            .notes(&["begun", "CutShort"])
+            .but(Http1, |outcome| outcome.logged = vec![400]),
+    ]
+}
+
+/// For a server whose handlers have 300 milliseconds and whose bodies have to bring a megabyte in a second.
+fn deadlines() -> Vec<Case> {
+    use Ends::{Never, Whole};
+    vec![
+        case("a handler that never answers", "GET /never", whole(503, TIMED_OUT)),
+        case("a Reply that is kept", "GET /reply/kept", whole(503, TIMED_OUT)),
+        case("a stream that never goes on", "GET /stream/stuck", Answer::Cut),
+        case("a handler that never answers has the whole body", "POST /late", whole(503, TIMED_OUT))
+            .sends(&[5], Whole)
+            .notes(&["5 bytes"]),
+        case("a handler that never answers is full of its body", "POST /late", whole(503, TIMED_OUT))
+            .sends(&[300_000], Never)
+            .notes(&["CutShort"]),
+        case("a handler that never answers waits for its body", "POST /late", whole(408, TOO_SLOW))
+            .sends(&[5], Never)
+            .notes(&["TooSlow"]),
+        case("a whole body is too slow", "POST /whole", whole(408, TOO_SLOW)).sends(&[5], Never),
+        case("parts are too slow", "POST /parts", whole(408, TOO_SLOW)).sends(&[5], Never),
+        case("parts are too slow for a task", "POST /task", whole(408, TOO_SLOW))
+            .sends(&[5], Never)
+            .notes(&["begun", "TooSlow"]),
+        case("an echo whose request never goes on", "POST /echo", Answer::Cut).sends(&[5], Never),
+    ]
+}
+
+/// What handlers have noted, with the queries of their requests.
+static NOTES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+static NOTED: Condvar = Condvar::new();
+
+fn note(tag: &str, what: &str) {
+    NOTES.lock().unwrap_or_else(PoisonError::into_inner).push((tag.to_string(), what.to_string()));
+    NOTED.notify_all();
+}
+
+fn notes_of(tag: &str, notes: &[(String, String)]) -> Vec<String> {
+    notes.iter().filter(|(of, _)| of == tag).map(|(_, what)| what.clone()).collect()
+}
+
+/// The notes for a request, once there are so many.
+fn noted(tag: &str, count: usize) -> Vec<String> {
+    let notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
+    let waits = NOTED.wait_timeout_while(notes, PATIENCE, |notes| notes_of(tag, notes.as_slice()).len() < count);
+    let (notes, _) = waits.unwrap_or_else(PoisonError::into_inner);
+    notes_of(tag, notes.as_slice())
+}
+
+/// Reads a body, and notes what it came to. (How much comes before an error depends on the carrier.)
+async fn read(tag: &str, mut body: Body) {
+    let mut count = 0;
+    while let Some(part) = body.next().await {
+        match part {
+            Ok(part) => count += part.len(),
+            Err(error) => return note(tag, &format!("{error:?}")),
+        }
+    }
+    let trailers: String = body.trailers().iter().map(|(name, _)| format!(", {name}")).collect();
+    note(tag, &format!("{count} bytes{trailers}"));
+}
+
+/// Reads the body in a task, which sees what becomes of the body after its handler is cancelled.
+fn read_in_task(RawQuery(tag): RawQuery, body: Body, reply: Reply) {
+    note(&tag, "begun");
+    highwire::spawn(async move {
+        read(&tag, body).await;
+        reply.send("read");
+    });
+}
+
+/// Never answers; once it is cancelled, a task reads the body.
+async fn read_late(RawQuery(tag): RawQuery, body: Body) {
+    let (held, mut dropped) = body::channel();
+    highwire::spawn(async move {
+        poll_fn(|cx| Pin::new(&mut dropped).poll_next(cx)).await;
+        read(&tag, body).await;
+    });
+    pending::<()>().await;
+    drop(held);
+}
+
+enum Step {
+    Part(&'static str),
+    Fail,
+    Panic,
+}
+
+struct Script(VecDeque<Step>);
+
+impl Stream for Script {
+    type Item = Result<Bytes, BodyError>;
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(match self.0.pop_front() {
+            None => None,
+            Some(Step::Part(part)) => Some(Ok(Bytes::from_static(part.as_bytes()))),
+            Some(Step::Fail) => Some(Err(BodyError::CutShort)),
+            Some(Step::Panic) => panic!("on purpose"),
+        })
+    }
+}
+
+fn stream(Path(kind): Path<String>) -> Response {
+    use Step::{Fail, Panic, Part};
+    let script = |steps: Vec<Step>| Script(steps.into());
+    let abc = || script(vec![Part("ab"), Part(""), Part("c")]);
+    let sum = || vec![(HeaderName::from_static("x-sum"), HeaderValue::from_static("1"))];
+    match kind.as_str() {
+        "open" => Response::stream(abc()),
+        "known" => Response::stream_of(3, abc()),
+        "empty" => Response::stream_of(0, script(Vec::new())),
+        "trailers" => Response::stream(abc()).with_trailers(sum),
+        "known-trailers" => Response::stream_of(3, abc()).with_trailers(sum),
+        "empty-trailers" => Response::stream_of(0, script(Vec::new())).with_trailers(sum),
+        "bad-trailers" => Response::stream(abc()).with_trailers(|| panic!("on purpose")),
+        "fails" => Response::stream(script(vec![Part("ab"), Fail])),
+        "fails-at-once" => Response::stream(script(vec![Fail])),
+        "panics" => Response::stream(script(vec![Part("ab"), Panic])),
+        "long" => Response::stream_of(2, script(vec![Part("abc")])),
+        "short" => Response::stream_of(4, abc()),
+        _ => Response::stream(Stuck),
+    }
+}
+
+fn app() -> App {
+    let link = || (header::LINK, HeaderValue::from_static("</style.css>; rel=preload"));
+    App::new()
+        .https(Https::new().hsts(Duration::from_secs(60)))
+        .get("/plain", || "plain")
+        .get("/nothing", || ())
+        .get("/async", async || {
+            highwire::time::sleep(Duration::from_millis(1)).await;
+            "async"
+        })
+        .get("/never", async || pending::<&'static str>().await)
+        .get("/reply", |reply: Reply| drop(std::thread::spawn(move || reply.send("replied"))))
+        .get("/reply/dropped", |reply: Reply| drop(reply))
+        .get("/reply/kept", |reply: Reply| {
+            highwire::spawn(async move {
+                pending::<()>().await;
+                drop(reply);
+            });
+        })
+        .get("/interim", move |interim: Interim| {
+            interim.send(StatusCode::EARLY_HINTS, [link()]);
+            "hinted"
+        })
+        .get("/status/{code}", |Path(code): Path<u16>| (StatusCode::from_u16(code).expect("a status"), "content"))
+        .get("/stream/{kind}", stream)
+        .get("/panics/plain", || -> &'static str { panic!("on purpose") })
+        .get("/panics/async", async || -> &'static str { panic!("on purpose") })
+        .get("/panics/later", async || -> &'static str {
+            highwire::time::sleep(Duration::from_millis(1)).await;
+            panic!("on purpose")
+        })
+        .get("/panics/reply", |_: Reply| -> &'static str { panic!("on purpose") })
+        .post("/panics/whole", |_: Bytes| -> &'static str { panic!("on purpose") })
+        .post("/panics/parts", |_: Body| -> &'static str { panic!("on purpose") })
+        .post("/panics/read", async |mut body: Body| -> &'static str {
+            while body.next().await.is_some() {}
+            panic!("on purpose")
+        })
+        .post("/whole", |RawQuery(tag): RawQuery, text: String| {
+            note(&tag, &format!("{} bytes", text.len()));
+            text
+        })
+        .post("/parts", async |RawQuery(tag): RawQuery, body: Body| {
+            read(&tag, body).await;
+            "read"
+        })
+        .post("/task", read_in_task)
+        .post("/late", read_late)
+        .post("/echo", echo)
+        .post("/ignored", || "ignored")
+        .post("/drops", |body: Body| {
+            drop(body);
+            "dropped"
+        })
+}
+
+/// An outcome, and the fields of an answer that is whole.
+type Played = (Outcome, Vec<String>);
+
+fn outcome_of(read: Result<Reading, Answer>, case: &Case, tag: &str) -> Played {
+    let (answer, reading) = match read {
+        Ok(reading) => {
+            let body = String::from_utf8_lossy(&reading.body).into_owned();
+            (Answer::Whole { status: reading.status, body }, reading)
+        }
+        Err(answer) => (answer, Reading::default()),
+    };
+    // A task may note the end of a body behind the answer.
+    let notes = noted(tag, case.expected.notes.len());
+    let logged = logged(tag);
+    let Reading { interim, trailers, mut fields, .. } = reading;
+    fields.sort();
+    (Outcome { answer, trailers: trailers.join("\n"), interim, notes, logged }, fields)
+}
+
+/// Plays a table on all carriers and returns what is wrong.
+fn play(engine: Engine, table: &str, settings: fn(&mut Config), cases: &[Case]) -> Vec<String> {
+    let set = |config: &mut Config| {
+        (config.engine, config.workers, config.access_log) = (engine, 1, true);
+        settings(config);
+    };
+    let handle = app().configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+    let (address, service) = (handle.addresses()[0].as_str(), start(app().configure(set)));
+    let play_case = |carrier: Carrier, (at, case): (usize, &Case)| {
+        let tag = format!("{engine:?}-{table}-{carrier:?}-{at}");
+        let read = match carrier {
+            Carrier::Http1 => over_http1(address, case, &tag),
+            Carrier::Http2 => over_http2(address, case, &tag),
+            Carrier::Call => by_call(&service, case, &tag),
+        };
+        outcome_of(read, case, &tag)
+    };
+    let play_all = |carrier| cases.iter().enumerate().map(|case| play_case(carrier, case)).collect::<Vec<Played>>();
+    let played = std::thread::scope(|scope| {
+        let threads = CARRIERS.map(|carrier| scope.spawn(move || play_all(carrier)));
+        threads.map(|thread| thread.join().expect("no panic"))
+    });
+    let mut wrong: Vec<String> = Vec::new();
+    for (at, case) in cases.iter().enumerate() {
+        for (carrier, played_here) in CARRIERS.into_iter().zip(&played) {
+            let ((outcome, fields), expected) = (&played_here[at], case.expected(carrier));
+            if *outcome != expected {
+                wrong.push(format!("{}, {carrier:?}: {outcome:?}\n    expected {expected:?}", case.name));
+            } else if let (Answer::Whole { .. }, (by_http1, fields_by_http1)) = (&outcome.answer, &played[0][at])
+                // Another answer has another length.
+                && outcome.answer == by_http1.answer
+                && let Err(error) = check_fields(carrier, fields, fields_by_http1)
+            {
+                wrong.push(format!("{}, {carrier:?}: {error}", case.name));
+            }
+        }
+    }
+    handle.abort();
+    handle.wait().expect("a server that ends");
+    wrong
+}
+
+fn check(engine: Engine) {
+    static LOG: Once = Once::new();
+    LOG.call_once(|| tracing::subscriber::set_global_default(Log).expect("nobody else logs here"));
+    let bounds = |config: &mut Config| (config.caps.body_bytes, config.caps.streamed_body_bytes) = (1000, 2000);
+    let short_times = |config: &mut Config| {
+        (config.deadlines.handler, config.deadlines.body) = (Duration::from_millis(300), Duration::from_secs(1));
+        config.deadlines.body_rate = 1_000_000;
+    };
+    let bounded: Vec<Case> = answers().into_iter().chain(failures()).chain(bodies()).collect();
+    let mut wrong = play(engine, "bounds", bounds, &bounded);
+    wrong.extend(play(engine, "deadlines", short_times, &deadlines()));
+    assert!(wrong.is_empty(), "{engine:?}: {} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn exchanges_end_alike_on_uring() {
+    check(Engine::Uring);
+}
+
+#[test]
+fn exchanges_end_alike_on_readiness() {
+    check(Engine::Readiness);
+}
