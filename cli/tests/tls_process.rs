@@ -17,6 +17,8 @@ use site::{NAMES, Site, Stream, ask, open, read_to};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
+use testkit::frames::{self, ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, SETTINGS};
+use testkit::http1;
 
 on_every_engine! {
     uring, readiness:
@@ -191,25 +193,15 @@ struct Http2 {
     unread: Vec<u8>,
 }
 
-/// Kinds of frames, RFC 9113 section 6.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-
 impl Http2 {
     fn new(stream: Stream) -> Http2 {
         let mut client = Http2 { stream, unread: Vec::new() };
-        client.stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("bytes that are taken");
-        client.send(SETTINGS, 0, 0, &[]);
+        client.stream.write_all(&frames::opening()).expect("bytes that are taken");
         client
     }
 
     fn send(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
-        let mut frame = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
-        frame.extend_from_slice(payload);
-        self.stream.write_all(&frame).expect("bytes that are taken");
+        self.stream.write_all(&frames::frame(kind, flags, stream.into(), payload)).expect("bytes that are taken");
     }
 
     /// GETs a path of few letters.
@@ -218,7 +210,7 @@ impl Http2 {
         let mut block = vec![0x82, 0x87, 0x04, path.len() as u8];
         block.extend_from_slice(path.as_bytes());
         block.extend_from_slice(b"\x01\x09localhost");
-        self.send(HEADERS, 5, stream, &block);
+        self.send(HEADERS, END_STREAM | END_HEADERS, stream, &block);
     }
 
     /// GETs `/hello` on stream 3 and waits for the answer.
@@ -239,8 +231,8 @@ impl Http2 {
                 let end = 9 + usize::from(a) * 65536 + usize::from(b) * 256 + usize::from(c);
                 if self.unread.len() >= end {
                     let payload = self.unread.drain(..end).skip(9).collect::<Vec<u8>>();
-                    if matches!(kind, SETTINGS | PING) && flags & 1 == 0 {
-                        self.send(kind, 1, 0, if kind == PING { &payload } else { &[] });
+                    if matches!(kind, SETTINGS | PING) && flags & ACK == 0 {
+                        self.send(kind, ACK, 0, if kind == PING { &payload } else { &[] });
                     }
                     return Some((kind, stream, payload));
                 }
@@ -290,12 +282,7 @@ fn sigterm_lets_http2_finish_and_says_so_in_tls(engine: &str) {
 
 /// Sends bytes to an address over a connection of its own, and reads to the end.
 fn exchange(address: &str, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-    stream.write_all(bytes).expect("bytes that are taken");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("an answer, then the end");
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&http1::exchange(http1::connect_within(address, PATIENCE), bytes)).into_owned()
 }
 
 fn whoever_does_not_speak_tls_is_told_so(engine: &str) {
@@ -306,7 +293,7 @@ fn whoever_does_not_speak_tls_is_told_so(engine: &str) {
     for (what, bytes) in [
         ("HTTP/1.1", &b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"[..]),
         ("a large upload", &upload),
-        ("HTTP/2 by prior knowledge", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+        ("HTTP/2 by prior knowledge", &frames::opening()),
         ("SSH", b"SSH-2.0-client\r\n"),
         ("nothing in particular", &[0; 100]),
     ] {

@@ -5,11 +5,11 @@
 //!     cargo run --release -p highwire --example tls_cost
 
 use highwire::tls::{Session, TlsConfig};
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, SignatureScheme};
 use std::io::{BufRead, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::tls::{AcceptAny, client_config};
 
 /// Either interface, from ciphertext to plaintext and back.
 trait Engine {
@@ -133,44 +133,9 @@ fn round<E: Engine>(engine: &mut E, peer: &mut ClientConnection, answer: &[u8]) 
     time
 }
 
+/// The client's time is not counted, so it verifies nothing.
 fn client() -> Arc<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().expect("versions").dangerous();
-    Arc::new(builder.with_custom_certificate_verifier(Arc::new(Trusting)).with_no_client_auth())
-}
-
-/// Believes everything: the client's time is not counted, and nobody else is on the wire.
-#[derive(Debug)]
-struct Trusting;
-
-impl rustls::client::danger::ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &[rustls::pki_types::CertificateDer<'_>],
-        _: &rustls::pki_types::ServerName<'_>,
-        _: &[u8],
-        _: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        vec![rustls::SignatureScheme::ECDSA_NISTP256_SHA256]
-    }
+    let verifier = AcceptAny::new(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    Arc::new(client_config(provider, rustls::DEFAULT_VERSIONS, verifier))
 }

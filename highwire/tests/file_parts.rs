@@ -13,11 +13,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use testkit::http1::{self, Http1};
 use tls_peer::{Authority, Client, simple};
 
 const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
-const PATIENCE: Duration = Duration::from_secs(20);
 const FILE_BYTES: usize = 3_000_001;
 
 fn content() -> Vec<u8> {
@@ -100,9 +99,7 @@ impl Drop for Place {
 }
 
 fn connect(handle: &Handle, listener: usize) -> TcpStream {
-    let stream = TcpStream::connect(&handle.addresses()[listener]).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
+    http1::connect(&handle.addresses()[listener])
 }
 
 const PATHS: &[(&str, usize, usize)] = &[
@@ -124,22 +121,20 @@ fn pipelined(stream: &mut (impl Read + Write), content: &[u8]) {
             &format!("GET /{kind}/{from}/{to} HTTP/1.1\r\nHost: a\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     requests += "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    stream.write_all(requests.as_bytes()).expect("the server reads");
-    let mut all = Vec::new();
-    stream.read_to_end(&mut all).expect("the server answers and closes");
-    let mut rest = &all[..];
+    let mut client = Http1::new(stream);
+    client.send(requests.as_bytes()).expect("the server reads");
     let mut next = |expected: &[u8], what: &str| {
-        let end = rest.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
-        let head = String::from_utf8_lossy(&rest[..end]).to_ascii_lowercase();
-        assert!(head.contains(&format!("content-length: {}\r\n", expected.len())), "{what}: {head}");
-        assert!(rest[end..].starts_with(expected), "{what}");
-        rest = &rest[end + expected.len()..];
+        let response = client.response().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let length = expected.len().to_string();
+        assert_eq!((response.status, response.field("content-length")), (200, Some(length.as_str())), "{what}");
+        assert!(response.body == expected, "{what}");
     };
     for (kind, from, to) in PATHS {
         next(&content[*from..*to], &format!("{kind} {from} {to}"));
         next(b"hello", "what came behind");
     }
     next(b"hello", "the last");
+    assert_eq!(client.read_to_end(), Ok(Vec::new()));
 }
 
 #[test]
@@ -189,12 +184,8 @@ fn a_file_that_shrinks_while_it_is_sent_cuts_the_connection_and_nothing_else() {
             let error = stream.read_to_end(&mut some).expect_err("what is promised cannot come");
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{engine:?} {kind} after {}", some.len());
             assert!(some.len() < 64 << 20, "{engine:?} {kind}");
-            let mut other = connect(&handle, 0);
-            write!(other, "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("the server reads");
-            let mut answer = String::new();
-            other.read_to_string(&mut answer).expect("the server answers and closes");
+            let answer = http1::get(&handle.addresses()[0], "/hello");
             assert!(answer.ends_with("hello"), "{engine:?} {kind}: {answer}");
-            drop(other);
             handle.stop();
             handle.wait().expect("it ends");
         }

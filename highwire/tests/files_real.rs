@@ -13,11 +13,9 @@ use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use testkit::http1;
 
 const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start(prefix: &str, files: Files, engine: Engine) -> Handle {
     let app = App::new().files(prefix, files).configure(|config| {
@@ -28,9 +26,7 @@ fn start(prefix: &str, files: Files, engine: Engine) -> Handle {
 }
 
 fn connect(handle: &Handle) -> TcpStream {
-    let stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
+    http1::connect(&handle.addresses()[0])
 }
 
 /// GETs a target as it is: the status, all fields, and the body.
@@ -40,12 +36,9 @@ fn get(handle: &Handle, target: &[u8]) -> (u16, String, Vec<u8>) {
 
 /// The same with more fields, as lines.
 fn get_with(handle: &Handle, target: &[u8], fields: &[u8]) -> (u16, String, Vec<u8>) {
-    let mut stream = connect(handle);
     let front = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let request = [b"GET ", target, front, fields, b"\r\n"].concat();
-    stream.write_all(&request).expect("the server reads");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the server answers and closes");
+    let answer = http1::exchange(connect(handle), request);
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
     let head = String::from_utf8_lossy(&answer[..end]).into_owned();
     let status = head.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
@@ -290,10 +283,7 @@ fn large_files_that_are_kept_open_are_sent_between_other_answers() {
     for engine in ENGINES {
         let handle = start("/", place.files(), engine);
         for round in 0..3 {
-            let mut stream = connect(&handle);
-            stream.write_all(requests.concat().as_bytes()).expect("the server reads");
-            let mut answers = Vec::new();
-            stream.read_to_end(&mut answers).expect("the server answers and closes");
+            let answers = http1::exchange(connect(&handle), requests.concat());
             let mut rest = &answers[..];
             for (request, body) in requests.iter().zip(bodies) {
                 let end = rest.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;

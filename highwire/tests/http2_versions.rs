@@ -5,33 +5,23 @@
 //! Needs a real kernel: the first bytes arrive in pieces, and the end of a refused connection may be a reset.
 #![cfg(feature = "tls")]
 
-mod http2_peer;
 mod tls_peer;
 
 use highwire::server::{Config, Engine, Handle};
 use highwire::{App, Version};
-use http2_peer::Http2;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
+use testkit::frames::{self, ACK, GOAWAY, SETTINGS};
+use testkit::http1::connect_within;
+use testkit::http2::Http2;
 use tls_peer::{Authority, Client, simple};
 
 /// How long anything may take before a test gives up on it.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The preface of HTTP/2 (RFC 9113 section 3.4) and a SETTINGS frame without settings.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-
 const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
-
-/// Types of frames.
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-
-/// The flag of a SETTINGS frame that acknowledges another one.
-const ACK: u8 = 1;
 
 /// Bytes before a frame's payload.
 const FRAME_HEAD_BYTES: usize = 9;
@@ -143,10 +133,7 @@ impl<S: Read + Write> Wire for S {}
 
 fn connect(handle: &Handle, authority: &Authority, layer: Layer) -> Box<dyn Wire> {
     let address = &handle.addresses()[usize::from(layer != Layer::Clear)];
-    let socket = TcpStream::connect(address).expect("the server listens");
-    socket.set_nodelay(true).expect("an option");
-    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
-    socket.set_write_timeout(Some(PATIENCE)).expect("an option");
+    let socket = connect_within(address, PATIENCE);
     match layer {
         Layer::Clear => Box::new(socket),
         Layer::Tls(alpn) => {
@@ -220,7 +207,8 @@ fn meet(wire: &mut dyn Wire, first: &[u8], piece: usize) -> Result<Spoken, Strin
 }
 
 fn check(handle: &Handle, authority: &Authority, &(layer, first, expected): &Row, context: &str) {
-    let bytes = if first == First::Preface { PREFACE } else { REQUEST };
+    let opening = frames::opening();
+    let bytes = if first == First::Preface { &opening[..] } else { REQUEST };
     for piece in [bytes.len(), 1, 20] {
         let spoken = meet(&mut *connect(handle, authority, layer), bytes, piece);
         assert_eq!(spoken, Ok(expected), "{context}, {layer:?}, {first:?} in pieces of {piece} bytes");

@@ -10,16 +10,14 @@ use highwire::{App, Https, Request, Scheme, StatusCode, Tls};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use testkit::http1::{body, connect, exchange, exchange_text};
 use tls_peer::{Authority, Client, Folder, TLS12, simple};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
 const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// More than one send, and more than a peer's buffers take at once.
 const LARGE: usize = 3_000_001;
@@ -46,22 +44,12 @@ fn app(engine: Engine) -> App {
         })
 }
 
-fn connect(address: &str) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
-}
-
 fn request(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a.example:1\r\nConnection: close\r\n\r\n")
 }
 
 fn plain(address: &str, path: &str) -> String {
-    let mut stream = connect(address);
-    stream.write_all(request(path).as_bytes()).expect("the server reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the server answers and closes");
-    answer
+    exchange_text(connect(address), request(path))
 }
 
 fn under_tls(address: &str, client: &Client<'_>, path: &str) -> String {
@@ -72,15 +60,7 @@ fn under_tls(address: &str, client: &Client<'_>, path: &str) -> String {
 fn bytes_under_tls(address: &str, client: &Client<'_>, request: &str) -> Vec<u8> {
     let name = ServerName::try_from("a.example").expect("a name");
     let client = ClientConnection::new(client.config(), name).expect("a client");
-    let mut stream = StreamOwned::new(client, connect(address));
-    stream.write_all(request.as_bytes()).expect("the server reads");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the server answers and closes");
-    answer
-}
-
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+    exchange(StreamOwned::new(client, connect(address)), request)
 }
 
 fn end(handle: Handle) -> Report {
@@ -144,18 +124,11 @@ fn one_port_serves_both_where_the_program_says_so() {
             // One that says nothing is neither.
             drop(connect(address));
             // A first byte of neither is for HTTP to refuse.
-            let mut stream = connect(address);
-            stream.write_all(&[0; 40]).expect("the server reads");
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).expect("the server answers and closes");
+            let answer = exchange_text(connect(address), [0_u8; 40]);
             assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
             // A hello of SSL 2.0 is not HTTP: it gets an alert.
-            let mut stream = connect(address);
-            stream.write_all(b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80").expect("the server reads");
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer).expect("the server answers and closes");
+            let answer = exchange(connect(address), b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80");
             assert_eq!(answer, [0x15, 3, 1, 0, 2, 2, 70]);
-            drop(stream);
             end(handle);
         }
     }

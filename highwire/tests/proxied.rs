@@ -10,6 +10,7 @@ use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use testkit::http1::{self, body};
 use tls_peer::{Authority, Client, simple};
 
 const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
@@ -26,9 +27,7 @@ fn start(engine: Engine, listen: Listen) -> Handle {
 }
 
 fn connect(handle: &Handle) -> TcpStream {
-    let stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-    stream
+    http1::connect(&handle.addresses()[0])
 }
 
 fn read(stream: &mut impl Read) -> String {
@@ -36,10 +35,6 @@ fn read(stream: &mut impl Read) -> String {
     // Whoever is cut has a reset at the end.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
-}
-
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
 #[test]

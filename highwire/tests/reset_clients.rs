@@ -4,14 +4,12 @@
 //! Needs a real kernel: only a real socket forgets its peer when the peer resets it.
 #![cfg(feature = "tls")]
 
-mod http2_peer;
 mod tls_peer;
 
 use bytes::Bytes;
 use highwire::middleware::around;
 use highwire::server::{Engine, Handle};
 use highwire::{App, HeaderMap, Peer, Request, Response, StatusCode};
-use http2_peer::Http2;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use socket2::SockRef;
@@ -20,6 +18,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
+use testkit::http1::{body, connect_within, exchange_text};
+use testkit::http2::Http2;
 use tls_peer::{Authority, Client, simple};
 
 const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
@@ -83,10 +83,7 @@ fn noting_app(seen: &Arc<Mutex<Seen>>, entered: mpsc::Sender<()>) -> App {
 }
 
 fn connect(address: &str) -> (TcpStream, SocketAddr) {
-    let stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_nodelay(true).expect("an option");
-    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-    stream.set_write_timeout(Some(PATIENCE)).expect("an option");
+    let stream = connect_within(address, PATIENCE);
     let local = stream.local_addr().expect("a connected socket");
     (stream, local)
 }
@@ -102,24 +99,12 @@ fn reset(address: &str, path: &str) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("an option");
 }
 
-/// Sends a request and reads the response to its end.
-fn finish(mut stream: impl Read + Write, request: &str) -> String {
-    stream.write_all(request.as_bytes()).expect("the server reads");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the server answers and closes");
-    String::from_utf8(answer).expect("text")
-}
-
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
-}
-
 /// Keeps the server's only worker in a handler, until it is over or the test has failed.
 fn keep_busy(address: &str, over: &AtomicBool) {
     let begun = Instant::now();
     while !over.load(Ordering::Acquire) && begun.elapsed() < PATIENCE {
         let (stream, _) = connect(address);
-        finish(stream, "GET /busy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        exchange_text(stream, "GET /busy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     }
 }
 
@@ -151,13 +136,13 @@ fn check_resets(engine: Engine, worker: Worker) {
             }
             // One client that stays for its answer, behind those that did not.
             let (stream, local) = connect(address);
-            let answer = finish(stream, &post(PATHS[batch % PATHS.len()], local));
+            let answer = exchange_text(stream, post(PATHS[batch % PATHS.len()], local));
             assert!(answer.starts_with("HTTP/1.1 20"), "{engine:?}, {worker:?}: {answer}");
         }
         over.store(true, Ordering::Release);
     });
     let (stream, local) = connect(address);
-    let answer = finish(stream, "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let answer = exchange_text(stream, "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(body(&answer), local.to_string(), "{engine:?}, {worker:?}");
     handle.stop();
     handle.wait().expect("a server that ends");
@@ -226,8 +211,8 @@ fn ask(handle: &Handle, authority: &Authority, way: Way, path: &str) -> (u16, St
     };
     let request = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
     let (status, body) = match way {
-        Way::Clear => text(&finish(stream, &request)),
-        Way::Tls => text(&finish(secure(stream, "http/1.1"), &request)),
+        Way::Clear => text(&exchange_text(stream, request)),
+        Way::Tls => text(&exchange_text(secure(stream, "http/1.1"), request)),
         Way::ClearHttp2 => streamed(Http2::new(stream, "http"), path),
         Way::TlsHttp2 => streamed(Http2::new(secure(stream, "h2"), "https"), path),
     };

@@ -3,25 +3,10 @@
 use highwire::server::{Balance, Engine, Handle};
 use highwire::{App, Error, IntoResponse, Local, Peer, Reply, Response, State, blocking};
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn ask(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("the server reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the server answers and closes");
-    answer
-}
-
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
-}
+use testkit::http1::{PATIENCE, body, connect, exchange_text, get as ask};
 
 fn start(app: App, engine: Engine) -> Handle {
     let app = app.configure(|config| config.engine = engine);
@@ -94,8 +79,7 @@ fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
         );
         let handle = start(app, engine);
         let address = handle.addresses()[0].clone();
-        let mut idle = TcpStream::connect(&address).expect("the server listens");
-        idle.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut idle = connect(&address);
         let busy = std::thread::spawn(move || ask(&address, "/slow"));
         begun.recv_timeout(PATIENCE).expect("the handler begins");
         handle.stop();
@@ -131,10 +115,10 @@ fn a_graceful_stop_does_not_wait_on_where_the_last_connection_is_cut_by_its_hand
                 config.deadlines.shutdown = Duration::from_secs(3600);
             });
         let handle = start(app, engine);
-        let mut stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
+        let mut stream = connect(&handle.addresses()[0]);
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
         let reply: Reply = take.recv_timeout(PATIENCE).expect("the handler runs");
-        let mut idle = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
+        let mut idle = connect(&handle.addresses()[0]);
         handle.stop();
         // The worker has seen that it is to stop.
         assert_eq!(idle.read(&mut [0; 10]).expect("an orderly end"), 0);
@@ -151,8 +135,7 @@ fn an_abort_cuts_and_says_so() {
     for engine in ENGINES {
         let app = App::new().get("/never", async || std::future::pending::<()>().await);
         let handle = start(app, engine);
-        let mut stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut stream = connect(&handle.addresses()[0]);
         stream.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
         while handle.connections() == 0 {
             std::thread::yield_now();
@@ -198,11 +181,9 @@ fn unix_sockets_serve_and_leave_no_file() {
         let app = App::new().get("/peer", |peer: Peer| peer.to_string()).configure(|config| config.engine = engine);
         let server = app.listen(&format!("unix:{}", path.display())).expect("a free path");
         let handle = server.start().expect("it starts");
-        let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("the server listens");
+        let stream = std::os::unix::net::UnixStream::connect(&path).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.write_all(b"GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("the server reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the server answers");
+        let answer = exchange_text(stream, "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(body(&answer), "unix", "{engine:?}");
         handle.stop();
         handle.wait().expect("it ends");

@@ -18,6 +18,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::http1::connect_within;
 use tls_peer::{Authority, Client, TLS12, TLS13};
 
 /// How long anything may take before a test gives up on it.
@@ -135,11 +136,7 @@ fn config_of(provider: CryptoProvider, versions: &[&'static SupportedProtocolVer
 }
 
 fn connect(address: &str) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_nodelay(true).expect("an option");
-    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-    stream.set_write_timeout(Some(PATIENCE)).expect("an option");
-    stream
+    connect_within(address, PATIENCE)
 }
 
 /// The bytes that a client has to send.

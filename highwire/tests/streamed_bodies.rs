@@ -6,7 +6,6 @@
 //! receive. At first, bodies of 64 KiB and more were answered 408 although every byte had arrived.
 #![cfg(feature = "tls")]
 
-mod http2_peer;
 mod tls_peer;
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -14,15 +13,16 @@ use highwire::body::BodyError;
 use highwire::form::MultipartError;
 use highwire::server::Engine;
 use highwire::{App, Body, Multipart};
-use http2_peer::{Answer, Http2};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::borrow::Cow;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
+use testkit::http1::Http1;
+use testkit::http2::{Answer, Http2};
 use tls_peer::{Authority, Client, simple};
 
 /// How long a read or write of the client may make no progress: less than the 10 seconds after which the server answers
@@ -304,65 +304,18 @@ fn connect(row: &Row, target: &Target) -> Result<Peer, String> {
     let scheme = if row.layer == Layer::Tls { "https" } else { "http" };
     Ok(match row.framing {
         Framing::Http2 => Peer::Http2(Http2::new(wire, scheme)),
-        _ => Peer::Http1(Http1 { wire, unread: Vec::new() }),
+        _ => Peer::Http1(Http1::new(wire)),
     })
 }
 
 enum Peer {
-    Http1(Http1),
+    Http1(Http1<Box<dyn Wire>>),
     Http2(Http2<Box<dyn Wire>>),
 }
 
-/// A client connection in HTTP/1.
-struct Http1 {
-    wire: Box<dyn Wire>,
-    unread: Vec<u8>,
-}
-
-impl Http1 {
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let sent = self.wire.write_all(bytes).and_then(|()| self.wire.flush());
-        // The server may have answered before it closed.
-        sent.map_err(|error| format!("cannot write to the server: {error}; it answered {:?}", self.answer()))
-    }
-
-    /// Reads one response, whose length is in `Content-Length`.
-    fn answer(&mut self) -> Result<Answer, String> {
-        let end = loop {
-            match self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
-                Some(at) => break at + 4,
-                None => self.read()?,
-            }
-        };
-        let head = String::from_utf8_lossy(&self.unread[..end]).to_lowercase();
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| format!("no status in {head:?}"))?;
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let length: usize = length
-            .and_then(|length| length.trim().parse().ok())
-            .ok_or_else(|| format!("no Content-Length in {head:?}"))?;
-        while self.unread.len() < end + length {
-            self.read()?;
-        }
-        let body = self.unread[end..end + length].to_vec();
-        self.unread.drain(..end + length);
-        Ok((status, body))
-    }
-
-    fn read(&mut self) -> Result<(), String> {
-        let mut buffer = [0; 4096];
-        match self.wire.read(&mut buffer) {
-            Ok(0) => {
-                Err(format!("the server closed the connection after {:?}", self.unread.escape_ascii().to_string()))
-            }
-            Ok(count) => {
-                self.unread.extend_from_slice(&buffer[..count]);
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(format!("cannot read from the server: {error}")),
-        }
-    }
+/// Reads one response in HTTP/1.
+fn answer(http: &mut Http1<Box<dyn Wire>>) -> Result<Answer, String> {
+    http.response().map(|response| (response.status, response.body))
 }
 
 fn form(content: &[u8]) -> Vec<u8> {
@@ -417,9 +370,9 @@ fn exchange(peer: &mut Peer, row: &Row, body: &[u8], expected: &str) -> Result<(
     let pipelined = row.framing == Framing::Pipelined;
     let behind = if pipelined { AGAIN } else { b"" };
     http.send(&[head.as_bytes(), &*sent, behind].concat())?;
-    expect(&http.answer()?, expected)?;
+    expect(&answer(http)?, expected)?;
     let again = if pipelined { Ok(()) } else { http.send(AGAIN) };
-    let again = again.and_then(|()| http.answer()).and_then(|answer| expect(&answer, "again"));
+    let again = again.and_then(|()| answer(http)).and_then(|answer| expect(&answer, "again"));
     again.map_err(|error| format!("then {error}"))
 }
 

@@ -5,11 +5,10 @@
 mod tls_peer;
 
 use highwire::tls::{ClientAuth, LoadError, LoadFault, Looked, Reload, TICKET_ROTATION, Tickets, TlsConfig, TlsError};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use std::sync::{Arc, Mutex};
+use rustls::{ClientConfig, SignatureScheme};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use testkit::tls::{AcceptAny, client_config};
 use tls_peer::{Authority, Client, Folder, Pem, TLS12, TLS13, connect, simple};
 
 /// Settings with the files `site.pem` and `site.key`, which are written first.
@@ -265,56 +264,11 @@ fn without_tickets_nothing_is_resumed_and_other_settings_share_nothing() {
     }
 }
 
-/// Accepts every certificate and keeps the staple.
-#[derive(Debug)]
-struct Staple(Mutex<Vec<u8>>);
-
-impl ServerCertVerifier for Staple {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        staple: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        *self.0.lock().expect("a lock") = staple.to_vec();
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
-    }
-}
-
-/// A client that trusts everyone and can verify P-256 only, and its keeper of staples.
-fn trusting() -> (Arc<ClientConfig>, Arc<Staple>) {
-    let staple = Arc::new(Staple(Mutex::default()));
-    let client = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .dangerous()
-        .with_custom_certificate_verifier(staple.clone())
-        .with_no_client_auth();
-    (Arc::new(client), staple)
+/// A client that trusts everyone and can verify P-256 only, and its verifier, which keeps the staple.
+fn trusting() -> (Arc<ClientConfig>, Arc<AcceptAny>) {
+    let verifier = AcceptAny::new(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    (Arc::new(client_config(provider, rustls::DEFAULT_VERSIONS, verifier.clone())), verifier)
 }
 
 #[test]
@@ -324,9 +278,9 @@ fn the_ocsp_staple_arrives_and_changes() {
     let path = folder.write("ocsp.der", b"\x30\x03one");
     let reload = simple(&authority).ocsp_file(path).build().expect("settings");
     let stapled = || {
-        let (client, staple) = trusting();
+        let (client, verifier) = trusting();
         connect(client, reload.current(), "a.example");
-        staple.0.lock().expect("a lock").clone()
+        verifier.staple()
     };
     assert_eq!(stapled(), b"\x30\x03one");
     folder.write("ocsp.der", b"\x30\x03two");

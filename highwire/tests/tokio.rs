@@ -7,9 +7,10 @@ use highwire::server::Engine;
 use highwire::testing::Client;
 use highwire::{App, Authority, Local};
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
+use testkit::http1::{self, Http1};
 
 /// How long anything may take that is expected to happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -76,24 +77,12 @@ fn app() -> App {
 }
 
 /// GETs a path on a connection that stays: the body.
-fn get(stream: &mut BufReader<TcpStream>, path: &str) -> String {
-    let host = stream.get_ref().peer_addr().expect("a connected socket");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    stream.get_mut().write_all(request.as_bytes()).expect("bytes that are taken");
-    let mut length = 0;
-    let mut line = String::new();
-    stream.read_line(&mut line).expect("a status line");
-    assert_eq!(line, "HTTP/1.1 200 OK\r\n", "{path}");
-    while line != "\r\n" {
-        line.clear();
-        stream.read_line(&mut line).expect("a field");
-        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().expect("a number");
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).expect("the body");
-    String::from_utf8(body).expect("text")
+fn get(client: &mut Http1<TcpStream>, path: &str) -> String {
+    let host = client.stream().peer_addr().expect("a connected socket");
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).expect("bytes that are taken");
+    let response = client.response().expect("a response");
+    assert_eq!(response.status, 200, "{path}: {response:?}");
+    response.text().to_string()
 }
 
 fn check(engine: Engine, workers: usize) {
@@ -106,14 +95,12 @@ fn check(engine: Engine, workers: usize) {
     std::thread::scope(|scope| {
         for _ in 0..CONNECTIONS {
             scope.spawn(|| {
-                let stream = TcpStream::connect(&address).expect("a connection");
-                stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-                let mut stream = BufReader::new(stream);
+                let mut client = Http1::new(http1::connect(&address));
                 for _ in 0..ROUNDS {
-                    assert_eq!(get(&mut stream, "/sum"), "55");
-                    assert_eq!(get(&mut stream, "/fetch"), "200 Hello, World!");
-                    assert_eq!(get(&mut stream, "/fetch-sum"), "55");
-                    assert_eq!(get(&mut stream, "/spawned"), "spawned");
+                    assert_eq!(get(&mut client, "/sum"), "55");
+                    assert_eq!(get(&mut client, "/fetch"), "200 Hello, World!");
+                    assert_eq!(get(&mut client, "/fetch-sum"), "55");
+                    assert_eq!(get(&mut client, "/spawned"), "spawned");
                 }
             });
         }

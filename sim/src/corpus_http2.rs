@@ -1,9 +1,10 @@
 //! Reads `conformance/http2/*.case`: conformance/README.md describes the format.
 
 use crate::corpus::{expected, files, unescape};
-use crate::frames::{Field, Part, Request, frame};
+use crate::frames::{Field, Part, Request};
 use crate::translate::Outcome;
 use std::path::Path;
+use testkit::frames::frame;
 
 /// What a client does, in order.
 #[derive(Clone, Debug)]

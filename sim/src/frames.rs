@@ -7,28 +7,13 @@
 use crate::answers::Answer;
 use proto::hpack::Decoder;
 use std::collections::BTreeMap;
+use testkit::frames::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_BYTES, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, block_of_bytes, frame, section, settings, window_update,
+};
 
 /// A field, pseudo or not, as bytes.
 pub type Field = (Vec<u8>, Vec<u8>);
-
-/// The first bytes of every connection (RFC 9113 section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// The most that a frame carries, unless settings say otherwise; they never do here.
-const FRAME_BYTES: usize = 16_384;
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// What goes behind the head of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,59 +76,10 @@ pub struct Client {
     next: u32,
 }
 
-/// A frame as bytes.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// A number with a prefix of seven bits (RFC 7541 section 5.1).
-fn number(mut value: usize, out: &mut Vec<u8>) {
-    if value < 127 {
-        return out.push(value as u8);
-    }
-    out.push(127);
-    value -= 127;
-    while value >= 128 {
-        out.push(value as u8 | 128);
-        value /= 128;
-    }
-    out.push(value as u8);
-}
-
-/// A block of fields, each written out and remembered by nobody.
-pub fn block(fields: &[Field]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, value) in fields {
-        bytes.push(0);
-        for text in [name, value] {
-            number(text.len(), &mut bytes);
-            bytes.extend(text);
-        }
-    }
-    bytes
-}
-
 /// HEADERS, with as many CONTINUATIONs as it needs.
-pub fn headers(stream: u32, fields: &[Field], ends: bool) -> Vec<u8> {
-    let block = block(fields);
-    let mut frames = Vec::new();
-    let mut rest = &block[..];
-    loop {
-        let (part, after) = rest.split_at(rest.len().min(FRAME_BYTES));
-        rest = after;
-        let (kind, mut flags) = if frames.is_empty() { (HEADERS, u8::from(ends)) } else { (CONTINUATION, 0) };
-        if rest.is_empty() {
-            flags |= END_HEADERS;
-        }
-        frames.extend(frame(kind, flags, stream, part));
-        if rest.is_empty() {
-            return frames;
-        }
-    }
+fn headers(stream: u32, fields: &[Field], ends: bool) -> Vec<u8> {
+    let block = block_of_bytes(fields.iter().map(|(name, value)| (&name[..], &value[..])));
+    section(if ends { END_STREAM } else { 0 }, stream, &block)
 }
 
 impl Default for Client {
@@ -158,9 +94,8 @@ impl Client {
         let most = 0x7fff_ffff_u32;
         let mut out = PREFACE.to_vec();
         // No push, and windows that are never used up.
-        let settings: Vec<u8> = [[0, 2, 0, 0, 0, 0].to_vec(), [&[0, 4], &most.to_be_bytes()[..]].concat()].concat();
-        out.extend(frame(SETTINGS, 0, 0, &settings));
-        out.extend(frame(WINDOW_UPDATE, 0, 0, &(most - 65_535).to_be_bytes()));
+        out.extend(settings(&[(2, 0), (4, most)]));
+        out.extend(window_update(0, most - 65_535));
         Client {
             heard: BTreeMap::new(),
             goaway: None,

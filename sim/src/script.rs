@@ -7,7 +7,7 @@
 
 use crate::answers;
 use crate::app::app;
-use crate::frames::{self, Field, Part, Request, frame};
+use crate::frames::{self, Field, Part, Request};
 use crate::tls::{self, Clients, Http, Resumption, Session, Version};
 use io::random::Seeded;
 use io::sim::{Arrived, Client, Faults, Network, Simulated};
@@ -15,6 +15,7 @@ use io::{Instant, ListenerId};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 use std::time::Duration;
+use testkit::frames::frame;
 
 /// Turns that a run may take: a hundred times what the longest seed needs.
 const MOST_TURNS: usize = 2_000_000;

@@ -6,12 +6,12 @@
 use highwire::tls::TlsConfig;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 pub use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, SignatureScheme};
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
+use testkit::tls::{AcceptAny, client_config};
 
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,45 +29,6 @@ pub enum Http {
     One,
     /// HTTP/2.
     Two,
-}
-
-/// Takes every certificate: that they are checked rightly is the business of other tests.
-#[derive(Debug)]
-struct TakesAll;
-
-impl ServerCertVerifier for TakesAll {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
 }
 
 /// The server's settings: one certificate, the same for the whole process.
@@ -104,10 +65,9 @@ impl Clients {
             // The cheapest key exchange.
             let provider =
                 CryptoProvider { kx_groups: vec![aws_lc_rs::kx_group::X25519], ..aws_lc_rs::default_provider() };
-            let builder = ClientConfig::builder_with_provider(Arc::new(provider));
-            let builder = builder.with_protocol_versions(&[version]).expect("a version that the provider has");
-            let mut config =
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(TakesAll)).with_no_client_auth();
+            // Other tests check that certificates are verified.
+            let verifier = AcceptAny::new(&[SignatureScheme::ED25519]);
+            let mut config = client_config(provider, &[version], verifier);
             config.alpn_protocols = vec![protocol.to_vec()];
             config.resumption = resumption.clone();
             Arc::new(config)

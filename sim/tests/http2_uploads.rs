@@ -1,4 +1,5 @@
-//! Many uploads on one HTTP/2 connection, in virtual time: what they hold, that all of them arrive, and what the peer's end frees.
+//! Many uploads and answers on one HTTP/2 connection, in virtual time: what they hold, that all of them arrive, and what the
+//! peer's end frees.
 
 mod peer;
 
@@ -6,6 +7,8 @@ use highwire::App;
 use highwire::middleware::{Next, from_fn};
 use peer::plain;
 use peer::{Play, SECOND, Weather, in_all_weathers};
+use proto::h2::Bounds;
+use testkit::frames::{self, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame, window_update};
 
 const MIB: usize = 1 << 20;
 
@@ -13,6 +16,8 @@ fn app() -> App {
     App::new()
         .get("/hello", || "hello")
         .get("/large", || vec![b'x'; 4 * MIB])
+        .get("/answer", || vec![b'x'; 64 * 1024])
+        .post("/answer", |_: bytes::Bytes| vec![b'x'; 64 * 1024])
         .post("/whole", |body: bytes::Bytes| body.len().to_string())
 }
 
@@ -48,38 +53,63 @@ fn uploads_without_an_end_hold_little() {
     });
 }
 
-/// Frames as they are, for what no client of ours would send. `flags`: END_STREAM is 1.
-fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
-    let length = (content.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
+#[test]
+fn answers_that_wait_for_windows_begin_and_all_arrive() {
+    in_all_weathers(|weather| {
+        let mut play = Play::new(app(), weather);
+        let bounds = Bounds { stream_window: 0, connection_window: 1 << 30, ..Bounds::default() };
+        play.connect(bounds);
+        let peer = &mut play.peers[0];
+        // A handler's answer of 64 KiB each, to requests with and without a body.
+        let asked: Vec<_> = (0..60)
+            .map(|number| match number % 2 {
+                0 => peer.get("/answer"),
+                _ => peer.post("/answer", vec![b'x'; 100]),
+            })
+            .collect();
+        play.settle();
+        // It sees all heads before it takes a body: a client may ask for everything first.
+        assert!(asked.iter().all(|stream| play.peers[0].answer(*stream).status == 200));
+        for &stream in &asked {
+            play.peers[0].credit(Some(stream), 64 * 1024);
+            play.settle();
+        }
+        for stream in asked {
+            assert_eq!(play.peers[0].answer(stream).whole().1.len(), 64 * 1024);
+        }
+        play.end();
+    });
 }
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// POST to /whole, and GET of /large.
 fn post(stream: u32) -> Vec<u8> {
-    frame(1, 4, stream, b"\x83\x86\x04\x06/whole\x01\x01a")
+    frame(HEADERS, END_HEADERS, stream, b"\x83\x86\x04\x06/whole\x01\x01a")
 }
 
 fn get_large(stream: u32) -> Vec<u8> {
-    frame(1, 5, stream, b"\x82\x86\x04\x06/large\x01\x01a")
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, b"\x82\x86\x04\x06/large\x01\x01a")
 }
 
 fn opening(acknowledges: bool) -> Vec<u8> {
-    let acknowledgement = if acknowledges { frame(4, 1, 0, b"") } else { Vec::new() };
-    [PREFACE, &frame(4, 0, 0, b""), &acknowledgement].concat()
+    let acknowledgement = if acknowledges { frame(SETTINGS, ACK, 0, b"") } else { Vec::new() };
+    [frames::opening(), acknowledgement].concat()
 }
 
 #[test]
 fn the_peers_end_frees_unfinished_bodies_and_loses_no_answer() {
     let mut play = plain::Play::new(app());
     let idle = play.worker.account();
-    let requests = [opening(true), post(1), post(3), frame(0, 1, 3, b"abc"), frame(0, 0, 1, &[b'x'; 16_000])].concat();
+    let requests =
+        [opening(true), post(1), post(3), frame(DATA, END_STREAM, 3, b"abc"), frame(DATA, 0, 1, &[b'x'; 16_000])]
+            .concat();
     play.send(&requests);
     assert!(play.worker.account() > idle + 16_000, "the body is held");
     play.client.shutdown();
     play.settle(true);
-    assert!(play.received.ends_with(b"3") || play.received.windows(10).any(|bytes| bytes == frame(0, 1, 3, b"3")));
+    assert!(
+        play.received.ends_with(b"3")
+            || play.received.windows(10).any(|bytes| bytes == frame(DATA, END_STREAM, 3, b"3"))
+    );
     assert!(play.worker.account() <= idle, "{} bytes are held for a peer that is gone", play.worker.account());
 }
 
@@ -90,7 +120,7 @@ fn a_client_that_never_acknowledges_settings_has_a_deadline_for_its_bodies() {
     for stream in [1, 3, 5, 7] {
         play.send(&post(stream));
         for _ in 0..4 {
-            play.send(&frame(0, 0, stream, &[b'x'; 16_000]));
+            play.send(&frame(DATA, 0, stream, &[b'x'; 16_000]));
         }
     }
     assert!(play.worker.account() > 200_000);
@@ -105,8 +135,8 @@ fn a_client_that_never_acknowledges_settings_has_a_deadline_for_its_bodies() {
 #[test]
 fn a_peer_that_neither_reads_nor_sends_keeps_no_worker_busy() {
     let mut play = plain::Play::new(app());
-    play.client.send(&[opening(true), frame(8, 0, 0, &[0x40, 0, 0, 0]), post(1), get_large(3)].concat());
-    play.client.send(&frame(8, 0, 3, &[0x40, 0, 0, 0]));
+    play.client.send(&[opening(true), window_update(0, 1 << 30), post(1), get_large(3)].concat());
+    play.client.send(&window_update(3, 1 << 30));
     for second in 0..30 {
         play.settle(false);
         play.worker.turn(None).expect("a turn");

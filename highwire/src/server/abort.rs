@@ -30,6 +30,7 @@ pub(crate) enum Abort {
     /// The peer has as many connections as one may have.
     TooManyConnections,
     /// The worker stops, and waits no longer.
+    #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "connections are cut without a word"))]
     ShuttingDown,
 }
 

@@ -1,29 +1,21 @@
 //! For the tests of HTTP/2: frames as a peer sends them, and a side of a connection that acts on nothing but events.
 //!
 //! A server's side answers by the path. What either side sees is told in words, without what depends on when bytes arrive.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
-use proto::h2::{Bounds, Connection, Event, Failure, Lent, PREFACE, Request, StreamRef};
+use proto::h2::{Bounds, Connection, Event, Failure, Lent, Request, StreamRef};
 use proto::{Head, Length, Limits, Role};
 use std::collections::BTreeMap;
 
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const PRIORITY: u8 = 2;
-pub(crate) const RESET: u8 = 3;
-pub(crate) const SETTINGS: u8 = 4;
-pub(crate) const PUSH_PROMISE: u8 = 5;
-pub(crate) const PING: u8 = 6;
-pub(crate) const GOAWAY: u8 = 7;
-pub(crate) const WINDOW_UPDATE: u8 = 8;
-pub(crate) const CONTINUATION: u8 = 9;
-pub(crate) const PRIORITY_UPDATE: u8 = 16;
+// Frames, with shorter names for what nearly every row of a table has.
+pub(crate) use testkit::frames::{
+    CONTINUATION, DATA, END_HEADERS as WHOLE, END_STREAM as END, GOAWAY, HEADERS, PADDED, PING, PRIORITY,
+    PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM as RESET, SETTINGS, WINDOW_UPDATE, block, frame, frames, headers, number,
+    opening, settings, window_update,
+};
 
-/// Flags, as far as more than one test has them: END_STREAM (and ACK), END_HEADERS, both, PADDED.
-pub(crate) const END: u8 = 1;
-pub(crate) const WHOLE: u8 = 4;
-pub(crate) const ALL: u8 = 5;
-pub(crate) const PADDED: u8 = 8;
+/// Both flags of a request without a body in one frame.
+pub(crate) const ALL: u8 = END | WHOLE;
 
 /// Bytes of the body of `/large`.
 pub(crate) const LARGE: usize = 200_000;
@@ -32,69 +24,6 @@ pub(crate) const GET: &[(&str, &str)] =
     &[(":method", "GET"), (":scheme", "https"), (":path", "/hold"), (":authority", "h")];
 pub(crate) const POST: &[(&str, &str)] =
     &[(":method", "POST"), (":scheme", "https"), (":path", "/hold"), (":authority", "h")];
-
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// SETTINGS with these values.
-pub(crate) fn settings(values: &[(u16, u32)]) -> Vec<u8> {
-    let entry = |(name, value): &(u16, u32)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
-    frame(SETTINGS, 0, 0, &values.iter().flat_map(entry).collect::<Vec<u8>>())
-}
-
-/// A window that grows by so much.
-pub(crate) fn window_update(stream: u32, by: u32) -> Vec<u8> {
-    frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
-}
-
-/// A field section, each field spelled out: literals without indexing.
-pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, value) in fields {
-        bytes.push(0);
-        for text in [name, value] {
-            match text.len().checked_sub(127) {
-                None => bytes.push(text.len() as u8),
-                Some(rest) => bytes.extend([127, rest as u8 | 0x80, (rest >> 7) as u8 | 0x80, (rest >> 14) as u8]),
-            }
-            bytes.extend(text.bytes());
-        }
-    }
-    bytes
-}
-
-/// HEADERS in one frame.
-pub(crate) fn headers(flags: u8, stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
-    frame(HEADERS, WHOLE | flags, stream, &block(fields))
-}
-
-/// What a client begins with.
-pub(crate) fn opening() -> Vec<u8> {
-    [PREFACE, &settings(&[])].concat()
-}
-
-/// What a side has written, by frames: kind, flags, stream, payload.
-pub(crate) fn frames(mut bytes: &[u8]) -> Vec<(u8, u8, u32, &[u8])> {
-    bytes = bytes.strip_prefix(PREFACE).unwrap_or(bytes);
-    let mut frames = Vec::new();
-    while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        frames.push((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), &rest[..length]));
-        bytes = &rest[length..];
-    }
-    assert!(bytes.is_empty(), "whole frames are written");
-    frames
-}
-
-/// The number in the first four bytes of a payload.
-pub(crate) fn number(payload: &[u8]) -> u32 {
-    payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
 
 /// Ways to cut an input: all of them where it is short, and every 31st where it is not.
 pub(crate) fn ways(input: &[u8]) -> Vec<Vec<&[u8]>> {

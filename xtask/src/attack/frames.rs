@@ -1,32 +1,16 @@
 //! HTTP/2 frames and HPACK integers, made by hand (RFC 9113 section 4.1, RFC 7541 section 5).
 
-pub(super) const DATA: u8 = 0x0;
-pub(super) const HEADERS: u8 = 0x1;
-pub(super) const PRIORITY: u8 = 0x2;
-pub(super) const RST_STREAM: u8 = 0x3;
-pub(super) const SETTINGS: u8 = 0x4;
-pub(super) const PING: u8 = 0x6;
-pub(super) const GOAWAY: u8 = 0x7;
-pub(super) const WINDOW_UPDATE: u8 = 0x8;
-pub(super) const CONTINUATION: u8 = 0x9;
-/// RFC 9218 section 7.1.
-pub(super) const PRIORITY_UPDATE: u8 = 0x10;
-
-pub(super) const END_STREAM: u8 = 0x1;
-pub(super) const ACK: u8 = 0x1;
-pub(super) const END_HEADERS: u8 = 0x4;
-pub(super) const PADDED: u8 = 0x8;
+use testkit::frames::FRAME_BYTES;
+pub(super) use testkit::frames::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PADDED, PING, PREFACE, PRIORITY,
+    PRIORITY_UPDATE, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+};
 
 /// A setting's number (RFC 9113 section 6.5.2).
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// RST_STREAM's CANCEL.
 pub(super) const CANCEL: u32 = 8;
-
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// The most that a frame holds until the server's settings allow more.
-const FRAME_BYTES: usize = 16_384;
 
 /// What the opening adds to the connection's window. It leaves room for floods that add to it one by one.
 const WINDOW: u32 = 1 << 30;

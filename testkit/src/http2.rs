@@ -1,18 +1,16 @@
 //! An HTTP/2 client for tests on real sockets. It sends one request at a time, and as much of a request's body as the
 //! server's flow-control windows allow.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use proto::h2::{Bounds, Connection, Event, Lent, Request, StreamRef};
 use proto::{Head, Length, Limits, Role};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Instant;
 
 /// A response: its status and its body.
-pub(crate) type Answer = (u16, Vec<u8>);
+pub type Answer = (u16, Vec<u8>);
 
 /// A client connection.
-pub(crate) struct Http2<S> {
+pub struct Http2<S> {
     stream: S,
     scheme: &'static str,
     http: Connection,
@@ -29,7 +27,7 @@ pub(crate) struct Http2<S> {
 
 impl<S: Read + Write> Http2<S> {
     /// A client on a connected stream. The preface is sent with the first request.
-    pub(crate) fn new(stream: S, scheme: &'static str) -> Http2<S> {
+    pub fn new(stream: S, scheme: &'static str) -> Http2<S> {
         let (limits, mut out) = (Limits::default(), Vec::new());
         let http = Connection::new(Role::Client, Bounds::default(), &limits, &mut out);
         Http2 {
@@ -47,13 +45,10 @@ impl<S: Read + Write> Http2<S> {
     }
 
     /// Sends a request and waits for the whole response.
-    pub(crate) fn ask(
-        &mut self,
-        method: &str,
-        path: &str,
-        fields: &[(&str, &str)],
-        body: &[u8],
-    ) -> Result<Answer, String> {
+    ///
+    /// # Errors
+    /// The connection ended, the server reset the stream, broke the protocol, or answered before it had the whole body.
+    pub fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
         let request = Request {
             method,
             scheme: self.scheme,
