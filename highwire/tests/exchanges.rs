@@ -247,6 +247,9 @@ fn bodies() -> Vec<Case> {
             .sends(&[], Never)
             .announces(2001),
         case("parts over their bound behind the answer's head", "POST /echo", Answer::Cut).sends(&[1500, 1500], Never),
+        case("parts over their bound beside an answer under way", "POST /beside", Answer::Cut)
+            .sends(&[1500, 1500], Never)
+            .notes(&["TooLarge"]),
         // The end of a connection's one direction is not that of the other: the client may read why it is refused. A
         // stream of HTTP/2 is reset (RFC 9113 section 8.1.1), and nothing is answered.
         case("a whole body shorter than announced", "POST /whole", whole(400, asked::SHORT))
@@ -441,6 +444,14 @@ fn app() -> App {
         .post("/task", read_in_task)
         .post("/late", read_late)
         .post("/echo", echo)
+        .post("/beside", |RawQuery(tag): RawQuery, body: Body| {
+            let (sender, receiver) = highwire::body::channel();
+            highwire::spawn(async move {
+                read(&tag, body).await;
+                drop(sender);
+            });
+            Response::stream(receiver)
+        })
         .post("/ignored", || "ignored")
         .post("/drops", |body: Body| {
             drop(body);

@@ -25,12 +25,22 @@ pub(crate) enum Abort {
     HandlerTooSlow,
     /// The peer does not take the answer.
     WriteTooSlow,
+    /// The body of the response has failed.
+    BodyFailed,
+    /// It has panicked.
+    BodyPanicked,
+    /// Its trailers have panicked.
+    TrailersPanicked,
+    /// It is shorter or longer than its head says, or its trailers cannot be sent.
+    BodyMisfit(Option<proto::Error>),
+    /// The task of another protocol has panicked.
+    TaskPanicked,
     /// The memory budget has no room.
     NoMemory,
     /// The peer has as many connections as one may have.
     TooManyConnections,
     /// The worker stops, and waits no longer.
-    #[cfg_attr(not(feature = "tower"), expect(dead_code, reason = "connections are cut without a word"))]
+    #[cfg_attr(not(any(feature = "tower", test)), expect(dead_code, reason = "connections are cut without a word"))]
     ShuttingDown,
 }
 
@@ -55,9 +65,14 @@ impl Abort {
             Abort::NotTls => of(StatusCode::BAD_REQUEST, CutShort, Code::Protocol, "this port speaks TLS: use https"),
             Abort::HeadTooSlow => of(StatusCode::REQUEST_TIMEOUT, TooSlow, Code::Cancel, "the request's head came too slowly"),
             Abort::BodyTooSlow => of(StatusCode::REQUEST_TIMEOUT, TooSlow, Code::NoError, "the request's body came too slowly"),
-            Abort::BodyTooLarge(..) => of(StatusCode::PAYLOAD_TOO_LARGE, TooLarge, Code::NoError, "the request's body is too large"),
+            Abort::BodyTooLarge(..) => of(StatusCode::PAYLOAD_TOO_LARGE, TooLarge, Code::Cancel, "the request's body is too large"),
             Abort::HandlerTooSlow => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::Cancel, "the answer took too long"),
             Abort::WriteTooSlow => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::Cancel, "the answer was not taken in time"),
+            Abort::BodyFailed => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's body failed"),
+            Abort::BodyPanicked => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's body panicked"),
+            Abort::TrailersPanicked => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's trailers panicked"),
+            Abort::BodyMisfit(_) => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "a response's body does not fit what its head announced"),
+            Abort::TaskPanicked => of(StatusCode::INTERNAL_SERVER_ERROR, CutShort, Code::Internal, "an upgraded protocol's task panicked"),
             Abort::NoMemory => of(StatusCode::SERVICE_UNAVAILABLE, NoMemory, Code::EnhanceYourCalm, "the server has no memory for this now"),
             Abort::TooManyConnections => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::EnhanceYourCalm, "too many connections"),
             Abort::ShuttingDown => of(StatusCode::SERVICE_UNAVAILABLE, CutShort, Code::Cancel, "the server stops"),
@@ -89,11 +104,18 @@ impl Abort {
         }
     }
 
-    /// Says in the log what whoever runs the server should know of.
-    pub(crate) fn log(self) {
-        if self == Abort::HandlerTooSlow {
-            quiet::log!(Slow, warn, "a handler took longer than its deadline");
+    /// Says in the log what whoever runs the server should know of. A reason is logged where it is found.
+    pub(crate) fn logged(self) -> Abort {
+        match self {
+            Abort::HandlerTooSlow => quiet::log!(Slow, warn, "a handler took longer than its deadline"),
+            Abort::BodyPanicked | Abort::TrailersPanicked | Abort::TaskPanicked => {
+                quiet::log!(Panic, error, "{}", self.text());
+            }
+            Abort::BodyMisfit(Some(error)) => quiet::log!(Mistake, error, %error, "{}", self.text()),
+            Abort::BodyMisfit(None) => quiet::log!(Mistake, error, "{}", self.text()),
+            _ => {}
         }
+        self
     }
 }
 

@@ -315,7 +315,6 @@ impl Call {
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting its body.
     fn abort(&mut self, abort: Abort, kit: &mut Kit) {
-        abort.log();
         let_go(self.body.take());
         self.exchange.give_up(abort.body_error(), kit);
         if self.answerer.is_none() {
@@ -361,7 +360,7 @@ impl Call {
         match waits {
             Waits::Body => self.abort(Abort::BodyTooSlow, kit),
             Waits::Write => self.abort(Abort::WriteTooSlow, kit),
-            Waits::Handler | Waits::Nothing => self.abort(Abort::HandlerTooSlow, kit),
+            Waits::Handler | Waits::Nothing => self.abort(Abort::HandlerTooSlow.logged(), kit),
         }
         self.send(kit);
         self.settle(kit);

@@ -1,17 +1,18 @@
 //! The answer to a request of this process: its head in the types of `http`, its body part by part as far as it is taken.
 
+use super::abort::Abort;
 use super::call::{Call, PARTS_A_TURN, Waits};
 use super::connection_h2_send::is_of_a_connection;
 use super::connection_send::{is_framing, log_answer};
 use super::dispatch::Kit;
 use super::exchange::let_go;
+use super::outgoing::Next;
 use crate::body::BoxError;
-use crate::response::{Content, Response, Streamed};
+use crate::response::{Content, Response};
 use crate::tower::{ResponseBody, crossing};
 use crate::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use http::{Method, Version};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 impl Call {
@@ -60,9 +61,9 @@ impl Call {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return self.is_cancelled = true,
             }
-            match catch_unwind(AssertUnwindSafe(|| streamed.body.poll(&mut cx))) {
-                Ok(Poll::Pending) => return,
-                Ok(Poll::Ready(Some(Ok(part)))) => {
+            match streamed.next_bytes(&waker) {
+                Poll::Pending => return,
+                Poll::Ready(Next::Part(part)) => {
                     // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
                     self.waits = Waits::Nothing;
                     if let Some(left) = &mut self.left {
@@ -73,14 +74,9 @@ impl Call {
                     }
                     writer.push(part);
                 }
-                Ok(Poll::Ready(Some(Err(error)))) => {
-                    tracing::debug!(%error, "a response's body failed; it is cut");
-                    return self.fail(error);
-                }
-                Ok(Poll::Ready(None)) => return self.end_body(),
-                Err(_) => {
-                    crate::server::quiet::log!(Panic, error, "a response's body panicked");
-                    return self.fail("the answer's body panicked".into());
+                Poll::Ready(Next::End) => return self.end_body(),
+                Poll::Ready(Next::Failed(abort, error)) => {
+                    return self.fail(error.unwrap_or_else(|| abort.text().into()));
                 }
             }
         }
@@ -92,11 +88,10 @@ impl Call {
         if self.left.is_some_and(|left| left > 0) {
             return self.misfit();
         }
-        let Some(Streamed { body, trailers, .. }) = self.exchange.body.take() else { return };
-        let_go(body);
-        let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
-            crate::server::quiet::log!(Panic, error, "a response's trailers panicked");
-            return self.fail("the answer's trailers panicked".into());
+        let Some(streamed) = self.exchange.body.take() else { return };
+        let trailers = match streamed.into_trailers() {
+            Ok(trailers) => trailers,
+            Err(abort) => return self.fail(abort.text().into()),
         };
         if let Some(writer) = self.writer.take() {
             writer.end(Ok(trailers.into_iter().collect()));
@@ -104,9 +99,7 @@ impl Call {
     }
 
     fn misfit(&mut self) {
-        let text = "a response's body does not fit what its head announced";
-        crate::server::quiet::log!(Mistake, error, "{text}");
-        self.fail(text.into());
+        self.fail(Abort::BodyMisfit(None).logged().text().into());
     }
 
     /// Cuts the answer's body.

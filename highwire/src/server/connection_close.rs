@@ -29,7 +29,6 @@ impl Connection {
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting the connection.
     pub(super) fn end_with(&mut self, abort: Abort, kit: &mut Kit, out: &mut Out<'_>) {
-        abort.log();
         self.http.close_after();
         let mut begun = self.http.server() == h1::state::State::SendsBody;
         if let Some(exchange) = &mut self.exchange {
@@ -180,7 +179,7 @@ impl Connection {
             }
             Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
             Phase::Body => self.end_with(Abort::BodyTooSlow, kit, out),
-            Phase::Handler => self.end_with(Abort::HandlerTooSlow, kit, out),
+            Phase::Handler => self.end_with(Abort::HandlerTooSlow.logged(), kit, out),
             Phase::Write => self.abort(kit, out),
             Phase::Switched | Phase::Streams => self.phase = phase,
         }

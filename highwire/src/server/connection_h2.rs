@@ -435,18 +435,22 @@ impl Connection {
         kit: &mut Kit,
         out: &mut Out<'_>,
     ) {
-        abort.log();
         http2.end_collecting(stream);
-        match http2.get(stream) {
-            Some(active) if !active.answered => {
-                active.exchange.give_up(abort.body_error(), kit);
-                self.respond_http2(http2, stream, &mut abort.response(kit), kit, out);
-            }
-            _ => {
-                http2.http.reset(stream, abort.code(), &mut out.queue.output);
-                http2.forget(stream, kit);
+        let mut may_answer = false;
+        let mut code = abort.code();
+        if let Some(active) = http2.get(stream) {
+            active.exchange.give_up(abort.body_error(), kit);
+            may_answer = !active.answered;
+            if active.answered && !active.drops && code == Code::NoError {
+                // Nothing is wrong only with a peer whose answer is complete (RFC 9113 section 8.1).
+                code = Code::Cancel;
             }
         }
+        if may_answer {
+            return self.respond_http2(http2, stream, &mut abort.response(kit), kit, out);
+        }
+        http2.http.reset(stream, code, &mut out.queue.output);
+        http2.forget(stream, kit);
     }
 
     /// A body ended.

@@ -1,10 +1,12 @@
 //! The sending half of a connection that speaks HTTP/2: answers, as far as the peer's windows allow; who sends next; what the
 //! streams wait for, and how long.
 
+use super::abort::Abort;
 use super::connection::Connection;
 use super::connection_send::is_framing;
 use super::dispatch::Kit;
 use super::out::Out;
+use super::outgoing::Next;
 use super::streams::{Active, Http2, Waits};
 use crate::StatusCode;
 use crate::body::BodyError;
@@ -15,8 +17,7 @@ use http::header;
 use io::Queue;
 use proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use proto::{Head, Length};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Context as TaskContext, Poll};
+use std::task::Poll;
 
 /// Bytes of answers that are handed to the driver before it has to say that they are out.
 const AHEAD_BYTES: usize = 64 * 1024;
@@ -90,7 +91,9 @@ impl Connection {
                 };
                 http2.sent += sent as u64;
                 if sent < bytes.len() {
+                    let (write_due, all) = (kit.tick.saturating_add(kit.timeouts.write), http2.sent);
                     let active = http2.active(stream, kit);
+                    (active.due, active.waits, active.sent_before) = (write_due, Waits::Window, all);
                     // All of it stays until the last of it is sent.
                     active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
                     (active.pending, active.ends, active.answered) = (bytes.slice(sent..), true, true);
@@ -213,27 +216,18 @@ impl Connection {
         let Some(active) = http2.get(stream) else { return Sent::Over };
         while active.pending.is_empty() && !active.ends {
             let Some(streamed) = &mut active.exchange.body else { return Sent::Over };
-            let poll = AssertUnwindSafe(|| streamed.body.poll(&mut TaskContext::from_waker(&waker)));
-            match catch_unwind(poll) {
-                Ok(Poll::Pending) => {
+            match streamed.next_bytes(&waker) {
+                Poll::Pending => {
                     // Being asked again is no sign of life.
                     if active.waits != Waits::Handler {
                         (active.due, active.waits) = (active.body_due(kit), Waits::Handler);
                     }
                     return Sent::Waits;
                 }
-                Ok(Poll::Ready(Some(Ok(bytes)))) => active.pending = bytes,
-                Ok(Poll::Ready(None)) => active.ends = true,
-                failed => {
-                    match failed {
-                        Err(_) => crate::server::quiet::log!(Panic, error, "a response's body panicked"),
-                        Ok(Poll::Ready(Some(Err(error)))) => {
-                            tracing::debug!(%error, "a response's body failed; its stream is reset")
-                        }
-                        Ok(_) => {}
-                    }
-                    http2.http.reset(stream, Code::Internal, &mut out.queue.output);
-                    http2.forget(stream, kit);
+                Poll::Ready(Next::Part(bytes)) => active.pending = bytes,
+                Poll::Ready(Next::End) => active.ends = true,
+                Poll::Ready(Next::Failed(abort, _)) => {
+                    self.abort_http2(http2, stream, abort, kit, out);
                     return Sent::Waits;
                 }
             }
@@ -247,9 +241,7 @@ impl Connection {
         let sent = match http2.http.send_data(stream, &part, ends, &mut out.queue.output) {
             Ok(sent) => sent,
             Err(error) => {
-                crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what its head announced");
-                http2.http.reset(stream, Code::Internal, &mut out.queue.output);
-                http2.forget(stream, kit);
+                self.abort_http2(http2, stream, Abort::BodyMisfit(Some(error)).logged(), kit, out);
                 return Sent::Waits;
             }
         };
@@ -269,12 +261,13 @@ impl Connection {
     /// The body of an answer has ended: so does its stream.
     fn end_body_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
         let Some(active) = http2.get(stream) else { return Sent::Over };
-        let trailers = active.exchange.body.take().and_then(|streamed| streamed.trailers);
-        let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
-            crate::server::quiet::log!(Panic, error, "a response's trailers panicked");
-            http2.http.reset(stream, Code::Internal, &mut out.queue.output);
-            http2.forget(stream, kit);
-            return Sent::Waits;
+        let trailers = match active.exchange.body.take().map(|streamed| streamed.into_trailers()) {
+            Some(Ok(trailers)) => trailers,
+            Some(Err(abort)) => {
+                self.abort_http2(http2, stream, abort, kit, out);
+                return Sent::Waits;
+            }
+            None => Vec::new(),
         };
         let ended = if trailers.is_empty() {
             http2.http.send_data(stream, &[], true, &mut out.queue.output).map(drop)
@@ -284,9 +277,7 @@ impl Connection {
             })
         };
         if let Err(error) = ended {
-            crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what its head announced");
-            http2.http.reset(stream, Code::Internal, &mut out.queue.output);
-            http2.forget(stream, kit);
+            self.abort_http2(http2, stream, Abort::BodyMisfit(Some(error)).logged(), kit, out);
         }
         Sent::Over
     }

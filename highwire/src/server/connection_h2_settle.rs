@@ -171,7 +171,7 @@ impl Connection {
                 continue;
             }
             kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            self.abort_http2(http2, stream, abort, kit, out);
+            self.abort_http2(http2, stream, abort.logged(), kit, out);
         }
     }
 

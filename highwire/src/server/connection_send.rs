@@ -1,10 +1,12 @@
 //! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
 
+use super::abort::Abort;
 use super::connection::{Connection, Phase};
 use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::{LogLine, Switched};
 use super::out::Out;
+use super::outgoing::Next;
 use crate::body::{BodyStream, Part};
 use crate::file_part::Step;
 use crate::request::Caller;
@@ -18,7 +20,7 @@ use proto::{Length, Method};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::task::{Poll, Waker};
 
 /// A body up to this length is copied behind its head and leaves in one send; a longer one is sent from where it is.
 /// Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
@@ -49,7 +51,6 @@ impl Connection {
         let status = response.status.as_u16();
         if let Content::Bytes(body) = &response.content
             && body.len() <= INLINE_BYTES
-            && status >= 200
         {
             let plain = self.http.is_plain() && response.fields.is_empty() && response.reason.is_none();
             if plain && let Some(rendered) = &response.rendered {
@@ -204,22 +205,12 @@ impl Connection {
             let Some(mut streamed) = exchange.body.take() else { return };
             let sends_body = self.http.server() == h1::state::State::SendsBody;
             let waker = kit.context.inbox.waker(task.number());
-            let poll = AssertUnwindSafe(|| {
-                let cx = &mut TaskContext::from_waker(&waker);
-                // Under TLS every byte is looked at.
-                match out.tls {
-                    None => streamed.body.poll_part(cx),
-                    Some(_) => streamed.body.poll(cx).map_ok(Part::Bytes),
-                }
-            });
-            let part = match catch_unwind(poll) {
-                Ok(part) => part,
-                Err(_) => {
-                    crate::server::quiet::log!(Panic, error, "a response's body panicked");
-                    return self.abort(kit, out);
-                }
+            // Under TLS every byte is looked at.
+            let next = match out.tls {
+                None => streamed.next_part(&waker),
+                Some(_) => streamed.next_bytes(&waker).map(|next| next.map(Part::Bytes)),
             };
-            let sent = match part {
+            let sent = match next {
                 _ if !sends_body => return,
                 Poll::Pending => {
                     exchange.body = Some(streamed);
@@ -233,7 +224,7 @@ impl Connection {
                     }
                     return;
                 }
-                Poll::Ready(Some(Ok(part))) => {
+                Poll::Ready(Next::Part(part)) => {
                     exchange.body = Some(streamed);
                     // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
                     self.phase = Phase::Fresh;
@@ -242,11 +233,8 @@ impl Connection {
                         Part::File(step) => self.send_step(step, kit, out),
                     }
                 }
-                Poll::Ready(Some(Err(error))) => {
-                    tracing::debug!(%error, "a response's body failed; the connection is cut");
-                    return self.abort(kit, out);
-                }
-                Poll::Ready(None) => return self.end_body(streamed, kit, out),
+                Poll::Ready(Next::Failed(..)) => return self.abort(kit, out),
+                Poll::Ready(Next::End) => return self.end_body(streamed, kit, out),
             };
             if let Err(error) = sent {
                 return self.misfit(error, kit, out);
@@ -255,7 +243,7 @@ impl Connection {
     }
 
     fn misfit(&mut self, error: proto::Error, kit: &mut Kit, out: &mut Out<'_>) {
-        crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what its head announced");
+        Abort::BodyMisfit(Some(error)).logged();
         self.abort(kit, out);
     }
 
@@ -304,12 +292,8 @@ impl Connection {
 
     /// The body of an answer has ended. A panic of its trailers costs no more than one of the body itself: what was written
     /// before it is sent.
-    fn end_body(&mut self, mut streamed: Streamed, kit: &mut Kit, out: &mut Out<'_>) {
-        let trailers = streamed.trailers.take();
-        let Ok(trailers) = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make()))) else {
-            crate::server::quiet::log!(Panic, error, "a response's trailers panicked");
-            return self.abort(kit, out);
-        };
+    fn end_body(&mut self, streamed: Streamed, kit: &mut Kit, out: &mut Out<'_>) {
+        let Ok(trailers) = streamed.into_trailers() else { return self.abort(kit, out) };
         let sent = self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, &trailers));
         if let Err(error) = sent {
             self.misfit(error, kit, out);
@@ -386,18 +370,8 @@ impl Connection {
     pub(super) fn poll_switched(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let number = self.task().number();
         let Some(switched) = self.exchange.as_mut().and_then(|exchange| exchange.switched.as_mut()) else { return };
-        if let Some(task) = &mut switched.task {
-            let waker = kit.context.inbox.waker(number);
-            let poll = AssertUnwindSafe(|| task.as_mut().poll(&mut TaskContext::from_waker(&waker)));
-            match catch_unwind(poll) {
-                Ok(Poll::Pending) => {}
-                Ok(Poll::Ready(())) => switched.task = None,
-                Err(_) => {
-                    crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
-                    std::mem::forget(switched.task.take());
-                    return self.abort(kit, out);
-                }
-            }
+        if switched.poll(&kit.context.inbox.waker(number)).is_err() {
+            return self.abort(kit, out);
         }
         let raw = switched.raw.clone();
         let mut raw = raw.borrow_mut();

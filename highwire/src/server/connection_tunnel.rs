@@ -145,18 +145,8 @@ impl Connection {
         let number = self.stream_task(stream).number();
         let Some(active) = http2.get(stream) else { return };
         let Some(switched) = &mut active.exchange.switched else { return };
-        if let Some(task) = &mut switched.task {
-            let waker = kit.context.inbox.waker(number);
-            match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut TaskContext::from_waker(&waker)))) {
-                Ok(Poll::Pending) => {}
-                Ok(Poll::Ready(())) => switched.task = None,
-                Err(_) => {
-                    crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
-                    std::mem::forget(switched.task.take());
-                    http2.http.reset(stream, Code::Internal, &mut out.queue.output);
-                    return http2.forget(stream, kit);
-                }
-            }
+        if let Err(abort) = switched.poll(&kit.context.inbox.waker(number)) {
+            return self.abort_http2(http2, stream, abort, kit, out);
         }
         let raw = switched.raw.borrow();
         let has_something = !raw.outgoing.is_empty() || raw.finished || !raw.flushed;

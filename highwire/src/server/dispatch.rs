@@ -203,8 +203,7 @@ impl Kit {
     #[inline]
     pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
         if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {
-            crate::server::quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
-            response.status = StatusCode::INTERNAL_SERVER_ERROR;
+            refuse_interim_status(response);
         }
         response.drop_forbidden_content();
         response.make_room_for_trailers();
@@ -524,6 +523,12 @@ fn resolve_dot_segments(path: &[u8], resolved: &mut Vec<u8>) -> bool {
         }
     }
     true
+}
+
+#[cold]
+fn refuse_interim_status(response: &mut Response) {
+    quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
+    response.status = StatusCode::INTERNAL_SERVER_ERROR;
 }
 
 #[cfg(test)]

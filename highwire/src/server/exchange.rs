@@ -1,5 +1,6 @@
 //! What a connection keeps of an exchange that is not over at once: most are, and have none of this.
 
+use super::abort::Abort;
 use super::context::TaskKind;
 use super::dispatch::Kit;
 use crate::Response;
@@ -14,7 +15,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Bytes of a body that wait for a handler before the peer may send no more.
 pub(super) const INCOMING_BYTES: usize = 64 * 1024;
@@ -201,6 +202,22 @@ pub(crate) struct Switched {
     pub(crate) raw: Rc<RefCell<Raw>>,
     /// Its task; none where that is over, and where a CONNECT is not answered yet.
     pub(crate) task: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl Switched {
+    /// Runs the task, if it is not over.
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Result<(), Abort> {
+        let Some(task) = &mut self.task else { return Ok(()) };
+        match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut Context::from_waker(waker)))) {
+            Ok(Poll::Pending) => {}
+            Ok(Poll::Ready(())) => self.task = None,
+            Err(_) => {
+                std::mem::forget(self.task.take());
+                return Err(Abort::TaskPanicked.logged());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What the access log says of a request.

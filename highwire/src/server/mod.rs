@@ -38,6 +38,7 @@ mod exchange;
 mod grants;
 mod listen;
 mod out;
+mod outgoing;
 mod outside;
 mod pool;
 mod proxied;
