@@ -202,11 +202,9 @@ impl Kit {
     /// asks for that. What the access log says of it is known after this.
     #[inline]
     pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
-        if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {
-            refuse_interim_status(response);
+        if response.status != StatusCode::OK || !matches!(response.content, Content::Bytes(_)) {
+            prepare_at_length(response);
         }
-        response.drop_forbidden_content();
-        response.make_room_for_trailers();
         if is_secure
             && let Some(value) = &self.hsts
             && response.field(&header::STRICT_TRANSPORT_SECURITY).is_none()
@@ -525,10 +523,15 @@ fn resolve_dot_segments(path: &[u8], resolved: &mut Vec<u8>) -> bool {
     true
 }
 
-#[cold]
-fn refuse_interim_status(response: &mut Response) {
-    quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
-    response.status = StatusCode::INTERNAL_SERVER_ERROR;
+/// See [`Kit::prepare`]: what a 200 of bytes has no need of.
+#[inline(never)]
+fn prepare_at_length(response: &mut Response) {
+    if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {
+        quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
+        response.status = StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    response.drop_forbidden_content();
+    response.make_room_for_trailers();
 }
 
 #[cfg(test)]

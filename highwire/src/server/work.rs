@@ -80,7 +80,7 @@ impl Work {
 /// as a thousand other things.
 ///
 /// Nothing is timed before the second event, so that whoever sends one request at a time pays nothing for it; then after one
-/// event, two, four and so on to [`MOST_EVENTS`], as long as they take about what they were priced at.
+/// event, four and so on to [`MOST_EVENTS`], as long as they take about what they were priced at.
 #[derive(Debug)]
 pub(super) struct Timing {
     events: u32,
@@ -112,7 +112,7 @@ impl Timing {
         if self.events > 1 {
             let priced = self.left.saturating_sub(work.left);
             let took = i32::try_from(now.saturating_sub(self.began)).unwrap_or(i32::MAX);
-            self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 2).min(MOST_EVENTS) };
+            self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 4).min(MOST_EVENTS) };
             work.left = work.left.min(self.left.saturating_sub(took));
         }
         (self.began, self.left, self.next) = (now, work.left, self.events + self.step);
