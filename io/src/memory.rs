@@ -45,7 +45,7 @@ pub fn reserve_descriptors(wanted: usize) {
     }
 }
 
-/// The heap is one that all threads share.
+/// [`share_heap`] was called.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 static SHARED: AtomicBool = AtomicBool::new(false);
 

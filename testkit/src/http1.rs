@@ -16,7 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Connects to an address, with [`PATIENCE`] for each read and write.
 ///
 /// # Panics
-/// If nobody listens there.
+/// If no server listens at the address.
 pub fn connect(address: &str) -> TcpStream {
     connect_within(address, PATIENCE)
 }
@@ -24,7 +24,7 @@ pub fn connect(address: &str) -> TcpStream {
 /// Connects to an address, with a timeout for each read and write. What is written is sent at once (`TCP_NODELAY`).
 ///
 /// # Panics
-/// If nobody listens there.
+/// If no server listens at the address.
 pub fn connect_within(address: &str, patience: Duration) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
     stream.set_nodelay(true).expect("an option");

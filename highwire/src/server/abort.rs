@@ -1,5 +1,5 @@
-//! Why an exchange ends before its time, and what follows from that, in one table for every protocol: the status that the peer is
-//! answered, what a handler is told that still reads the body, the code of a stream of HTTP/2, and the line in the log.
+//! Why an exchange ends before its time. One table says what follows from each reason, for every protocol: the status of the
+//! answer, the error that a handler gets which still reads the body, the HTTP/2 error code, and the line in the log.
 
 use super::dispatch::Kit;
 use super::quiet;
@@ -79,7 +79,7 @@ impl Abort {
         }
     }
 
-    /// What a handler is told that still reads the request's body.
+    /// Returns the error that a handler gets which still reads the request's body.
     pub(crate) fn body_error(self) -> BodyError {
         self.outcome().body
     }
@@ -104,7 +104,7 @@ impl Abort {
         }
     }
 
-    /// Says in the log what whoever runs the server should know of. A reason is logged where it is found.
+    /// Writes a line to the log if the operator should know of this reason. Call it once, at the place that finds the reason.
     pub(crate) fn logged(self) -> Abort {
         match self {
             Abort::HandlerTooSlow => quiet::log!(Slow, warn, "a handler took longer than its deadline"),

@@ -89,7 +89,7 @@ impl Exchange {
         }
     }
 
-    /// Bytes of the body came: they are kept for whoever uses them.
+    /// Keeps bytes of the request's body for the handler, or drops them if it does not read the body. Returns which.
     pub(crate) fn receive(&mut self, data: &[u8]) -> BodyUse {
         let body_use = self.body_use();
         match (&mut self.collect, &self.incoming, body_use) {

@@ -74,8 +74,8 @@ pub fn raise_descriptor_limit() {
     io::memory::raise_descriptors();
 }
 
-/// Makes all threads of this process share one heap, where the C library has several (glibc): a process whose address space
-/// is limited needs it. A program calls it at its start, before it makes threads; the library never does so by itself.
+/// Sets up the heaps of the C library (glibc): no more than there are processors, and one where the address space is limited.
+/// A running server then gives memory that its peers have freed back to the system. A program calls it at its start, before it makes threads; the library never does so by itself.
 pub fn share_heap() {
     io::memory::share_heap();
 }

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, PoisonError};
+use testkit::http1::connect_within;
 use tower_service::Service;
 use tracing::field::{Field, Visit};
 use tracing::span;
@@ -33,14 +34,6 @@ fn lines_of_head(head: &Head, window: &[u8]) -> Vec<String> {
 
 fn lines_of_map(fields: &HeaderMap) -> Vec<String> {
     fields.iter().map(|(name, value)| format!("{name}: {}", value.as_bytes().escape_ascii())).collect()
-}
-
-fn connect(address: &str) -> TcpStream {
-    let socket = TcpStream::connect(address).expect("the server listens");
-    socket.set_nodelay(true).expect("an option");
-    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
-    socket.set_write_timeout(Some(PATIENCE)).expect("an option");
-    socket
 }
 
 /// Sends what is to be sent. The server may have ended the connection already: what is read then says so.
@@ -65,7 +58,8 @@ fn receive(socket: &mut TcpStream, unread: &mut Vec<u8>) -> Result<(), Answer> {
 }
 
 pub(crate) fn over_http1(address: &str, case: &Case, tag: &str) -> Result<Reading, Answer> {
-    let (mut http, mut socket, mut out) = (h1::Connection::new(Role::Client), connect(address), Vec::new());
+    let (mut http, mut socket, mut out) =
+        (h1::Connection::new(Role::Client), connect_within(address, PATIENCE), Vec::new());
     let length = match (case.ends, case.announced) {
         (Ends::Bodiless, _) => Length::Empty,
         (_, Some(length)) => Length::Exact(length),
@@ -207,7 +201,7 @@ impl Http2 {
 }
 
 pub(crate) fn over_http2(address: &str, case: &Case, tag: &str) -> Result<Reading, Answer> {
-    let (mut client, mut socket) = (Http2::begin(case, tag), connect(address));
+    let (mut client, mut socket) = (Http2::begin(case, tag), connect_within(address, PATIENCE));
     let mut reading = Reading::default();
     loop {
         client.write_body(case.ends);
@@ -264,7 +258,7 @@ async fn read_answer(answer: http::Response<ResponseBody>) -> Result<Reading, An
 /// Checks the fields of an answer against those that HTTP/1 gives.
 pub(crate) fn check_fields(carrier: Carrier, fields: &[String], by_http1: &[String]) -> Result<(), String> {
     let named = |line: &&String, names: &[&str]| names.iter().any(|name| line.split(": ").next() == Some(*name));
-    // `Server` and `Date` are left to whoever sends the answer of a call.
+    // The answer of a call has no `Server` and `Date`: the server that passes it on writes them.
     let stamps = fields.iter().filter(|line| named(line, &["date", "server"])).count();
     let expected = if carrier == Carrier::Call { 0 } else { 2 };
     if stamps != expected {
