@@ -429,7 +429,7 @@ impl Connection {
                 Event::Paused | Event::Closed => break,
                 Event::Head(length) => {
                     let (seen, behind) = rest.split_at(received.consumed);
-                    self.work.spend(work::REQUEST + work::FIELD * head.fields.len() as u32);
+                    self.work.spend(work::scanned_head(seen.len(), head.fields.len()));
                     at += self.request(length, head, seen, behind, kit, out);
                     if self.is_switched() {
                         self.received_raw(&window[at..], kit, out);

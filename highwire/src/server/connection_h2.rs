@@ -131,11 +131,11 @@ impl Connection {
             match received.event {
                 Event::NeedMore => break,
                 Event::Head(stream, length) => {
-                    self.work.spend(work::REQUEST + work::FIELD * head.fields.len() as u32);
+                    self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
                     self.request_http2(&mut http2, stream, length, (head, &fields), kit, out);
                 }
                 Event::Refused(stream, error) => {
-                    self.work.spend(work::REQUEST + work::FIELD * head.fields.len() as u32);
+                    self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
                     let mut response = Abort::Malformed(error).response(kit);
                     self.respond_http2(&mut http2, stream, &mut response, kit, out);
                 }
