@@ -10,7 +10,7 @@ mod carriers;
 
 use asked::{Stuck, echo, start};
 use bytes::Bytes;
-use carriers::{Log, Reading, by_call, check_fields, logged, over_http1, over_http2};
+use carriers::{Failure, Log, Reading, by_call, check_fields, logged, over_http1, over_http2};
 use futures_core::Stream;
 use highwire::body::{self, BodyError};
 use highwire::server::{Config, Engine};
@@ -67,8 +67,11 @@ enum Answer {
         status: u16,
         body: String,
     },
-    /// The client sees that the answer is not whole.
-    Cut,
+    /// The client sees that the answer is not whole. A status of 0: nothing came of it.
+    Cut {
+        status: u16,
+        body: String,
+    },
     /// The client did not wait for it.
     Unseen,
     /// The server did what it never may.
@@ -107,11 +110,14 @@ fn whole(status: u16, body: &str) -> Answer {
     Answer::Whole { status, body: body.to_string() }
 }
 
+fn cut(status: u16, body: &str) -> Answer {
+    Answer::Cut { status, body: body.to_string() }
+}
+
 fn case(name: &'static str, asked: &'static str, answer: Answer) -> Case {
     let (method, path) = asked.split_once(' ').expect("a method and a path");
     let logged = match &answer {
-        Answer::Whole { status, .. } => vec![*status],
-        Answer::Cut => vec![200],
+        Answer::Whole { status, .. } | Answer::Cut { status, .. } => vec![*status],
         Answer::Unseen | Answer::Broken(_) => Vec::new(),
     };
     let expected = Outcome { answer, trailers: String::new(), interim: Vec::new(), notes: Vec::new(), logged };
@@ -199,12 +205,12 @@ fn answers() -> Vec<Case> {
 
 fn failures() -> Vec<Case> {
     vec![
-        case("a stream fails midway", "GET /stream/fails", Answer::Cut),
-        case("a stream fails at once", "GET /stream/fails-at-once", Answer::Cut),
-        case("a stream panics midway", "GET /stream/panics", Answer::Cut),
-        case("trailers panic", "GET /stream/bad-trailers", Answer::Cut),
-        case("a stream is longer than announced", "GET /stream/long", Answer::Cut),
-        case("a stream is shorter than announced", "GET /stream/short", Answer::Cut),
+        case("a stream fails midway", "GET /stream/fails", cut(200, "ab")),
+        case("a stream fails at once", "GET /stream/fails-at-once", cut(200, "")),
+        case("a stream panics midway", "GET /stream/panics", cut(200, "ab")),
+        case("trailers panic", "GET /stream/bad-trailers", cut(200, "abc")),
+        case("a stream is longer than announced", "GET /stream/long", cut(200, "")),
+        case("a stream is shorter than announced", "GET /stream/short", cut(200, "abc")),
         case("a plain handler panics", "GET /panics/plain", whole(500, PANICKED)),
         case("an async handler panics at once", "GET /panics/async", whole(500, PANICKED)),
         case("an async handler panics later", "GET /panics/later", whole(500, PANICKED)),
@@ -246,8 +252,8 @@ fn bodies() -> Vec<Case> {
         case("parts are announced over their bound", "POST /task", whole(413, TOO_LONG_IN_PARTS))
             .sends(&[], Never)
             .announces(2001),
-        case("parts over their bound behind the answer's head", "POST /echo", Answer::Cut).sends(&[1500, 1500], Never),
-        case("parts over their bound beside an answer under way", "POST /beside", Answer::Cut)
+        case("parts over their bound behind the answer's head", "POST /echo", cut(200, "")).sends(&[1500, 1500], Never),
+        case("parts over their bound beside an answer under way", "POST /beside", cut(200, ""))
             .sends(&[1500, 1500], Never)
             .notes(&["TooLarge"]),
         // The end of a connection's one direction is not that of the other: the client may read why it is refused. A
@@ -256,7 +262,7 @@ fn bodies() -> Vec<Case> {
             .sends(&[2], Short)
             .announces(5)
             .but(Http1, |outcome| outcome.answer = whole(400, "the connection ended inside a message\n"))
-            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (Answer::Cut, Vec::new())),
+            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), Vec::new())),
         // In a call nothing else is wrong than the body, so that its handler decides what that means.
         case("parts shorter than announced", "POST /task", whole(200, "read"))
             .sends(&[2], Short)
@@ -265,7 +271,7 @@ fn bodies() -> Vec<Case> {
             .but(Http1, |outcome| {
                 (outcome.answer, outcome.logged) = (whole(400, "the connection ended inside a message\n"), vec![400]);
             })
-            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (Answer::Cut, Vec::new())),
+            .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), Vec::new())),
         // A server cannot tell a client that goes away from one that ends its direction only, and answers it.
         case("the client goes away in the middle of a body", "POST /task", Answer::Unseen)
             .sends(&[5], Gone)
@@ -280,7 +286,7 @@ fn deadlines() -> Vec<Case> {
     vec![
         case("a handler that never answers", "GET /never", whole(503, TIMED_OUT)),
         case("a Reply that is kept", "GET /reply/kept", whole(503, TIMED_OUT)),
-        case("a stream that never goes on", "GET /stream/stuck", Answer::Cut),
+        case("a stream that never goes on", "GET /stream/stuck", cut(200, "")),
         case("a handler that never answers has the whole body", "POST /late", whole(503, TIMED_OUT))
             .sends(&[5], Whole)
             .notes(&["5 bytes"]),
@@ -295,7 +301,7 @@ fn deadlines() -> Vec<Case> {
         case("parts are too slow for a task", "POST /task", whole(408, TOO_SLOW))
             .sends(&[5], Never)
             .notes(&["begun", "TooSlow"]),
-        case("an echo whose request never goes on", "POST /echo", Answer::Cut).sends(&[5], Never),
+        case("an echo whose request never goes on", "POST /echo", cut(200, FIVE)).sends(&[5], Never),
     ]
 }
 
@@ -462,18 +468,18 @@ fn app() -> App {
 /// An outcome, and the fields of an answer that is whole.
 type Played = (Outcome, Vec<String>);
 
-fn outcome_of(read: Result<Reading, Answer>, case: &Case, tag: &str) -> Played {
-    let (answer, reading) = match read {
-        Ok(reading) => {
-            let body = String::from_utf8_lossy(&reading.body).into_owned();
-            (Answer::Whole { status: reading.status, body }, reading)
-        }
-        Err(answer) => (answer, Reading::default()),
+fn outcome_of(read: Result<(), Failure>, reading: Reading, case: &Case, tag: &str) -> Played {
+    let Reading { status, interim, mut fields, body, trailers } = reading;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    let answer = match read {
+        Ok(()) => Answer::Whole { status, body },
+        Err(Failure::Cut) => Answer::Cut { status, body },
+        Err(Failure::Unseen) => Answer::Unseen,
+        Err(Failure::Broken(error)) => Answer::Broken(error),
     };
     // A task may note the end of a body behind the answer.
     let notes = noted(tag, case.expected.notes.len());
     let logged = logged(tag);
-    let Reading { interim, trailers, mut fields, .. } = reading;
     fields.sort();
     (Outcome { answer, trailers: trailers.join("\n"), interim, notes, logged }, fields)
 }
@@ -488,12 +494,13 @@ fn play(engine: Engine, table: &str, settings: fn(&mut Config), cases: &[Case]) 
     let (address, service) = (handle.addresses()[0].as_str(), start(app().configure(set)));
     let play_case = |carrier: Carrier, (at, case): (usize, &Case)| {
         let tag = format!("{engine:?}-{table}-{carrier:?}-{at}");
+        let mut reading = Reading::default();
         let read = match carrier {
-            Carrier::Http1 => over_http1(address, case, &tag),
-            Carrier::Http2 => over_http2(address, case, &tag),
-            Carrier::Call => by_call(&service, case, &tag),
+            Carrier::Http1 => over_http1(address, case, &tag, &mut reading),
+            Carrier::Http2 => over_http2(address, case, &tag, &mut reading),
+            Carrier::Call => by_call(&service, case, &tag, &mut reading),
         };
-        outcome_of(read, case, &tag)
+        outcome_of(read, reading, case, &tag)
     };
     let play_all = |carrier| cases.iter().enumerate().map(|case| play_case(carrier, case)).collect::<Vec<Played>>();
     let played = std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! The clients of `exchanges.rs`, one for each carrier: they send a case's request and read what is answered. Then the
 //! access log, which says the same of all of them.
 
-use super::{Answer, Carrier, Case, Ends, PATIENCE, noted};
+use super::{Carrier, Case, Ends, PATIENCE, noted};
 use crate::asked::{Sent, next, request, run};
 use bytes::Bytes;
 use highwire::tower::{AppService, ResponseBody};
@@ -27,6 +27,16 @@ pub(crate) struct Reading {
     pub(crate) trailers: Vec<String>,
 }
 
+/// Why an answer is not whole.
+pub(crate) enum Failure {
+    /// The client sees that something is missing.
+    Cut,
+    /// The client did not wait for it.
+    Unseen,
+    /// The server did what it never may.
+    Broken(String),
+}
+
 fn lines_of_head(head: &Head, window: &[u8]) -> Vec<String> {
     let words = |span: proto::Span| span.of(window).escape_ascii().to_string();
     head.fields.iter().map(|field| format!("{}: {}", words(field.name).to_lowercase(), words(field.value))).collect()
@@ -43,21 +53,21 @@ fn send(socket: &mut TcpStream, out: &mut Vec<u8>) {
 }
 
 /// Receives some bytes.
-fn receive(socket: &mut TcpStream, unread: &mut Vec<u8>) -> Result<(), Answer> {
+fn receive(socket: &mut TcpStream, unread: &mut Vec<u8>) -> Result<(), Failure> {
     let mut buffer = [0; 16 * 1024];
     match socket.read(&mut buffer) {
-        Ok(0) => return Err(Answer::Cut),
+        Ok(0) => return Err(Failure::Cut),
         Ok(count) => unread.extend_from_slice(&buffer[..count]),
         Err(error) if error.kind() == ErrorKind::Interrupted => {}
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            return Err(Answer::Broken("the server goes silent".to_string()));
+            return Err(Failure::Broken("the server goes silent".to_string()));
         }
-        Err(_) => return Err(Answer::Cut),
+        Err(_) => return Err(Failure::Cut),
     }
     Ok(())
 }
 
-pub(crate) fn over_http1(address: &str, case: &Case, tag: &str) -> Result<Reading, Answer> {
+pub(crate) fn over_http1(address: &str, case: &Case, tag: &str, reading: &mut Reading) -> Result<(), Failure> {
     let (mut http, mut socket, mut out) =
         (h1::Connection::new(Role::Client), connect_within(address, PATIENCE), Vec::new());
     let length = match (case.ends, case.announced) {
@@ -81,15 +91,15 @@ pub(crate) fn over_http1(address: &str, case: &Case, tag: &str) -> Result<Readin
         Ends::Never => {}
         Ends::Gone => {
             noted(tag, 1);
-            return Err(Answer::Unseen);
+            return Err(Failure::Unseen);
         }
     }
     send(&mut socket, &mut out);
-    let (mut reading, mut head, mut unread, mut at) = (Reading::default(), Head::default(), Vec::<u8>::new(), 0);
+    let (mut head, mut unread, mut at) = (Head::default(), Vec::<u8>::new(), 0);
     loop {
         let window = &unread[at..];
         let received = http.receive(window, &mut head, &Limits::default());
-        let received = received.map_err(|error| Answer::Broken(error.to_string()))?;
+        let received = received.map_err(|error| Failure::Broken(error.to_string()))?;
         at += received.consumed;
         match received.event {
             Event::NeedMore => {
@@ -101,15 +111,15 @@ pub(crate) fn over_http1(address: &str, case: &Case, tag: &str) -> Result<Readin
             Event::Head(length) => {
                 (reading.status, reading.fields) = (head.status, lines_of_head(&head, window));
                 if length == Length::Empty {
-                    return Ok(reading);
+                    return Ok(());
                 }
             }
             Event::Data(bytes) => reading.body.extend_from_slice(bytes),
             Event::End { trailers } => {
                 reading.trailers = if trailers { lines_of_head(&head, window) } else { Vec::new() };
-                return Ok(reading);
+                return Ok(());
             }
-            Event::Paused | Event::Closed => return Err(Answer::Broken("there is nothing to read".to_string())),
+            Event::Paused | Event::Closed => return Err(Failure::Broken("there is nothing to read".to_string())),
         }
     }
 }
@@ -168,13 +178,13 @@ impl Http2 {
     }
 
     /// Handles the frames that are whole. Returns true if the answer is.
-    fn read(&mut self, reading: &mut Reading) -> Result<bool, Answer> {
+    fn read(&mut self, reading: &mut Reading) -> Result<bool, Failure> {
         let (mut at, mut complete) = (0, false);
         loop {
             let (head, fields, out) = (&mut self.head, &mut self.fields, &mut self.out);
             let mut lent = h2::Lent { head, fields, out, limits: &self.limits };
             let received = self.http.receive(&self.unread[at..], &mut lent);
-            let received = received.map_err(|failure| Answer::Broken(failure.text.to_string()))?;
+            let received = received.map_err(|failure| Failure::Broken(failure.text.to_string()))?;
             at += received.consumed;
             match received.event {
                 h2::Event::NeedMore => break,
@@ -191,7 +201,7 @@ impl Http2 {
                     reading.trailers = if trailers { lines_of_head(&self.head, &self.fields) } else { Vec::new() };
                     complete = true;
                 }
-                h2::Event::Reset(..) if !complete => return Err(Answer::Cut),
+                h2::Event::Reset(..) if !complete => return Err(Failure::Cut),
                 _ => {}
             }
         }
@@ -200,9 +210,8 @@ impl Http2 {
     }
 }
 
-pub(crate) fn over_http2(address: &str, case: &Case, tag: &str) -> Result<Reading, Answer> {
+pub(crate) fn over_http2(address: &str, case: &Case, tag: &str, reading: &mut Reading) -> Result<(), Failure> {
     let (mut client, mut socket) = (Http2::begin(case, tag), connect_within(address, PATIENCE));
-    let mut reading = Reading::default();
     loop {
         client.write_body(case.ends);
         send(&mut socket, &mut client.out);
@@ -210,16 +219,16 @@ pub(crate) fn over_http2(address: &str, case: &Case, tag: &str) -> Result<Readin
             noted(tag, 1);
             client.http.reset(client.stream, h2::Code::Cancel, &mut client.out);
             send(&mut socket, &mut client.out);
-            return Err(Answer::Unseen);
+            return Err(Failure::Unseen);
         }
         receive(&mut socket, &mut client.unread)?;
-        if client.read(&mut reading)? {
-            return Ok(reading);
+        if client.read(reading)? {
+            return Ok(());
         }
     }
 }
 
-pub(crate) fn by_call(service: &AppService, case: &Case, tag: &str) -> Result<Reading, Answer> {
+pub(crate) fn by_call(service: &AppService, case: &Case, tag: &str, reading: &mut Reading) -> Result<(), Failure> {
     let mut frames: VecDeque<_> = case.bytes().into_iter().map(|part| Ok(Frame::data(Bytes::from(part)))).collect();
     if case.ends == Ends::Trailers {
         let sum = (HeaderName::from_static("x-sum"), HeaderValue::from_static("1"));
@@ -232,27 +241,26 @@ pub(crate) fn by_call(service: &AppService, case: &Case, tag: &str) -> Result<Re
     if case.ends == Ends::Gone {
         noted(tag, 1);
         drop(future);
-        return Err(Answer::Unseen);
+        return Err(Failure::Unseen);
     }
     let answer = async {
         let Ok(answer) = future.await;
-        read_answer(answer).await
+        read_answer(answer, reading).await
     };
-    let silent = |_| Err(Answer::Broken("the app goes silent".to_string()));
+    let silent = |_| Err(Failure::Broken("the app goes silent".to_string()));
     run(async { tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(silent) })
 }
 
-async fn read_answer(answer: http::Response<ResponseBody>) -> Result<Reading, Answer> {
+async fn read_answer(answer: http::Response<ResponseBody>, reading: &mut Reading) -> Result<(), Failure> {
     let (head, mut body) = answer.into_parts();
-    let (status, fields) = (head.status.as_u16(), lines_of_map(&head.headers));
-    let mut reading = Reading { status, fields, ..Reading::default() };
+    (reading.status, reading.fields) = (head.status.as_u16(), lines_of_map(&head.headers));
     while let Some(frame) = next(&mut body).await {
-        match frame.map_err(|_| Answer::Cut)?.into_data() {
+        match frame.map_err(|_| Failure::Cut)?.into_data() {
             Ok(data) => reading.body.extend_from_slice(&data),
             Err(frame) => reading.trailers.extend(lines_of_map(&frame.into_trailers().expect("trailers"))),
         }
     }
-    Ok(reading)
+    Ok(())
 }
 
 /// Checks the fields of an answer against those that HTTP/1 gives.
