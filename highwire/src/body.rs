@@ -164,9 +164,14 @@ impl Incoming {
     pub(crate) fn finish(&mut self, end: Result<(), BodyError>, trailers: Vec<(HeaderName, HeaderValue)>) {
         if self.end.is_none() {
             self.end = Some(end);
+            self.held += trailers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
             self.trailers = trailers;
             self.wake();
         }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.end.is_some()
     }
 
     fn wake(&mut self) {

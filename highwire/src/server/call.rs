@@ -7,17 +7,18 @@
 
 use super::abort::Abort;
 use super::call_head::CallHead;
+use super::carrier::Carrier;
 use super::context::TaskKind;
 use super::dispatch::Kit;
-use super::exchange::{Collect, Exchange, LogLine, let_go};
+use super::exchange::{Exchange, Intake, let_go};
+use super::lifecycle::Lifecycle;
 use crate::body::{BodyError, BoxError};
-use crate::handler::Outcome;
-use crate::request::{BodyUse, Caller, Hooks, Ready};
+use crate::request::BodyUse;
 use crate::tower::{Answerer, RequestBody, Writer};
 use crate::trailers::is_allowed_trailer;
 use crate::{HeaderMap, HeaderValue, IntoResponse, Peer, StatusCode, Tls, header};
 use http::{Method, request};
-use proto::{Head, Length};
+use proto::Length;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -49,18 +50,15 @@ pub(super) enum Waits {
 
 /// A request under way.
 pub(super) struct Call {
-    task: TaskKind,
+    pub(super) task: TaskKind,
     pub(super) request: request::Parts,
-    peer: Peer,
+    pub(super) peer: Peer,
     pub(super) tls: Option<Tls>,
     pub(super) exchange: Exchange,
     /// What still comes of the request's body, and how much of it was announced.
     body: Option<RequestBody>,
     announced: Option<u64>,
-    route: u32,
-    body_bytes: u64,
-    /// Bytes that came since the body's rate was last judged.
-    arrived: u64,
+    pub(super) intake: Intake,
     /// Bytes of the request's body that the handler of a whole one has.
     pub(super) lent: usize,
     /// Until it has answered.
@@ -70,7 +68,7 @@ pub(super) struct Call {
     pub(super) left: Option<u64>,
     charged: usize,
     /// There was no memory for it. What it is answered need not be charged: it has a bound, and is the program's own.
-    is_refused: bool,
+    pub(super) is_refused: bool,
     pub(super) waits: Waits,
     due: u32,
     pub(super) is_cancelled: bool,
@@ -93,9 +91,7 @@ impl Call {
             exchange: Exchange::default(),
             announced: body.as_ref().and_then(|body| body.size_hint().exact()),
             body,
-            route: u32::MAX,
-            body_bytes: 0,
-            arrived: 0,
+            intake: Intake::default(),
             lent: 0,
             answerer: Some(answerer),
             writer: None,
@@ -121,16 +117,12 @@ impl Call {
         kit.context.inbox.waker(self.task.number())
     }
 
-    pub(super) fn caller(&self) -> Caller<'_> {
-        Caller { peer: self.peer.into(), tls: None, kept: self.tls.as_ref() }
-    }
-
     /// Begins with it.
     pub(super) fn begin(&mut self, call_head: &mut CallHead, kit: &mut Kit) {
         if self.is_unwanted(kit) {
             return self.is_cancelled = true;
         }
-        if self.charge(kit) {
+        if self.recharge(kit) {
             self.dispatch(call_head, kit);
             if self.receive(kit) {
                 self.poll_answer(kit);
@@ -138,7 +130,7 @@ impl Call {
         } else {
             self.no_memory(kit);
         }
-        self.send(kit);
+        self.pump(kit);
         self.settle(kit);
     }
 
@@ -149,7 +141,7 @@ impl Call {
         }
         self.receive(kit);
         self.poll_answer(kit);
-        self.send(kit);
+        self.pump(kit);
         self.settle(kit);
     }
 
@@ -162,8 +154,8 @@ impl Call {
     fn dispatch(&mut self, call_head: &mut CallHead, kit: &mut Kit) {
         kit.requests += 1;
         if self.request.method == Method::CONNECT {
-            let response = kit.error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here");
-            return self.respond(response, kit);
+            let mut response = kit.error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here");
+            return self.respond(&mut response, kit);
         }
         let length = match (&self.body, self.announced) {
             (None, _) => Length::Empty,
@@ -172,61 +164,9 @@ impl Call {
         };
         if let Err(error) = call_head.read(&self.request, length, &kit.shared.setup.config.limits) {
             tracing::debug!(peer = %self.peer, %error, "a request is refused");
-            return self.respond(Abort::Malformed(error).response(kit), kit);
+            return self.respond(&mut Abort::Malformed(error).response(kit), kit);
         }
-        let (head, window) = (&mut call_head.head, &call_head.window);
-        kit.override_method(head, window);
-        if kit.shared.setup.config.access_log {
-            self.exchange.log = Some(LogLine::new(head, window, kit.now));
-        }
-        let route = match kit.route(head, window, self.caller()) {
-            Ok(route) => route,
-            Err(response) => return self.respond(response, kit),
-        };
-        let body_use = if self.body.is_some() { kit.body_use(route) } else { BodyUse::None };
-        let announced = self.announced.unwrap_or(0);
-        if let Some(response) = kit.announces_too_much(route, body_use, announced) {
-            return self.respond(response, kit);
-        }
-        self.route = route;
-        match body_use {
-            BodyUse::None => self.call((head, window), Ready::Nothing, kit),
-            BodyUse::Whole => {
-                self.exchange.begin_to_collect(route, head, window);
-            }
-            BodyUse::Parts => {
-                let body = self.exchange.begin_parts(self.waker(kit));
-                self.call((head, window), Ready::Parts(body), kit);
-            }
-        }
-    }
-
-    /// Calls the handler of the route that was found just before, and deals with what it answers.
-    fn call(&mut self, request: (&Head, &[u8]), body: Ready, kit: &mut Kit) {
-        let extensions = std::mem::take(&mut self.request.extensions);
-        let mut hooks = Hooks { extensions, ..Hooks::default() };
-        let mut answer = None;
-        let outcome = kit.call(self.route, request, self.caller(), self.task, body, &mut hooks, &mut answer);
-        self.exchange.take_hooks(&mut hooks);
-        match (outcome, answer) {
-            (Outcome::Ready, Some(response)) if self.exchange.reply.is_none() => self.respond(response, kit),
-            (Outcome::Ready, _) => self.poll_answer(kit),
-            (Outcome::Pending(place), _) => self.exchange.future = Some((self.route, place)),
-        }
-    }
-
-    /// Sees whether the answer has come.
-    fn poll_answer(&mut self, kit: &mut Kit) {
-        if self.answerer.is_some()
-            && self.exchange.awaits_answer()
-            && let Some(response) = self.exchange.take_answer(kit, self.task)
-        {
-            self.respond(response, kit);
-        }
-        if let Some(interim) = &self.exchange.interim {
-            // There is no way for them.
-            interim.borrow_mut().waiting.clear();
-        }
+        Lifecycle::begin(self, length, &mut call_head.head, &call_head.window, kit);
     }
 
     /// Takes what has come of the request's body, as far as somebody wants it: whether there was anything.
@@ -268,38 +208,24 @@ impl Call {
     }
 
     fn body_came(&mut self, data: &[u8], kit: &mut Kit) {
-        self.body_bytes += data.len() as u64;
-        self.arrived += data.len() as u64;
-        let body_use = self.exchange.receive(data);
-        if body_use == BodyUse::None {
-            return;
+        if self.announced.is_some_and(|announced| self.intake.bytes + data.len() as u64 > announced) {
+            return self.body_failed(BodyError::CutShort, kit);
         }
-        if self.announced.is_some_and(|announced| self.body_bytes > announced) {
-            self.body_failed(BodyError::CutShort, kit);
-        } else if self.body_bytes > kit.body_limit(self.route, body_use) {
-            self.abort(Abort::BodyTooLarge(self.route, body_use), kit);
-        } else if !self.charge(kit) {
-            self.no_memory(kit);
-        }
+        self.data(data, kit);
     }
 
     fn body_ended(&mut self, trailers: HeaderMap, kit: &mut Kit) {
-        if self.announced.is_some_and(|announced| self.body_bytes != announced) {
+        if self.announced.is_some_and(|announced| self.intake.bytes != announced) {
             return self.body_failed(BodyError::CutShort, kit);
         }
+        self.drop_body();
+        let trailers = each_named(trailers).filter(|(name, _)| is_allowed_trailer(name));
+        Lifecycle::end(self, trailers.collect(), kit);
+    }
+
+    /// Nothing more of the body is wanted.
+    pub(super) fn drop_body(&mut self) {
         let_go(self.body.take());
-        if let Some(incoming) = &self.exchange.incoming {
-            let trailers = each_named(trailers).filter(|(name, _)| is_allowed_trailer(name));
-            incoming.borrow_mut().finish(Ok(()), trailers.collect());
-        } else if let Some(collect) = self.exchange.collect.take() {
-            let Collect { head, window, body, .. } = collect;
-            self.lent = body.capacity();
-            // The look-up left the path's parameters for the last head that was seen: this one's are found again.
-            match kit.route(&head, &window, self.caller()) {
-                Ok(_) => self.call((&head, &window), Ready::Whole(body.into()), kit),
-                Err(response) => self.respond(response, kit),
-            }
-        }
     }
 
     /// No more comes of the body, and it is not whole. A handler that takes it in parts decides itself what that means.
@@ -308,31 +234,16 @@ impl Call {
         if let Some(incoming) = &self.exchange.incoming {
             incoming.borrow_mut().finish(Err(why), Vec::new());
         } else if self.exchange.collect.take().is_some() {
-            let response = kit.error(why.into_response().status(), &why.to_string());
-            self.respond(response, kit);
+            let mut response = kit.error(why.into_response().status(), &why.to_string());
+            self.respond(&mut response, kit);
         }
-    }
-
-    /// Ends whatever is under way with an error; where an answer has begun, by cutting its body.
-    fn abort(&mut self, abort: Abort, kit: &mut Kit) {
-        let_go(self.body.take());
-        self.exchange.give_up(abort.body_error(), kit);
-        if self.answerer.is_none() {
-            return self.fail(abort.text().into());
-        }
-        self.respond(abort.response(kit), kit);
-    }
-
-    fn no_memory(&mut self, kit: &mut Kit) {
-        self.is_refused = true;
-        self.abort(Abort::NoMemory, kit);
     }
 
     /// After whatever happened: what it waits for now, and how long.
     fn settle(&mut self, kit: &mut Kit) {
-        if !self.is_over() && !self.charge(kit) && !self.is_refused {
+        if !self.is_over() && !self.recharge(kit) && !self.is_refused {
             self.no_memory(kit);
-            self.send(kit);
+            self.pump(kit);
         }
         let waits = match &self.writer {
             Some(writer) if writer.is_full() => Waits::Write,
@@ -347,13 +258,13 @@ impl Call {
             Waits::Write => kit.timeouts.write,
             Waits::Handler | Waits::Nothing => kit.timeouts.handler,
         };
-        (self.waits, self.due, self.arrived) = (waits, kit.tick.saturating_add(after), 0);
+        (self.waits, self.due, self.intake.arrived) = (waits, kit.tick.saturating_add(after), 0);
     }
 
     /// It has waited for too long.
     pub(super) fn expired(&mut self, kit: &mut Kit) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
-        if waits == Waits::Body && self.arrived >= kit.shared.config().deadlines.least_body() {
+        if waits == Waits::Body && self.intake.arrived >= kit.shared.config().deadlines.least_body() {
             return self.settle(kit);
         }
         kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
@@ -362,7 +273,7 @@ impl Call {
             Waits::Write => self.abort(Abort::WriteTooSlow, kit),
             Waits::Handler | Waits::Nothing => self.abort(Abort::HandlerTooSlow.logged(), kit),
         }
-        self.send(kit);
+        self.pump(kit);
         self.settle(kit);
     }
 
@@ -374,7 +285,7 @@ impl Call {
     }
 
     /// Charges what it holds now: whether there is room.
-    fn charge(&mut self, kit: &mut Kit) -> bool {
+    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
         let away = self.writer.as_ref().map_or(0, Writer::held);
         let held = CALL_BYTES + self.exchange.lent(self.lent) + self.exchange.held() + away;
         if held > self.charged {
@@ -389,7 +300,7 @@ impl Call {
     }
 
     /// It is over: whoever still waits for something of it is told.
-    pub(super) fn end(&mut self, kit: &mut Kit) {
+    pub(super) fn release(&mut self, kit: &mut Kit) {
         kit.share.give(std::mem::take(&mut self.charged));
         self.exchange.give_up(BodyError::CutShort, kit);
         (self.answerer, self.writer) = (None, None);

@@ -3,30 +3,22 @@
 use super::abort::Abort;
 use super::call::{Call, PARTS_A_TURN, Waits};
 use super::connection_h2_send::is_of_a_connection;
-use super::connection_send::{is_framing, log_answer};
+use super::connection_send::is_framing;
 use super::dispatch::Kit;
 use super::exchange::let_go;
 use super::outgoing::Next;
 use crate::body::BoxError;
 use crate::response::{Content, Response};
 use crate::tower::{ResponseBody, crossing};
-use crate::{HeaderMap, HeaderValue, StatusCode, header};
+use crate::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
 use http::{Method, Version};
 use std::task::{Context, Poll};
 
 impl Call {
-    /// Answers, or begins to.
-    pub(super) fn respond(&mut self, mut response: Response, kit: &mut Kit) {
+    /// Sends a response, or begins with one whose body comes in parts. Takes its body.
+    pub(super) fn send_response(&mut self, response: &mut Response) {
         let Some(answerer) = self.answerer.take() else { return };
-        if let Content::Switch(_) = &response.content {
-            let text = "there is no other protocol here";
-            response = kit.error(StatusCode::NOT_IMPLEMENTED, text);
-        }
-        kit.prepare(&mut response, self.tls.is_some());
-        if let Some(line) = self.exchange.log.take() {
-            log_answer(&line, self.caller(), &response, kit);
-        }
         self.lent = 0;
         let has_none = matches!(response.status.as_u16(), 204 | 304);
         let withheld = has_none || self.request.method == Method::HEAD;
@@ -51,7 +43,7 @@ impl Call {
     }
 
     /// Makes the answer's body, as far as it is taken.
-    pub(super) fn send(&mut self, kit: &mut Kit) {
+    pub(super) fn pump(&mut self, kit: &mut Kit) {
         let waker = self.waker(kit);
         let mut cx = Context::from_waker(&waker);
         for _ in 0..PARTS_A_TURN {
@@ -112,13 +104,13 @@ impl Call {
 }
 
 /// An answer's fields. `Server` and `Date` are added by whoever sends it.
-fn fields(mut response: Response, length: Option<u64>, closes: bool) -> HeaderMap {
+fn fields(response: &mut Response, length: Option<u64>, closes: bool) -> HeaderMap {
     response.own_fields();
     let mut fields = HeaderMap::with_capacity(response.fields.len() + 2);
     if let Some(content_type) = response.content_type {
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
-    for (name, value) in response.fields {
+    for (name, value) in response.fields.drain(..) {
         if !is_framing(&name) && !is_of_a_connection(&name) {
             fields.append(name, value);
         }

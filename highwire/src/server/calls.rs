@@ -164,7 +164,7 @@ impl Calls {
             return self.deadlines.set_at(index, call.due());
         }
         // A future that panics when it is dropped costs what it holds, and no more.
-        if catch_unwind(AssertUnwindSafe(|| call.end(kit))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| call.release(kit))).is_err() {
             crate::server::quiet::log!(Panic, error, "a handler panicked when its request ended");
         }
         let_go(slot.call.take());

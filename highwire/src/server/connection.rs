@@ -7,18 +7,18 @@
 //! The window of unread bytes is the driver's receive buffer as long as nothing is left over: then nothing is copied, and a
 //! connection that waits for its next request owns no memory but this struct.
 
+use super::carrier::H1;
 use super::connection_body::trailer_fields;
 use super::context::TaskKind;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
-use super::exchange::{Exchange, LogLine, Switched};
+use super::exchange::{Exchange, Intake, Switched};
+use super::lifecycle::Lifecycle;
 use super::out::Out;
 use super::secure::Secure;
 use super::streams::Http2;
 use super::work::{self, Timing, Work};
-use crate::handler::Outcome;
-use crate::request::{Caller, Hooks, Ready};
-use crate::response::Response;
+use crate::request::Caller;
 use io::{Op, Peer, Queue, SocketId};
 use proto::h1;
 use proto::{Event, Head, Length, Method, Role};
@@ -78,12 +78,7 @@ pub(crate) struct Connection {
     pub(super) lent: u32,
     /// And answers that the driver has and the peer has not taken.
     pub(super) away: u32,
-    /// Bytes of the present body that came since its rate was last judged.
-    pub(super) arrived: u32,
-    /// Bytes of the present body so far, where it has a bound.
-    pub(super) body_bytes: u64,
-    /// Of the present request, where it has a body.
-    pub(super) route: u32,
+    pub(super) intake: Intake,
     pub(super) phase: Phase,
     /// The driver still holds bytes that the peer has not taken.
     pub(super) blocked: bool,
@@ -131,9 +126,7 @@ impl Connection {
             charged: 0,
             lent: 0,
             away: 0,
-            arrived: 0,
-            body_bytes: 0,
-            route: u32::MAX,
+            intake: Intake::default(),
             phase: Phase::Fresh,
             blocked: false,
             paused: false,
@@ -327,7 +320,7 @@ impl Connection {
             return self.drive_http2(kit, head, out);
         }
         if self.exchange.is_some() {
-            self.poll_answer(kit, out);
+            H1::new(self, out).poll_answer(kit);
             self.pump(kit, out);
             self.poll_switched(kit, out);
         }
@@ -450,7 +443,7 @@ impl Connection {
                         continue;
                     }
                     let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
-                    self.body_ended(fields, kit, head, out);
+                    H1::new(self, out).end(fields, kit);
                     if self.is_switched() {
                         self.received_raw(&window[at..], kit, out);
                         return window.len();
@@ -479,7 +472,7 @@ impl Connection {
     ) -> usize {
         self.served += 1;
         kit.requests += 1;
-        self.body_bytes = 0;
+        self.intake = Intake::default();
         self.body_refused = false;
         // Each exchange has its own time, whatever the one before left of its.
         self.phase = Phase::Fresh;
@@ -492,75 +485,9 @@ impl Connection {
         if kit.draining || (last != 0 && self.served >= last) {
             self.http.close_after();
         }
-        kit.override_method(head, seen);
-        let config = &kit.shared.setup.config;
-        if config.access_log {
-            self.exchange(kit).log = Some(LogLine::new(head, seen, kit.now));
-        }
-        let route = match kit.route(head, seen, self.caller(out)) {
-            Ok(route) => route,
-            Err(mut response) => {
-                self.leave_body(length, head, kit);
-                self.respond(&mut response, kit, out);
-                return 0;
-            }
-        };
-        if length == Length::Empty {
-            self.call(route, (head, seen), Ready::Nothing, kit, out);
-            return 0;
-        }
-        self.route = route;
-        self.request_with_body(route, length, head, seen, behind, kit, out)
-    }
-
-    /// Calls a handler and deals with what it answers.
-    #[inline]
-    pub(super) fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit, out: &mut Out<'_>) {
-        let mut hooks = Hooks::default();
-        let mut answer = None;
-        let outcome = kit.call(route, request, self.caller(out), self.task(), body, &mut hooks, &mut answer);
-        if hooks.are_for_exchange() {
-            self.exchange(kit).take_hooks(&mut hooks);
-        }
-        match outcome {
-            Outcome::Ready => {
-                match (self.exchange.as_ref().and_then(|exchange| exchange.reply.as_ref()), &mut answer) {
-                    (None, Some(response)) => self.answer(response, kit, out),
-                    _ => self.poll_answer(kit, out),
-                }
-            }
-            Outcome::Pending(place) => {
-                self.exchange(kit).future = Some((route, place));
-                self.send_interims(out);
-                self.charge_unfolded(kit, out);
-            }
-        }
-    }
-
-    /// Sends a handler's answer, and begins with its body.
-    #[inline]
-    pub(super) fn answer(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
-        if self.exchange.is_some() {
-            self.send_interims(out);
-        }
-        self.respond(response, kit, out);
-        if let Some(exchange) = &mut self.exchange {
-            (exchange.interim, exchange.unfolded) = (None, None);
-        }
-    }
-
-    /// Sees whether the answer has come, from the handler's future or from elsewhere.
-    pub(super) fn poll_answer(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let task = self.task();
-        self.send_interims(out);
-        let Some(exchange) = &mut self.exchange else { return };
-        let answer = exchange.take_answer(kit, task);
-        if let Some(mut response) = answer {
-            self.answer(&mut response, kit, out);
-        } else {
-            self.send_interims(out);
-            self.charge_unfolded(kit, out);
-        }
+        let mut exchange = H1::new(self, out).with_behind(behind);
+        exchange.begin(length, head, seen, kit);
+        exchange.used()
     }
 
     /// Takes an exchange, or the one that is there.

@@ -5,21 +5,19 @@
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
 use super::abort::Abort;
+use super::carrier::H2;
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
-use super::connection_h2_send::is_of_a_connection;
-use super::connection_send::is_framing;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
-use super::exchange::{Collect, INCOMING_BYTES, LogLine};
-use super::grants::{first_window, wider};
+use super::exchange::INCOMING_BYTES;
+use super::grants::first_window;
+use super::lifecycle::Lifecycle;
 use super::out::Out;
 use super::streams::{Http2, Waits};
 use super::work::{self, Timing};
-use crate::handler::Outcome;
-use crate::reply;
-use crate::request::{BodyUse, Hooks, Ready};
-use proto::h2::{Code, Event, Lent, StreamRef};
+use crate::request::BodyUse;
+use proto::h2::{Event, Lent, StreamRef};
 use proto::{Head, Length, h2};
 
 /// Answers that pipelined streams may put into one batch before the peer has to take some.
@@ -137,7 +135,7 @@ impl Connection {
                 Event::Refused(stream, error) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
                     let mut response = Abort::Malformed(error).response(kit);
-                    self.respond_http2(&mut http2, stream, &mut response, kit, out);
+                    H2 { connection: self, http2: &mut http2, stream, out }.respond(&mut response, kit);
                 }
                 Event::Data(stream, data) => {
                     self.work.spend(work::FRAME + work::bytes(data.len()));
@@ -212,135 +210,7 @@ impl Connection {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);
         }
-        kit.override_method(head, window);
-        let config = &kit.shared.setup.config;
-        if config.access_log {
-            http2.active(stream, kit).exchange.log = Some(LogLine::new(head, window, kit.now));
-        }
-        let route = match kit.route(head, window, self.caller(out)) {
-            Ok(route) => route,
-            Err(mut response) => return self.respond_http2(http2, stream, &mut response, kit, out),
-        };
-        if head.method == proto::Method::Connect {
-            // What follows is no body, if a protocol is accepted.
-            self.connect_http2(http2, stream, kit);
-            http2.http.widen(stream, wider(kit.shared.config()), &mut out.queue.output);
-            self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
-            if length == Length::Empty {
-                self.end_tunnel(http2, stream, kit, out);
-            }
-            return;
-        }
-        if length == Length::Empty {
-            return self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out);
-        }
-        let body_use = kit.body_use(route);
-        let announced = if let Length::Exact(length) = length { length } else { 0 };
-        if let Some(mut response) = kit.announces_too_much(route, body_use, announced) {
-            return self.respond_http2(http2, stream, &mut response, kit, out);
-        }
-        if body_use != BodyUse::None && head.expects_continue {
-            // The stream was just begun, and there is no field that could be refused.
-            let _ = http2.http.send_interim(stream, 100, &mut out.queue.output, |_| {});
-        }
-        let task = self.stream_task(stream);
-        let arrived = http2.arrived;
-        let active = http2.active(stream, kit);
-        (active.waits, active.route) = (Waits::Body, route);
-        active.judge_from_now(kit, arrived);
-        match body_use {
-            BodyUse::None => self.call_http2(http2, stream, route, (head, window), Ready::Nothing, kit, out),
-            BodyUse::Whole => {
-                active.exchange.begin_to_collect(route, head, window);
-                http2.begin_to_collect(stream, kit, out);
-            }
-            BodyUse::Parts => {
-                // What waits for handlers is bounded by the connection's window.
-                http2.http.widen(stream, wider(kit.shared.config()), &mut out.queue.output);
-                let active = http2.active(stream, kit);
-                let body = active.exchange.begin_parts(kit.context.inbox.waker(task.number()));
-                // Whatever the handler takes, the peer is credited for.
-                active.exchange.incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = true);
-                self.call_http2(http2, stream, route, (head, window), Ready::Parts(body), kit, out);
-            }
-        }
-        self.charge_http2(http2, stream, kit, out);
-    }
-
-    /// Calls a handler and deals with what it answers.
-    #[expect(clippy::too_many_arguments, reason = "as in HTTP/1, with the stream")]
-    fn call_http2(
-        &mut self,
-        http2: &mut Http2,
-        stream: StreamRef,
-        route: u32,
-        request: (&Head, &[u8]),
-        body: Ready,
-        kit: &mut Kit,
-        out: &mut Out<'_>,
-    ) {
-        let mut hooks = Hooks::default();
-        let mut answer = None;
-        let outcome =
-            kit.call(route, request, self.caller(out), self.stream_task(stream), body, &mut hooks, &mut answer);
-        let has_hooks = hooks.are_for_exchange();
-        if has_hooks {
-            http2.active(stream, kit).exchange.take_hooks(&mut hooks);
-        }
-        match (outcome, &mut answer) {
-            (Outcome::Ready, Some(response)) if !has_hooks => self.respond_http2(http2, stream, response, kit, out),
-            (Outcome::Ready, _) => {
-                if let (Some(active), Some(response)) = (http2.get(stream), answer)
-                    && active.exchange.reply.is_none()
-                {
-                    let mut response = response;
-                    self.send_interims_http2(http2, stream, out);
-                    return self.respond_http2(http2, stream, &mut response, kit, out);
-                }
-                self.poll_http2(http2, stream, kit, out);
-            }
-            (Outcome::Pending(place), _) => {
-                http2.active(stream, kit).exchange.future = Some((route, place));
-                self.send_interims_http2(http2, stream, out);
-                self.charge_http2(http2, stream, kit, out);
-            }
-        }
-    }
-
-    /// Sees whether a stream's answer has come.
-    pub(super) fn poll_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
-        let task = self.stream_task(stream);
-        self.send_interims_http2(http2, stream, out);
-        let Some(active) = http2.get(stream) else { return };
-        let incoming = active.exchange.incoming.clone();
-        // What the handler takes meanwhile is credited below: no wake has to tell of it.
-        let pause = |paused: bool| incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = paused);
-        pause(false);
-        let answer = active.exchange.take_answer(kit, task);
-        pause(true);
-        let holds_more = active.exchange.lent(active.lent) > active.lent;
-        self.send_interims_http2(http2, stream, out);
-        if let Some(mut response) = answer {
-            self.respond_http2(http2, stream, &mut response, kit, out);
-        } else if holds_more {
-            self.charge_http2(http2, stream, kit, out);
-        }
-        self.credit_http2(http2, stream, kit, out);
-    }
-
-    fn send_interims_http2(&mut self, http2: &mut Http2, stream: StreamRef, out: &mut Out<'_>) {
-        let Some(active) = http2.get(stream).filter(|active| !active.answered) else { return };
-        let Some(interim) = active.exchange.interim.clone() else { return };
-        let mut interim: std::cell::RefMut<'_, reply::InterimQueue> = interim.borrow_mut();
-        for (status, fields) in interim.waiting.drain(..) {
-            let sent = http2.http.send_interim(stream, status.as_u16(), &mut out.queue.output, |writer| {
-                let fields = fields.iter().filter(|(name, _)| !is_framing(name) && !is_of_a_connection(name));
-                fields.for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
-            });
-            if let Err(error) = sent {
-                crate::server::quiet::log!(Mistake, error, %error, "an interim response came too late");
-            }
-        }
+        H2 { connection: self, http2, stream, out }.begin(length, head, window, kit);
     }
 
     /// Bytes of a body came.
@@ -352,40 +222,14 @@ impl Connection {
         if active.exchange.switched.is_some() {
             return self.data_tunnel(http2, stream, data, kit, out);
         }
-        active.body_bytes += data.len() as u64;
-        active.arrived += data.len() as u64;
-        let body_use = active.exchange.receive(data);
+        let body_use = active.exchange.body_use();
         active.given += if body_use == BodyUse::None { 0 } else { data.len() };
-        let (route, body_bytes) = (active.route, active.body_bytes);
         let was_fed = std::mem::replace(&mut active.fed, body_use != BodyUse::None);
         http2.arrived = arrived;
         if body_use != BodyUse::None && !was_fed {
             http2.fed.push(stream);
         }
-        if body_bytes > kit.body_limit(route, body_use) {
-            if body_use == BodyUse::None {
-                // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
-                let drops = http2.get(stream).is_some_and(|active| active.drops);
-                http2.http.dropped(data.len(), &mut out.queue.output);
-                if drops {
-                    http2.http.reset(stream, Code::NoError, &mut out.queue.output);
-                    http2.forget(stream, kit);
-                }
-                return;
-            }
-            if body_use == BodyUse::Whole {
-                http2.http.dropped(data.len(), &mut out.queue.output);
-            }
-            return self.abort_http2(http2, stream, Abort::BodyTooLarge(route, body_use), kit, out);
-        }
-        match body_use {
-            BodyUse::None => http2.http.used(stream, data.len(), &mut out.queue.output),
-            BodyUse::Whole => {
-                http2.http.dropped(data.len(), &mut out.queue.output);
-                http2.grant(stream, kit, out);
-            }
-            BodyUse::Parts => {}
-        }
+        H2 { connection: self, http2, stream, out }.data(data, kit);
     }
 
     /// Charges what has come of bodies, and tells handlers of it: once for all that was received in one go.
@@ -399,9 +243,10 @@ impl Connection {
                 return;
             }
             let is_fed = http2.get(stream).is_some_and(|active| std::mem::take(&mut active.fed));
-            if is_fed && self.charge_http2(http2, stream, kit, out) {
-                self.work.spend(work::POLL);
-                self.poll_http2(http2, stream, kit, out);
+            let mut exchange = H2 { connection: self, http2, stream, out };
+            if is_fed && exchange.charge_or_abort(kit) {
+                exchange.connection.work.spend(work::POLL);
+                exchange.poll_answer(kit);
             }
         }
         self.work.spend_since(begun, kit.stopwatch);
@@ -426,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stream's exchange before its time: by an answer, or where one has begun by a reset.
+    /// Ends a stream's exchange before its time.
     pub(super) fn abort_http2(
         &mut self,
         http2: &mut Http2,
@@ -435,22 +280,7 @@ impl Connection {
         kit: &mut Kit,
         out: &mut Out<'_>,
     ) {
-        http2.end_collecting(stream);
-        let mut may_answer = false;
-        let mut code = abort.code();
-        if let Some(active) = http2.get(stream) {
-            active.exchange.give_up(abort.body_error(), kit);
-            may_answer = !active.answered;
-            if active.answered && !active.drops && code == Code::NoError {
-                // Nothing is wrong only with a peer whose answer is complete (RFC 9113 section 8.1).
-                code = Code::Cancel;
-            }
-        }
-        if may_answer {
-            return self.respond_http2(http2, stream, &mut abort.response(kit), kit, out);
-        }
-        http2.http.reset(stream, code, &mut out.queue.output);
-        http2.forget(stream, kit);
+        H2 { connection: self, http2, stream, out }.abort(abort, kit);
     }
 
     /// A body ended.
@@ -471,43 +301,19 @@ impl Connection {
             return self.end_tunnel(http2, stream, kit, out);
         }
         (active.due, active.waits) = (handler_due, Waits::Handler);
-        if std::mem::take(&mut active.fed) && !self.charge_http2(http2, stream, kit, out) {
-            return;
+        let is_fed = std::mem::take(&mut active.fed);
+        let mut exchange = H2 { connection: self, http2, stream, out };
+        if !is_fed || exchange.charge_or_abort(kit) {
+            exchange.end(trailers, kit);
         }
-        let Some(active) = http2.get(stream) else { return };
-        if let Some(incoming) = &active.exchange.incoming {
-            incoming.borrow_mut().finish(Ok(()), trailers);
-            self.poll_http2(http2, stream, kit, out);
-        } else if let Some(collect) = active.exchange.collect.take() {
-            let Collect { route, head, window, body } = collect;
-            active.lent = body.capacity();
-            http2.end_collecting(stream);
-            match kit.route(&head, &window, self.caller(out)) {
-                Ok(_) => {
-                    self.call_http2(http2, stream, route, (&head, &window), Ready::Whole(body.into()), kit, out);
-                }
-                Err(mut response) => self.respond_http2(http2, stream, &mut response, kit, out),
-            }
-        }
-        self.done_http2(http2, stream, kit, out);
     }
 
-    /// Charges what the connection holds now: whether there is room. Where there is none, the stream that wanted it gets 503.
-    pub(super) fn charge_http2(
-        &mut self,
-        http2: &mut Http2,
-        stream: StreamRef,
-        kit: &mut Kit,
-        out: &mut Out<'_>,
-    ) -> bool {
+    /// Charges what the connection holds now, with its streams. Returns false if there is no room.
+    pub(super) fn charge_streams(&mut self, http2: &mut Http2, kit: &mut Kit) -> bool {
         let held = http2.held();
         self.streams = u32::try_from(held).unwrap_or(u32::MAX);
         // One connection may not have what is for all; of HTTP/1 it has one body at a time, which has a bound of its own.
         let all = self.held() + held;
-        if kit.share.allows(self.charged as usize, all) && self.charge(all, kit) {
-            return true;
-        }
-        self.abort_http2(http2, stream, Abort::NoMemory, kit, out);
-        false
+        kit.share.allows(self.charged as usize, all) && self.charge(all, kit)
     }
 }

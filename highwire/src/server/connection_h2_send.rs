@@ -2,13 +2,14 @@
 //! streams wait for, and how long.
 
 use super::abort::Abort;
+use super::carrier::H2;
 use super::connection::Connection;
 use super::connection_send::is_framing;
 use super::dispatch::Kit;
+use super::lifecycle::Lifecycle;
 use super::out::Out;
 use super::outgoing::Next;
 use super::streams::{Active, Http2, Waits};
-use crate::StatusCode;
 use crate::body::BodyError;
 use crate::request::BodyUse;
 use crate::response::{Content, Response};
@@ -38,7 +39,7 @@ enum Sent {
 impl Connection {
     /// Sends a response, or begins with one that cannot be sent at once.
     #[inline]
-    pub(super) fn respond_http2(
+    pub(super) fn send_http2(
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
@@ -46,20 +47,6 @@ impl Connection {
         kit: &mut Kit,
         out: &mut Out<'_>,
     ) {
-        if let Some(active) = http2.get(stream).filter(|active| active.exchange.switched.is_some()) {
-            self.answer_connect(active, response, kit);
-        }
-        if let Content::Switch(_) = &response.content {
-            *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
-        }
-        kit.prepare(response, out.tls.is_some());
-        if let Some(line) = http2.get(stream).and_then(|active| active.exchange.log.take()) {
-            super::connection_send::log_answer(&line, self.caller(out), response, kit);
-        }
-        if response.close {
-            http2.http.go_away(&mut out.queue.output);
-            http2.http.go_away(&mut out.queue.output);
-        }
         let status = response.status.as_u16();
         let length = match &response.content {
             Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
@@ -99,7 +86,7 @@ impl Connection {
                     (active.pending, active.ends, active.answered) = (bytes.slice(sent..), true, true);
                     self.schedule_http2(http2, stream);
                     self.pump_http2(http2, kit, out);
-                    self.charge_http2(http2, stream, kit, out);
+                    H2 { connection: self, http2, stream, out }.charge_or_abort(kit);
                     return;
                 }
             }
@@ -133,7 +120,7 @@ impl Connection {
             // Whoever speaks another protocol ends as a connection does.
             let is_tunnel = active.exchange.switched.is_some();
             let due = kit.tick.saturating_add(if is_tunnel { kit.timeouts.linger } else { kit.timeouts.body });
-            if active.body_bytes > most {
+            if active.intake.bytes > most {
                 // More than that has come already.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
                 return http2.forget(stream, kit);
@@ -320,7 +307,7 @@ impl Connection {
         let Some(Some(active)) = http2.active.get(place) else { return };
         let (stream, exchange) = (active.stream, &active.exchange);
         if exchange.awaits_answer() {
-            self.poll_http2(http2, stream, kit, out);
+            H2 { connection: self, http2, stream, out }.poll_answer(kit);
         } else if exchange.switched.is_some() {
             self.poll_tunnel(http2, stream, kit, out);
         } else if exchange.body.is_some() {

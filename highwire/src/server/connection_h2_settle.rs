@@ -211,7 +211,7 @@ impl Active {
 
     /// From now on the body's rate is judged anew; `all`: what has come on all streams.
     pub(super) fn judge_from_now(&mut self, kit: &Kit, all: u64) {
-        (self.arrived, self.arrived_before) = (0, all);
+        (self.intake.arrived, self.arrived_before) = (0, all);
         self.due = kit.tick.saturating_add(kit.timeouts.body);
     }
 
@@ -219,7 +219,8 @@ impl Active {
     /// where it did not, it is enough that all `bodies` together came as fast as each of them should.
     fn body_is_fast_enough(&mut self, kit: &Kit, all: u64, bodies: u64) -> bool {
         let wanted = kit.shared.config().deadlines.least_body();
-        let is_fast = self.arrived >= wanted || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
+        let is_fast =
+            self.intake.arrived >= wanted || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
         self.judge_from_now(kit, all);
         is_fast
     }

@@ -13,7 +13,7 @@ use crate::request::Caller;
 use crate::response::{Content, Rendered, Response, Streamed};
 use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, header};
 use io::Op;
 use proto::h1::{self, FieldWriter};
 use proto::{Length, Method};
@@ -40,14 +40,7 @@ pub(super) fn is_framing(name: &HeaderName) -> bool {
 impl Connection {
     /// Sends a response, or begins with one whose body comes in parts. Takes its body.
     #[inline]
-    pub(super) fn respond(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
-        if response.close {
-            self.http.close_after();
-        }
-        kit.prepare(response, out.tls.is_some());
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.log.is_some()) {
-            self.log(response, kit, out);
-        }
+    pub(super) fn send(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
         let status = response.status.as_u16();
         if let Content::Bytes(body) = &response.content
             && body.len() <= INLINE_BYTES
@@ -64,10 +57,6 @@ impl Connection {
                 }
                 return;
             }
-            if !plain {
-                refuse_tunnel(&self.http, response);
-            }
-            let Content::Bytes(body) = &response.content else { return };
             let begin = out.queue.output.len();
             let sent = self.send_head(response, kit, out);
             if plain && sent.is_ok() && !matches!(status, 204 | 304) {
@@ -135,7 +124,6 @@ impl Connection {
             }
             return;
         }
-        refuse_tunnel(&self.http, response);
         if let Err(error) = self.send_head(response, kit, out) {
             return self.broken_answer(error, kit, out);
         }
@@ -312,15 +300,14 @@ impl Connection {
         }
     }
 
-    /// Sends the interim responses that the handler has asked for.
-    pub(super) fn send_interims(&mut self, out: &mut Out<'_>) {
-        let Some(interim) = self.exchange.as_ref().and_then(|exchange| exchange.interim.clone()) else { return };
-        for (status, fields) in interim.borrow_mut().waiting.drain(..) {
-            let write = |writer: &mut FieldWriter<'_>| write_fields(writer, &fields);
-            if let Err(error) = self.http.send_interim(status.as_u16(), &mut out.queue.output, write) {
-                crate::server::quiet::log!(Mistake, error, %error, "an interim response came too late");
-            }
-        }
+    /// Sends an interim response.
+    pub(super) fn send_interim(
+        &mut self,
+        status: u16,
+        fields: &[(HeaderName, HeaderValue)],
+        out: &mut Out<'_>,
+    ) -> Result<(), proto::Error> {
+        self.http.send_interim(status, &mut out.queue.output, |writer| write_fields(writer, fields))
     }
 
     /// Accepts another protocol and starts its task.
@@ -408,13 +395,6 @@ impl Connection {
         }
         self.resume_if_wanted(out.queue);
     }
-
-    /// Writes the access log's line.
-    #[cold]
-    fn log(&mut self, response: &Response, kit: &Kit, out: &Out<'_>) {
-        let Some(line) = self.exchange.as_mut().and_then(|exchange| exchange.log.take()) else { return };
-        log_answer(&line, self.caller(out), response, kit);
-    }
 }
 
 /// Writes the access log's line.
@@ -442,13 +422,6 @@ pub(super) fn log_answer(line: &LogLine, caller: Caller<'_>, response: &Response
         alpn = tls.and_then(|tls| tls.alpn.as_deref()),
         subject = tls.and_then(|tls| tls.client.as_ref()?.subject.as_deref()),
     );
-}
-
-/// A 2xx to CONNECT would say that a tunnel stands (RFC 9110 section 9.3.6); whoever answers it without making one gets 501.
-fn refuse_tunnel(http: &h1::Connection, response: &mut Response) {
-    if http.awaits_tunnel() && response.status.is_success() {
-        *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
-    }
 }
 
 /// Writes `Server` and `Date`, but what the handler gives itself, as one that passes on another server's answer does.

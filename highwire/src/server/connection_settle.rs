@@ -124,7 +124,7 @@ impl Connection {
             Phase::Fresh | Phase::Head => timeouts.head,
             Phase::Idle => idle_ticks(kit),
             Phase::Body => {
-                self.arrived = 0;
+                self.intake.arrived = 0;
                 timeouts.body
             }
             Phase::Handler => timeouts.handler,

@@ -3,10 +3,12 @@
 //! What the handler's task writes is the body of an answer without an end of its own, and what its peer sends is the body
 //! of a request: windows, back-pressure and turns are those of any stream.
 
+use super::carrier::H2;
 use super::connection::Connection;
 use super::deadline::NEVER;
 use super::dispatch::Kit;
 use super::exchange::Switched;
+use super::lifecycle::Lifecycle;
 use super::out::Out;
 use super::streams::{Active, Http2};
 use crate::StatusCode;
@@ -110,7 +112,7 @@ impl Connection {
             raw.paused = true;
             active.given += data.len();
         }
-        if self.charge_http2(http2, stream, kit, out) {
+        if (H2 { connection: self, http2, stream, out }).charge_or_abort(kit) {
             self.poll_tunnel(http2, stream, kit, out);
             self.credit_http2(http2, stream, kit, out);
         }

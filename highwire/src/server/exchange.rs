@@ -89,22 +89,30 @@ impl Exchange {
         }
     }
 
-    /// Keeps bytes of the request's body for the handler, or drops them if it does not read the body. Returns which.
-    pub(crate) fn receive(&mut self, data: &[u8]) -> BodyUse {
+    /// Keeps bytes of the request's body for the handler, or drops them if it does not read the body. Returns which, and
+    /// whether these are the first ones that are dropped since the handler has let go of the body.
+    pub(crate) fn receive(&mut self, data: &[u8]) -> (BodyUse, bool) {
         let body_use = self.body_use();
+        let mut has_let_go = false;
         match (&mut self.collect, &self.incoming, body_use) {
             (Some(collect), _, BodyUse::Whole) => collect.extend(data),
-            (_, Some(incoming), BodyUse::Parts) => incoming.borrow_mut().push(data),
+            (_, Some(incoming), BodyUse::Parts) if !data.is_empty() => incoming.borrow_mut().push(data),
+            (_, Some(incoming), BodyUse::None) => has_let_go = !std::mem::replace(&mut incoming.borrow_mut().let_go, true),
             _ => {}
         }
-        body_use
+        (body_use, has_let_go)
+    }
+
+    /// Returns true if the request's body is still coming, and its handler gets it in parts.
+    pub(crate) fn receives_parts(&self) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| !incoming.borrow().is_finished())
     }
 
     /// Returns true if as many bytes wait for the handler as may. The task of the exchange is woken then when some are taken.
     pub(crate) fn is_full(&self) -> bool {
         let Some(incoming) = &self.incoming else { return false };
         let mut incoming = incoming.borrow_mut();
-        incoming.paused = incoming.held >= INCOMING_BYTES;
+        incoming.paused = incoming.held >= INCOMING_BYTES && !incoming.is_finished();
         incoming.paused
     }
 
@@ -113,8 +121,18 @@ impl Exchange {
         self.future.is_some() || self.reply.is_some()
     }
 
-    /// Sees whether the answer has come, from the handler's future or from elsewhere.
-    pub(crate) fn take_answer(&mut self, kit: &mut Kit, task: TaskKind) -> Option<Response> {
+    /// Sees whether the answer has come, from the handler's future or from elsewhere. `credits`: the peer is credited afterwards
+    /// for what the handler takes of the body, and no wake has to tell of it.
+    pub(crate) fn take_answer(&mut self, kit: &mut Kit, task: TaskKind, credits: bool) -> Option<Response> {
+        let incoming = self.incoming.clone().filter(|_| credits);
+        let pause = |paused: bool| incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = paused);
+        pause(false);
+        let answer = self.poll_answer(kit, task);
+        pause(true);
+        answer
+    }
+
+    fn poll_answer(&mut self, kit: &mut Kit, task: TaskKind) -> Option<Response> {
         // The answer is made here, by a function of the program's.
         let taken = catch_unwind(AssertUnwindSafe(|| self.reply.as_ref().and_then(|slot| slot.take())));
         if let Some(response) = taken.unwrap_or_else(|_| Some(kit.panicked())) {
@@ -169,10 +187,36 @@ impl Exchange {
 
     pub(crate) fn is_over(&self) -> bool {
         !self.awaits_answer()
-            && self.incoming.is_none()
+            && !self.receives_parts()
             && self.collect.is_none()
             && self.body.is_none()
             && self.switched.is_none()
+    }
+}
+
+/// What was counted of a request's body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Intake {
+    /// The route that bounds it.
+    pub(crate) route: u32,
+    /// Bytes so far; of those that are dropped since its handler has let go of it, only these.
+    pub(crate) bytes: u64,
+    /// Bytes that came since the body's rate was last judged.
+    pub(crate) arrived: u64,
+}
+
+impl Default for Intake {
+    fn default() -> Intake {
+        Intake { route: u32::MAX, bytes: 0, arrived: 0 }
+    }
+}
+
+impl Intake {
+    /// Counts bytes that came; `anew` without those before them.
+    #[inline]
+    pub(crate) fn count(&mut self, bytes: usize, anew: bool) {
+        self.arrived += bytes as u64;
+        self.bytes = bytes as u64 + if anew { 0 } else { self.bytes };
     }
 }
 

@@ -16,6 +16,7 @@ mod call_answer;
 mod call_head;
 #[cfg_attr(not(feature = "tower"), path = "no_calls.rs")]
 mod calls;
+mod carrier;
 mod config;
 mod connection;
 mod connection_account;
@@ -36,6 +37,7 @@ mod deadline;
 mod dispatch;
 mod exchange;
 mod grants;
+mod lifecycle;
 mod listen;
 mod out;
 mod outgoing;

@@ -2,7 +2,7 @@
 
 use super::deadline::NEVER;
 use super::dispatch::Kit;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Intake};
 use crate::body::BodyError;
 use bytes::Bytes;
 use proto::h2::{self, Schedule, StreamRef};
@@ -36,11 +36,8 @@ pub(super) struct Active {
     pub(super) given: usize,
     /// Bytes of the request's body that the handler of a whole one has; then those of its whole answer.
     pub(super) lent: usize,
-    pub(super) body_bytes: u64,
-    /// Of the request, where it has a body.
-    pub(super) route: u32,
-    /// Bytes that came since the body's rate was last judged, and what had come on all streams by then.
-    pub(super) arrived: u64,
+    pub(super) intake: Intake,
+    /// What had come on all streams when the body's rate was last judged.
     pub(super) arrived_before: u64,
     /// Bytes of the answer that the peer has taken since it was last given time, and what had been sent on all streams by then.
     pub(super) taken: u64,
@@ -181,9 +178,7 @@ impl Http2 {
                 drops: false,
                 given: 0,
                 lent: 0,
-                body_bytes: 0,
-                route: u32::MAX,
-                arrived: 0,
+                intake: Intake::default(),
                 arrived_before: 0,
                 taken: 0,
                 sent_before: 0,

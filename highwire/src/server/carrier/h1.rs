@@ -1,0 +1,162 @@
+//! An exchange over HTTP/1: the only one of its connection at a time.
+
+use super::super::connection::Connection;
+use super::super::out::Out;
+use super::*;
+use crate::StatusCode;
+use crate::response::Content;
+use proto::Event;
+use proto::h1::state::State;
+
+/// The present exchange of a connection.
+pub(in crate::server) struct H1<'c, 'q> {
+    pub(in crate::server) connection: &'c mut Connection,
+    pub(in crate::server) out: &'c mut Out<'q>,
+    /// What was received behind the request's head, and how much of it was used.
+    behind: &'c [u8],
+    used: usize,
+}
+
+impl<'c, 'q> H1<'c, 'q> {
+    #[inline]
+    pub(in crate::server) fn new(connection: &'c mut Connection, out: &'c mut Out<'q>) -> H1<'c, 'q> {
+        H1 { connection, out, behind: &[], used: 0 }
+    }
+
+    /// The same with what was received behind the request's head.
+    #[inline]
+    pub(in crate::server) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
+        H1 { behind, ..self }
+    }
+
+    /// Returns how many of the bytes behind the head were used.
+    #[inline]
+    pub(in crate::server) fn used(&self) -> usize {
+        self.used
+    }
+}
+
+impl Carrier for H1<'_, '_> {
+    #[inline]
+    fn task(&self) -> TaskKind {
+        self.connection.task()
+    }
+
+    #[inline]
+    fn caller(&self) -> Caller<'_> {
+        self.connection.caller(self.out)
+    }
+
+    #[inline]
+    fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.connection.exchange.as_deref_mut()
+    }
+
+    fn make_exchange(&mut self, kit: &mut Kit) -> &mut Exchange {
+        self.connection.exchange(kit)
+    }
+
+    fn intake(&mut self) -> Option<&mut Intake> {
+        Some(&mut self.connection.intake)
+    }
+
+    fn charge(&mut self, kit: &mut Kit) -> bool {
+        self.connection.recharge(kit)
+    }
+
+    fn no_memory(&mut self, kit: &mut Kit) {
+        self.connection.no_memory(kit, self.out);
+    }
+
+    fn lent(&mut self) -> usize {
+        self.connection.lent as usize
+    }
+
+    fn lend(&mut self, bytes: usize) {
+        self.connection.lent = u32::try_from(bytes).unwrap_or(u32::MAX);
+    }
+
+    fn awaits_continue(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    /// It is read and dropped, or the connection closes where it is too large or the peer waits to be told to send it.
+    fn leave_body(&mut self, length: Length, head: &Head, kit: &mut Kit) {
+        let limit = kit.shared.setup.config.caps.unread_body_bytes;
+        let too_large = matches!(length, Length::Exact(length) if length > limit);
+        if too_large || head.expects_continue {
+            self.connection.http.close_after();
+        }
+    }
+
+    /// It stands behind its head, so that nothing is copied into the connection.
+    fn whole_body(&mut self, length: Length, head: &mut Head, kit: &mut Kit) -> Option<Bytes> {
+        let Length::Exact(length) = length else { return None };
+        let body = self.behind.get(..usize::try_from(length).ok()?)?;
+        let limits = &kit.shared.setup.config.limits;
+        // A body of known length that lies in the window whole is one part and an end.
+        let data = self.connection.http.receive(body, head, limits).ok()?;
+        let end = self.connection.http.receive(&[], head, limits).ok()?;
+        debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
+        self.used = body.len();
+        Some(Bytes::copy_from_slice(body))
+    }
+
+    fn body_begins(&mut self, _: BodyUse, _: &mut Kit) {}
+
+    /// Bytes of a chunk that has begun.
+    fn announced(&self) -> u64 {
+        self.connection.http.announced()
+    }
+
+    fn took(&mut self, _: BodyUse, _: usize, _: &mut Kit) {}
+
+    fn over_limit(&mut self, body_use: BodyUse, _: usize, kit: &mut Kit) {
+        self.connection.body_too_large(body_use, kit, self.out);
+    }
+
+    fn stop_body(&mut self, _: &mut Kit) {
+        self.connection.http.close_after();
+    }
+
+    fn request_ended(&mut self, kit: &mut Kit) {
+        self.connection.pump(kit, self.out);
+        self.connection.recharge(kit);
+        self.connection.recycle_exchange(kit);
+    }
+
+    #[inline]
+    fn admit(&mut self, response: &mut Response, _: &mut Kit) {
+        if response.close {
+            self.connection.http.close_after();
+        }
+        let is_tunnel = matches!(response.content, Content::Switch(_));
+        if self.connection.http.awaits_tunnel() && !is_tunnel && response.status.is_success() {
+            // It would say that a tunnel stands (RFC 9110 section 9.3.6).
+            *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
+        }
+    }
+
+    fn may_answer(&mut self) -> bool {
+        let has_begun = self.connection.has_begun_to_answer();
+        !has_begun && !self.connection.http.must_close() && self.connection.http.server() != State::Done
+    }
+
+    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+        self.connection.send_interim(status, fields, self.out)
+    }
+
+    #[inline]
+    fn send(&mut self, response: &mut Response, kit: &mut Kit) {
+        self.connection.send(response, kit, self.out);
+    }
+
+    fn cut(&mut self, _: Abort, kit: &mut Kit) {
+        if self.connection.has_begun_to_answer() {
+            return self.connection.abort(kit, self.out);
+        }
+        // The answer is complete already; only what came behind it was wrong.
+        self.out.flush(self.connection.id);
+        self.connection.finish(kit, self.out);
+    }
+}

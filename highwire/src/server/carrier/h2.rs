@@ -1,0 +1,191 @@
+//! An exchange over HTTP/2: one of many on its connection, on a stream of its own.
+
+use super::super::connection::Connection;
+use super::super::connection_h2_send::is_of_a_connection;
+use super::super::connection_send::is_framing;
+use super::super::grants::wider;
+use super::super::lifecycle::Lifecycle;
+use super::super::out::Out;
+use super::super::streams::{Http2, Waits};
+use super::*;
+use crate::StatusCode;
+use crate::response::Content;
+use proto::h2::{Code, StreamRef};
+
+/// A stream of a connection, whose protocol is taken out of it meanwhile.
+pub(in crate::server) struct H2<'c, 'q> {
+    pub(in crate::server) connection: &'c mut Connection,
+    pub(in crate::server) http2: &'c mut Http2,
+    pub(in crate::server) stream: StreamRef,
+    pub(in crate::server) out: &'c mut Out<'q>,
+}
+
+impl Carrier for H2<'_, '_> {
+    const CREDITS: bool = true;
+
+    fn task(&self) -> TaskKind {
+        self.connection.stream_task(self.stream)
+    }
+
+    fn caller(&self) -> Caller<'_> {
+        self.connection.caller(self.out)
+    }
+
+    #[inline]
+    fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.http2.get(self.stream).map(|active| &mut active.exchange)
+    }
+
+    fn make_exchange(&mut self, kit: &mut Kit) -> &mut Exchange {
+        &mut self.http2.active(self.stream, kit).exchange
+    }
+
+    fn intake(&mut self) -> Option<&mut Intake> {
+        self.http2.get(self.stream).map(|active| &mut active.intake)
+    }
+
+    fn charge(&mut self, kit: &mut Kit) -> bool {
+        self.connection.charge_streams(self.http2, kit)
+    }
+
+    /// The stream that wanted the room gets 503, and the others go on.
+    fn no_memory(&mut self, kit: &mut Kit) {
+        self.abort(Abort::NoMemory, kit);
+    }
+
+    fn lent(&mut self) -> usize {
+        self.http2.get(self.stream).map_or(0, |active| active.lent)
+    }
+
+    fn lend(&mut self, bytes: usize) {
+        if let Some(active) = self.http2.get(self.stream) {
+            active.lent = bytes;
+        }
+    }
+
+    /// What the stream brings is kept for the protocol that may be accepted.
+    fn connect(&mut self, kit: &mut Kit) -> bool {
+        self.connection.connect_http2(self.http2, self.stream, kit);
+        self.http2.http.widen(self.stream, wider(kit.shared.config()), &mut self.out.queue.output);
+        true
+    }
+
+    fn connected(&mut self, length: Length, kit: &mut Kit) {
+        if length == Length::Empty {
+            self.connection.end_tunnel(self.http2, self.stream, kit, self.out);
+        }
+    }
+
+    fn awaits_continue(&self) -> bool {
+        true
+    }
+
+    /// It is dropped as it comes.
+    fn leave_body(&mut self, _: Length, _: &Head, _: &mut Kit) {}
+
+    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut Kit) -> Option<Bytes> {
+        None
+    }
+
+    fn body_begins(&mut self, body_use: BodyUse, kit: &mut Kit) {
+        let arrived = self.http2.arrived;
+        let active = self.http2.active(self.stream, kit);
+        active.waits = Waits::Body;
+        active.judge_from_now(kit, arrived);
+        match body_use {
+            BodyUse::None => {}
+            BodyUse::Whole => self.http2.begin_to_collect(self.stream, kit, self.out),
+            BodyUse::Parts => {
+                // Whatever the handler takes, the peer is credited for.
+                active.exchange.incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = true);
+                // What waits for handlers is bounded by the connection's window.
+                self.http2.http.widen(self.stream, wider(kit.shared.config()), &mut self.out.queue.output);
+            }
+        }
+    }
+
+    fn took(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit) {
+        let output = &mut self.out.queue.output;
+        match body_use {
+            BodyUse::None => self.http2.http.used(self.stream, bytes, output),
+            BodyUse::Whole => {
+                self.http2.http.dropped(bytes, output);
+                self.http2.grant(self.stream, kit, self.out);
+            }
+            BodyUse::Parts => {}
+        }
+    }
+
+    fn over_limit(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit) {
+        if body_use != BodyUse::Parts {
+            self.http2.http.dropped(bytes, &mut self.out.queue.output);
+        }
+        let Some(active) = self.http2.get(self.stream) else { return };
+        if body_use != BodyUse::None {
+            let abort = Abort::BodyTooLarge(active.intake.route, body_use);
+            return self.abort(abort, kit);
+        }
+        // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
+        if active.drops {
+            self.http2.http.reset(self.stream, Code::NoError, &mut self.out.queue.output);
+            self.http2.forget(self.stream, kit);
+        }
+    }
+
+    fn collected(&mut self) {
+        self.http2.end_collecting(self.stream);
+    }
+
+    fn stop_body(&mut self, _: &mut Kit) {
+        self.http2.end_collecting(self.stream);
+    }
+
+    fn polled(&mut self, kit: &mut Kit) {
+        self.connection.credit_http2(self.http2, self.stream, kit, self.out);
+    }
+
+    fn request_ended(&mut self, kit: &mut Kit) {
+        self.connection.done_http2(self.http2, self.stream, kit, self.out);
+    }
+
+    fn admit(&mut self, response: &mut Response, kit: &mut Kit) {
+        if let Some(active) = self.http2.get(self.stream).filter(|active| active.exchange.switched.is_some()) {
+            self.connection.answer_connect(active, response, kit);
+        }
+        if let Content::Switch(_) = &response.content {
+            *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
+        }
+        if response.close {
+            self.http2.http.go_away(&mut self.out.queue.output);
+            self.http2.http.go_away(&mut self.out.queue.output);
+        }
+    }
+
+    fn may_answer(&mut self) -> bool {
+        self.http2.get(self.stream).is_some_and(|active| !active.answered)
+    }
+
+    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+        self.http2.http.send_interim(self.stream, status, &mut self.out.queue.output, |writer| {
+            let fields = fields.iter().filter(|(name, _)| !is_framing(name) && !is_of_a_connection(name));
+            fields.for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
+        })
+    }
+
+    #[inline]
+    fn send(&mut self, response: &mut Response, kit: &mut Kit) {
+        self.connection.send_http2(self.http2, self.stream, response, kit, self.out);
+    }
+
+    fn cut(&mut self, abort: Abort, kit: &mut Kit) {
+        let code = match abort.code() {
+            // Nothing is wrong only with a peer whose answer is complete (RFC 9113 section 8.1).
+            Code::NoError if self.http2.get(self.stream).is_some_and(|active| active.answered && !active.drops) => {
+                Code::Cancel
+            }
+            code => code,
+        };
+        self.http2.http.reset(self.stream, code, &mut self.out.queue.output);
+        self.http2.forget(self.stream, kit);
+    }
+}

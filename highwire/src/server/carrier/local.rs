@@ -1,0 +1,105 @@
+//! An exchange with this process: a request and an answer in the types of `http`.
+
+use super::super::call::Call;
+use super::super::lifecycle::Lifecycle;
+use super::*;
+use crate::StatusCode;
+use crate::response::Content;
+
+impl Carrier for Call {
+    fn task(&self) -> TaskKind {
+        self.task
+    }
+
+    fn caller(&self) -> Caller<'_> {
+        Caller { peer: self.peer.into(), tls: None, kept: self.tls.as_ref() }
+    }
+
+    fn exchange(&mut self) -> Option<&mut Exchange> {
+        Some(&mut self.exchange)
+    }
+
+    fn make_exchange(&mut self, _: &mut Kit) -> &mut Exchange {
+        &mut self.exchange
+    }
+
+    fn intake(&mut self) -> Option<&mut Intake> {
+        Some(&mut self.intake)
+    }
+
+    fn take_extensions(&mut self) -> Extensions {
+        std::mem::take(&mut self.request.extensions)
+    }
+
+    fn charge(&mut self, kit: &mut Kit) -> bool {
+        self.recharge(kit)
+    }
+
+    fn no_memory(&mut self, kit: &mut Kit) {
+        self.is_refused = true;
+        self.abort(Abort::NoMemory, kit);
+    }
+
+    fn lent(&mut self) -> usize {
+        self.lent
+    }
+
+    fn lend(&mut self, bytes: usize) {
+        self.lent = bytes;
+    }
+
+    /// Whoever makes the body is asked for it, and need not be told.
+    fn awaits_continue(&self) -> bool {
+        false
+    }
+
+    /// It is dropped as soon as its next part would be taken.
+    fn leave_body(&mut self, _: Length, _: &Head, _: &mut Kit) {}
+
+    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut Kit) -> Option<Bytes> {
+        None
+    }
+
+    fn body_begins(&mut self, _: BodyUse, _: &mut Kit) {}
+
+    fn took(&mut self, _: BodyUse, _: usize, kit: &mut Kit) {
+        self.charge_or_abort(kit);
+    }
+
+    fn over_limit(&mut self, body_use: BodyUse, _: usize, kit: &mut Kit) {
+        if body_use == BodyUse::None {
+            return self.drop_body();
+        }
+        let abort = Abort::BodyTooLarge(self.intake.route, body_use);
+        self.abort(abort, kit);
+    }
+
+    fn stop_body(&mut self, _: &mut Kit) {
+        self.drop_body();
+    }
+
+    fn request_ended(&mut self, _: &mut Kit) {}
+
+    fn admit(&mut self, response: &mut Response, kit: &mut Kit) {
+        if let Content::Switch(_) = &response.content {
+            *response = kit.error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol here");
+        }
+    }
+
+    fn may_answer(&mut self) -> bool {
+        self.answerer.is_some()
+    }
+
+    /// There is no way for them.
+    fn interim(&mut self, _: u16, _: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+        Ok(())
+    }
+
+    fn send(&mut self, response: &mut Response, _: &mut Kit) {
+        self.send_response(response);
+    }
+
+    fn cut(&mut self, abort: Abort, _: &mut Kit) {
+        self.fail(abort.text().into());
+    }
+}

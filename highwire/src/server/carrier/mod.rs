@@ -1,0 +1,119 @@
+//! What a protocol does for one exchange, and nothing else. HTTP/1, a stream of HTTP/2 and the call of this process each implement
+//! [`Carrier`]; [`super::lifecycle`] is what they have in common.
+
+mod h1;
+mod h2;
+#[cfg(any(feature = "tower", test))]
+mod local;
+
+pub(super) use h1::H1;
+pub(super) use h2::H2;
+
+use super::abort::Abort;
+use super::context::TaskKind;
+use super::dispatch::Kit;
+use super::exchange::{Exchange, Intake};
+use crate::Response;
+use crate::request::{BodyUse, Caller};
+use bytes::Bytes;
+use http::{Extensions, HeaderName, HeaderValue};
+use proto::{Head, Length};
+
+/// One exchange on its way through a protocol. The exchange itself may not be there: one that is over at once has none.
+pub(super) trait Carrier {
+    /// The peer is credited for what a handler takes of a body after each poll, so that no wake has to tell of it.
+    const CREDITS: bool = false;
+
+    /// The task that moves this exchange on.
+    fn task(&self) -> TaskKind;
+
+    /// Who asks.
+    fn caller(&self) -> Caller<'_>;
+
+    fn exchange(&mut self) -> Option<&mut Exchange>;
+
+    /// Returns the exchange, made where there is none.
+    fn make_exchange(&mut self, kit: &mut Kit) -> &mut Exchange;
+
+    /// Returns what was counted of the request's body.
+    fn intake(&mut self) -> Option<&mut Intake>;
+
+    /// Takes what whoever asks has put beside the request.
+    fn take_extensions(&mut self) -> Extensions {
+        Extensions::default()
+    }
+
+    /// Charges what the exchange holds now. Returns false if there is no room.
+    fn charge(&mut self, kit: &mut Kit) -> bool;
+
+    /// The memory budget has no room for what the exchange holds.
+    fn no_memory(&mut self, kit: &mut Kit);
+
+    /// Returns the bytes of a whole body that the handler has.
+    fn lent(&mut self) -> usize;
+
+    /// The handler has a whole body of so many bytes until it has answered.
+    fn lend(&mut self, bytes: usize);
+
+    /// A CONNECT came for a route. Returns true if its bytes are for the protocol that may be accepted, and no body.
+    fn connect(&mut self, _: &mut Kit) -> bool {
+        false
+    }
+
+    /// Its handler was called.
+    fn connected(&mut self, _: Length, _: &mut Kit) {}
+
+    // The request's body.
+
+    /// Returns true if the peer waits for 100 (Continue), where its head says that it does.
+    fn awaits_continue(&self) -> bool;
+
+    /// Prepares for a body that no handler takes.
+    fn leave_body(&mut self, length: Length, head: &Head, kit: &mut Kit);
+
+    /// Returns the body if all of it is here already.
+    fn whole_body(&mut self, length: Length, head: &mut Head, kit: &mut Kit) -> Option<Bytes>;
+
+    /// A body begins that is used in this way: the exchange is made already where there is to be one.
+    fn body_begins(&mut self, body_use: BodyUse, kit: &mut Kit);
+
+    /// Bytes that are announced and have not come yet, beyond those that were counted.
+    fn announced(&self) -> u64 {
+        0
+    }
+
+    /// So many bytes of the body came.
+    fn took(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit);
+
+    /// The body, of which so many bytes came last, is longer than its route takes.
+    fn over_limit(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit);
+
+    /// A body that was collected is whole.
+    fn collected(&mut self) {}
+
+    /// Nothing more of the body is wanted.
+    fn stop_body(&mut self, kit: &mut Kit);
+
+    /// The handler was polled, and may have taken some of the body.
+    fn polled(&mut self, _: &mut Kit) {}
+
+    /// The request is complete, and its handler knows.
+    fn request_ended(&mut self, kit: &mut Kit);
+
+    // The response.
+
+    /// Replaces a response that cannot be sent here by one that can, and closes behind it where it says so.
+    fn admit(&mut self, response: &mut Response, kit: &mut Kit);
+
+    /// Returns true if no response has begun.
+    fn may_answer(&mut self) -> bool;
+
+    /// Sends an interim response.
+    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error>;
+
+    /// Sends a final response, or begins with it.
+    fn send(&mut self, response: &mut Response, kit: &mut Kit);
+
+    /// Ends a response that has begun, so that the peer sees that it is not whole.
+    fn cut(&mut self, abort: Abort, kit: &mut Kit);
+}

@@ -1,0 +1,235 @@
+//! The life of an exchange, from the head of its request to the head of its response, the same for every carrier.
+
+use super::abort::Abort;
+use super::carrier::Carrier;
+use super::connection_send::log_answer;
+use super::dispatch::Kit;
+use super::exchange::{Collect, LogLine};
+use crate::handler::Outcome;
+use crate::request::{BodyUse, Hooks, Ready};
+use crate::{HeaderName, HeaderValue, Response};
+use proto::{Head, Length, Method};
+
+/// What happens to an exchange.
+pub(super) trait Lifecycle: Carrier {
+    /// A request came: finds its route, and calls its handler or waits for its body.
+    #[inline]
+    fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], kit: &mut Kit) {
+        kit.override_method(head, window);
+        if kit.shared.setup.config.access_log {
+            let now = kit.now;
+            self.make_exchange(kit).log = Some(LogLine::new(head, window, now));
+        }
+        let route = match kit.route(head, window, self.caller()) {
+            Ok(route) => route,
+            Err(mut response) => {
+                if length != Length::Empty {
+                    self.leave_body(length, head, kit);
+                }
+                return self.respond(&mut response, kit);
+            }
+        };
+        if head.method == Method::Connect && self.connect(kit) {
+            self.call(route, (head, window), Ready::Nothing, kit);
+            return self.connected(length, kit);
+        }
+        if length == Length::Empty {
+            return self.call(route, (head, window), Ready::Nothing, kit);
+        }
+        self.begin_with_body(route, length, head, window, kit);
+    }
+
+    /// The rest of [`begin`](Self::begin) for a request that has a body.
+    fn begin_with_body(&mut self, route: u32, length: Length, head: &mut Head, window: &[u8], kit: &mut Kit) {
+        let body_use = match kit.body_use(route) {
+            // Another protocol's bytes begin behind the body: it is read first (RFC 9110 section 7.8).
+            BodyUse::None if head.upgrade => BodyUse::Whole,
+            body_use => body_use,
+        };
+        let announced = if let Length::Exact(length) = length { length } else { 0 };
+        if let Some(mut response) = kit.announces_too_much(route, body_use, announced) {
+            self.stop_body(kit);
+            return self.respond(&mut response, kit);
+        }
+        if body_use != BodyUse::None && head.expects_continue && self.awaits_continue() {
+            // The request was just begun, so that a state table permits it, and there is no field that could be refused.
+            let _ = self.interim(100, &[]);
+        }
+        if body_use == BodyUse::Whole
+            && let Some(body) = self.whole_body(length, head, kit)
+        {
+            let bytes = body.len();
+            self.call(route, (head, window), Ready::Whole(body), kit);
+            if self.exchange().is_some_and(|exchange| exchange.awaits_answer()) {
+                self.lend(bytes);
+                self.charge_or_abort(kit);
+            }
+            return;
+        }
+        let task = self.task();
+        match body_use {
+            BodyUse::None => {
+                self.body_begins(body_use, kit);
+                self.count_from(route);
+                self.leave_body(length, head, kit);
+                self.call(route, (head, window), Ready::Nothing, kit);
+            }
+            BodyUse::Whole => {
+                self.make_exchange(kit).begin_to_collect(route, head, window);
+                self.body_begins(body_use, kit);
+                self.count_from(route);
+            }
+            BodyUse::Parts => {
+                let waker = kit.context.inbox.waker(task.number());
+                let body = self.make_exchange(kit).begin_parts(waker);
+                self.body_begins(body_use, kit);
+                self.count_from(route);
+                self.call(route, (head, window), Ready::Parts(body), kit);
+            }
+        }
+        self.charge_or_abort(kit);
+    }
+
+    /// Counts a body from its beginning.
+    fn count_from(&mut self, route: u32) {
+        if let Some(intake) = self.intake() {
+            (intake.route, intake.bytes) = (route, 0);
+        }
+    }
+
+    /// Calls the handler of the route that was found just before, and deals with what it answers.
+    #[inline]
+    fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit) {
+        let mut hooks = Hooks { extensions: self.take_extensions(), ..Hooks::default() };
+        let mut answer = None;
+        let outcome = kit.call(route, request, self.caller(), self.task(), body, &mut hooks, &mut answer);
+        if hooks.are_for_exchange() {
+            self.make_exchange(kit).take_hooks(&mut hooks);
+        }
+        match outcome {
+            Outcome::Ready => match &mut answer {
+                // A handler that took a `Reply` answers by it alone.
+                Some(response) if self.exchange().is_none_or(|exchange| exchange.reply.is_none()) => {
+                    self.answer(response, kit);
+                }
+                _ => self.poll_answer(kit),
+            },
+            Outcome::Pending(place) => {
+                self.make_exchange(kit).future = Some((route, place));
+                self.send_interims();
+                self.charge_unfolded(kit);
+            }
+        }
+    }
+
+    /// Sends a handler's answer, and begins with its body.
+    #[inline]
+    fn answer(&mut self, response: &mut Response, kit: &mut Kit) {
+        self.send_interims();
+        self.respond(response, kit);
+        if let Some(exchange) = self.exchange() {
+            (exchange.interim, exchange.unfolded) = (None, None);
+        }
+    }
+
+    /// Sends a response: every final one passes here.
+    #[inline]
+    fn respond(&mut self, response: &mut Response, kit: &mut Kit) {
+        self.admit(response, kit);
+        kit.prepare(response, self.caller().is_secure());
+        if let Some(line) = self.exchange().and_then(|exchange| exchange.log.take()) {
+            log_answer(&line, self.caller(), response, kit);
+        }
+        self.send(response, kit);
+    }
+
+    /// Sees whether the answer has come, from the handler's future or from elsewhere.
+    fn poll_answer(&mut self, kit: &mut Kit) {
+        let task = self.task();
+        self.send_interims();
+        let Some(exchange) = self.exchange() else { return };
+        if let Some(mut response) = exchange.take_answer(kit, task, Self::CREDITS) {
+            self.answer(&mut response, kit);
+        } else {
+            self.send_interims();
+            self.charge_unfolded(kit);
+        }
+        self.polled(kit);
+    }
+
+    /// Sends the interim responses that the handler has asked for.
+    #[inline]
+    fn send_interims(&mut self) {
+        if let Some(interim) = self.exchange().and_then(|exchange| exchange.interim.clone()) {
+            for (status, fields) in interim.borrow_mut().waiting.drain(..) {
+                if let Err(error) = self.interim(status.as_u16(), &fields) {
+                    super::quiet::log!(Mistake, error, %error, "an interim response came too late");
+                }
+            }
+        }
+    }
+
+    /// Some of the request's body came: the handler gets it, or it is dropped. Returns which.
+    fn data(&mut self, data: &[u8], kit: &mut Kit) -> BodyUse {
+        let (body_use, has_let_go) = self.exchange().map_or((BodyUse::None, false), |exchange| exchange.receive(data));
+        let announced = self.announced();
+        let Some(intake) = self.intake() else { return body_use };
+        intake.count(data.len(), has_let_go);
+        if intake.bytes.saturating_add(announced) > kit.body_limit(intake.route, body_use) {
+            self.over_limit(body_use, data.len(), kit);
+        } else {
+            self.took(body_use, data.len(), kit);
+        }
+        body_use
+    }
+
+    /// The request is complete.
+    fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, kit: &mut Kit) {
+        let Some(exchange) = self.exchange() else { return };
+        if let Some(incoming) = &exchange.incoming {
+            incoming.borrow_mut().finish(Ok(()), trailers);
+            self.poll_answer(kit);
+        } else if let Some(Collect { route, head, window, body }) = exchange.collect.take() {
+            self.collected();
+            self.lend(body.capacity());
+            // The look-up left the path's parameters for the last head that was seen: this one's are found again.
+            match kit.route(&head, &window, self.caller()) {
+                Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), kit),
+                Err(mut response) => self.respond(&mut response, kit),
+            }
+        }
+        self.request_ended(kit);
+    }
+
+    /// Ends the exchange before its time: by an answer, or where one has begun by cutting that.
+    fn abort(&mut self, abort: Abort, kit: &mut Kit) {
+        self.stop_body(kit);
+        if let Some(exchange) = self.exchange() {
+            exchange.give_up(abort.body_error(), kit);
+        }
+        if self.may_answer() {
+            self.respond(&mut abort.response(kit), kit);
+        } else {
+            self.cut(abort, kit);
+        }
+    }
+
+    /// Charges what the exchange holds. Returns false if there was no room and the exchange has ended.
+    fn charge_or_abort(&mut self, kit: &mut Kit) -> bool {
+        let has_room = self.charge(kit);
+        if !has_room {
+            self.no_memory(kit);
+        }
+        has_room
+    }
+
+    /// A handler that has still to answer may hold a whole body that was decoded since it was charged last.
+    fn charge_unfolded(&mut self, kit: &mut Kit) {
+        let lent = self.lent();
+        if self.exchange().is_some_and(|exchange| exchange.lent(lent) > lent) {
+            self.charge_or_abort(kit);
+        }
+    }
+}
+
+impl<C: Carrier> Lifecycle for C {}
