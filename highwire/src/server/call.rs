@@ -66,6 +66,8 @@ pub(super) struct Call {
     /// The answer's body on its way, and how much of what was announced is left.
     pub(super) writer: Option<Writer<BoxError>>,
     pub(super) left: Option<u64>,
+    /// The program's own error, of an answer's body that has failed.
+    pub(super) error: Option<BoxError>,
     charged: usize,
     /// There was no memory for it. What it is answered need not be charged: it has a bound, and is the program's own.
     pub(super) is_refused: bool,
@@ -96,6 +98,7 @@ impl Call {
             answerer: Some(answerer),
             writer: None,
             left: None,
+            error: None,
             charged: 0,
             is_refused: false,
             waits: Waits::Nothing,

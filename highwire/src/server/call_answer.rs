@@ -2,15 +2,16 @@
 
 use super::abort::Abort;
 use super::call::{Call, PARTS_A_TURN, Waits};
+use super::carrier::Sent;
 use super::connection_h2_send::is_of_a_connection;
 use super::connection_send::is_framing;
 use super::dispatch::Kit;
 use super::exchange::let_go;
-use super::outgoing::Next;
-use crate::body::BoxError;
+use super::lifecycle::Lifecycle;
+use crate::body::{BoxError, Part};
 use crate::response::{Content, Response};
 use crate::tower::{ResponseBody, crossing};
-use crate::{HeaderMap, HeaderValue, header};
+use crate::{HeaderMap, HeaderName, HeaderValue, header};
 use bytes::Bytes;
 use http::{Method, Version};
 use std::task::{Context, Poll};
@@ -47,51 +48,40 @@ impl Call {
         let waker = self.waker(kit);
         let mut cx = Context::from_waker(&waker);
         for _ in 0..PARTS_A_TURN {
-            let (Some(writer), Some(streamed)) = (&self.writer, &mut self.exchange.body) else { return };
+            let Some(writer) = &self.writer else { return };
             match writer.poll_room(&mut cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return self.is_cancelled = true,
             }
-            match streamed.next_bytes(&waker) {
-                Poll::Pending => return,
-                Poll::Ready(Next::Part(part)) => {
-                    // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
-                    self.waits = Waits::Nothing;
-                    if let Some(left) = &mut self.left {
-                        match left.checked_sub(part.len() as u64) {
-                            Some(less) => *left = less,
-                            None => return self.misfit(),
-                        }
-                    }
-                    writer.push(part);
-                }
-                Poll::Ready(Next::End) => return self.end_body(),
-                Poll::Ready(Next::Failed(abort, error)) => {
-                    return self.fail(error.unwrap_or_else(|| abort.text().into()));
-                }
+            if Lifecycle::send_next(self, kit) != Sent::More {
+                return;
             }
         }
         waker.wake();
     }
 
-    /// The answer's body has ended.
-    fn end_body(&mut self) {
-        if self.left.is_some_and(|left| left > 0) {
-            return self.misfit();
+    /// Hands on a part of the answer's body.
+    pub(super) fn write(&mut self, part: Part) -> Result<Sent, Abort> {
+        let (Some(writer), Part::Bytes(bytes)) = (&self.writer, part) else { return Ok(Sent::Over) };
+        // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
+        self.waits = Waits::Nothing;
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(bytes.len() as u64).ok_or(Abort::BodyMisfit(None))?;
         }
-        let Some(streamed) = self.exchange.body.take() else { return };
-        let trailers = match streamed.into_trailers() {
-            Ok(trailers) => trailers,
-            Err(abort) => return self.fail(abort.text().into()),
-        };
+        writer.push(bytes);
+        Ok(Sent::More)
+    }
+
+    /// The answer's body has ended.
+    pub(super) fn end_answer(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
+        if self.left.is_some_and(|left| left > 0) {
+            return Err(Abort::BodyMisfit(None));
+        }
         if let Some(writer) = self.writer.take() {
             writer.end(Ok(trailers.into_iter().collect()));
         }
-    }
-
-    fn misfit(&mut self) {
-        self.fail(Abort::BodyMisfit(None).logged().text().into());
+        Ok(())
     }
 
     /// Cuts the answer's body.

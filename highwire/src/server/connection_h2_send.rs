@@ -1,14 +1,12 @@
 //! The sending half of a connection that speaks HTTP/2: answers, as far as the peer's windows allow; who sends next; what the
 //! streams wait for, and how long.
 
-use super::abort::Abort;
-use super::carrier::H2;
+use super::carrier::{H2, Sent};
 use super::connection::Connection;
 use super::connection_send::is_framing;
 use super::dispatch::Kit;
 use super::lifecycle::Lifecycle;
 use super::out::Out;
-use super::outgoing::Next;
 use super::streams::{Active, Http2, Waits};
 use crate::body::BodyError;
 use crate::request::BodyUse;
@@ -18,23 +16,12 @@ use http::header;
 use io::Queue;
 use proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use proto::{Head, Length};
-use std::task::Poll;
 
 /// Bytes of answers that are handed to the driver before it has to say that they are out.
 const AHEAD_BYTES: usize = 64 * 1024;
 
 /// Frames in a row before other connections have their turn.
 const FRAMES_A_TURN: usize = 64;
-
-/// What a look at a stream that may send came to.
-enum Sent {
-    /// It goes on when it is its turn again.
-    More,
-    /// It waits: for its body's next part, or for the peer's window. Whatever it waits for puts it back.
-    Waits,
-    /// It is over.
-    Over,
-}
 
 impl Connection {
     /// Sends a response, or begins with one that cannot be sent at once.
@@ -83,7 +70,7 @@ impl Connection {
                     (active.due, active.waits, active.sent_before) = (write_due, Waits::Window, all);
                     // All of it stays until the last of it is sent.
                     active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
-                    (active.pending, active.ends, active.answered) = (bytes.slice(sent..), true, true);
+                    (active.pending, active.answered) = (bytes.slice(sent..), true);
                     self.schedule_http2(http2, stream);
                     self.pump_http2(http2, kit, out);
                     H2 { connection: self, http2, stream, out }.charge_or_abort(kit);
@@ -199,74 +186,14 @@ impl Connection {
 
     /// Sends one frame of a stream's answer.
     fn send_frame_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
-        let waker = kit.context.inbox.waker(self.stream_task(stream).number());
         let Some(active) = http2.get(stream) else { return Sent::Over };
-        while active.pending.is_empty() && !active.ends {
-            let Some(streamed) = &mut active.exchange.body else { return Sent::Over };
-            match streamed.next_bytes(&waker) {
-                Poll::Pending => {
-                    // Being asked again is no sign of life.
-                    if active.waits != Waits::Handler {
-                        (active.due, active.waits) = (active.body_due(kit), Waits::Handler);
-                    }
-                    return Sent::Waits;
-                }
-                Poll::Ready(Next::Part(bytes)) => active.pending = bytes,
-                Poll::Ready(Next::End) => active.ends = true,
-                Poll::Ready(Next::Failed(abort, _)) => {
-                    self.abort_http2(http2, stream, abort, kit, out);
-                    return Sent::Waits;
-                }
-            }
+        let is_pending = !active.pending.is_empty();
+        let mut exchange = H2 { connection: self, http2, stream, out };
+        if !is_pending {
+            return exchange.send_next(kit);
         }
-        if active.pending.is_empty() && active.exchange.body.is_some() {
-            return self.end_body_http2(http2, stream, kit, out);
-        }
-        let is_streamed = active.exchange.body.is_some();
-        let part = active.pending.slice(..active.pending.len().min(FRAME_BYTES as usize));
-        let ends = active.ends && part.len() == active.pending.len() && !is_streamed;
-        let sent = match http2.http.send_data(stream, &part, ends, &mut out.queue.output) {
-            Ok(sent) => sent,
-            Err(error) => {
-                self.abort_http2(http2, stream, Abort::BodyMisfit(Some(error)).logged(), kit, out);
-                return Sent::Waits;
-            }
-        };
-        http2.sent += sent as u64;
-        let all = http2.sent;
-        let Some(active) = http2.get(stream) else { return Sent::Over };
-        let _ = active.pending.split_to(sent);
-        if sent == 0 {
-            // Only what the peer says next can help: it has the time that any peer has to take something.
-            active.took(0, all, kit);
-            return Sent::Waits;
-        }
-        active.took(sent, all, kit);
-        if active.pending.is_empty() && active.ends && !is_streamed { Sent::Over } else { Sent::More }
-    }
-
-    /// The body of an answer has ended: so does its stream.
-    fn end_body_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
-        let Some(active) = http2.get(stream) else { return Sent::Over };
-        let trailers = match active.exchange.body.take().map(|streamed| streamed.into_trailers()) {
-            Some(Ok(trailers)) => trailers,
-            Some(Err(abort)) => {
-                self.abort_http2(http2, stream, abort, kit, out);
-                return Sent::Waits;
-            }
-            None => Vec::new(),
-        };
-        let ended = if trailers.is_empty() {
-            http2.http.send_data(stream, &[], true, &mut out.queue.output).map(drop)
-        } else {
-            http2.http.send_trailers(stream, &mut out.queue.output, |writer| {
-                trailers.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
-            })
-        };
-        if let Err(error) = ended {
-            self.abort_http2(http2, stream, Abort::BodyMisfit(Some(error)).logged(), kit, out);
-        }
-        Sent::Over
+        let sent = exchange.send_pending(kit);
+        exchange.sent_or_abort(sent, kit)
     }
 
     /// Moves on whatever can move: handlers, bodies, unread frames.

@@ -1,13 +1,14 @@
 //! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
 
 use super::abort::Abort;
-use super::connection::{Connection, Phase};
+use super::carrier::{H1, Sent};
+use super::connection::Connection;
 use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::{LogLine, Switched};
+use super::lifecycle::Lifecycle;
 use super::out::Out;
-use super::outgoing::Next;
-use crate::body::{BodyStream, Part};
+use crate::body::BodyStream;
 use crate::file_part::Step;
 use crate::request::Caller;
 use crate::response::{Content, Rendered, Response, Streamed};
@@ -20,7 +21,7 @@ use proto::{Length, Method};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 /// A body up to this length is copied behind its head and leaves in one send; a longer one is sent from where it is.
 /// Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
@@ -154,10 +155,10 @@ impl Connection {
                     self.exchange(kit).body = Some(*streamed);
                     return self.pump(kit, out);
                 };
-                match self.send_step(step, kit, out) {
-                    Ok(()) => self.end_body(*streamed, kit, out),
-                    Err(error) => self.misfit(error, kit, out),
-                }
+                let sent = self.send_step(step, kit, out).map_err(|error| Abort::BodyMisfit(Some(error)));
+                let mut exchange = H1::new(self, out);
+                let ended = sent.and_then(|()| exchange.end_body(Some(*streamed)));
+                exchange.sent_or_abort(ended, kit);
             }
             Content::Switch(_) => {}
         }
@@ -180,62 +181,19 @@ impl Connection {
 
     /// Sends on with a body in parts, as far as the peer takes it.
     pub(super) fn pump(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let task = self.task();
-        let mut parts = 0;
-        while !self.blocked {
-            parts += 1;
-            if parts > PARTS_A_TURN {
-                // A body of many small parts that are always ready may not keep the others waiting.
-                kit.context.inbox.waker(task.number()).wake();
+        if self.http.server() != h1::state::State::SendsBody {
+            return self.exchange.iter_mut().for_each(|exchange| exchange.body = None);
+        }
+        for _ in 0..PARTS_A_TURN {
+            if self.blocked || self.is_ending() || H1::new(self, out).send_next(kit) != Sent::More {
                 return;
             }
-            let Some(exchange) = &mut self.exchange else { return };
-            let Some(mut streamed) = exchange.body.take() else { return };
-            let sends_body = self.http.server() == h1::state::State::SendsBody;
-            let waker = kit.context.inbox.waker(task.number());
-            // Under TLS every byte is looked at.
-            let next = match out.tls {
-                None => streamed.next_part(&waker),
-                Some(_) => streamed.next_bytes(&waker).map(|next| next.map(Part::Bytes)),
-            };
-            let sent = match next {
-                _ if !sends_body => return,
-                Poll::Pending => {
-                    exchange.body = Some(streamed);
-                    if !self.recharge(kit) {
-                        crate::server::quiet::log!(
-                            Memory,
-                            warn,
-                            "what an answer waits for does not fit the memory budget; the connection is cut"
-                        );
-                        self.abort(kit, out);
-                    }
-                    return;
-                }
-                Poll::Ready(Next::Part(part)) => {
-                    exchange.body = Some(streamed);
-                    // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
-                    self.phase = Phase::Fresh;
-                    match part {
-                        Part::Bytes(bytes) => self.send_part(bytes, kit, out),
-                        Part::File(step) => self.send_step(step, kit, out),
-                    }
-                }
-                Poll::Ready(Next::Failed(..)) => return self.abort(kit, out),
-                Poll::Ready(Next::End) => return self.end_body(streamed, kit, out),
-            };
-            if let Err(error) = sent {
-                return self.misfit(error, kit, out);
-            }
         }
+        // A body of many small parts that are always ready may not keep the others waiting.
+        kit.context.inbox.waker(self.task().number()).wake();
     }
 
-    fn misfit(&mut self, error: proto::Error, kit: &mut Kit, out: &mut Out<'_>) {
-        Abort::BodyMisfit(Some(error)).logged();
-        self.abort(kit, out);
-    }
-
-    fn send_part(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
+    pub(super) fn send_part(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
         if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, kit, out);
         }
@@ -248,7 +206,7 @@ impl Connection {
     }
 
     /// Has the driver send a part of a file.
-    fn send_step(&mut self, step: Step, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
+    pub(super) fn send_step(&mut self, step: Step, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
         let (waiting, length) = (out.waiting(), step.range.end - step.range.start);
         let mut after = Vec::new();
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
@@ -278,14 +236,13 @@ impl Connection {
         }
     }
 
-    /// The body of an answer has ended. A panic of its trailers costs no more than one of the body itself: what was written
-    /// before it is sent.
-    fn end_body(&mut self, streamed: Streamed, kit: &mut Kit, out: &mut Out<'_>) {
-        let Ok(trailers) = streamed.into_trailers() else { return self.abort(kit, out) };
-        let sent = self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, &trailers));
-        if let Err(error) = sent {
-            self.misfit(error, kit, out);
-        }
+    /// Ends a response whose body was sent.
+    pub(super) fn send_end(
+        &mut self,
+        trailers: &[(HeaderName, HeaderValue)],
+        out: &mut Out<'_>,
+    ) -> Result<(), proto::Error> {
+        self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, trailers))
     }
 
     /// The answer cannot be sent as it is: nothing of it has left. The peer gets a plain 500 where one is still possible.

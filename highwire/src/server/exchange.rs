@@ -97,7 +97,9 @@ impl Exchange {
         match (&mut self.collect, &self.incoming, body_use) {
             (Some(collect), _, BodyUse::Whole) => collect.extend(data),
             (_, Some(incoming), BodyUse::Parts) if !data.is_empty() => incoming.borrow_mut().push(data),
-            (_, Some(incoming), BodyUse::None) => has_let_go = !std::mem::replace(&mut incoming.borrow_mut().let_go, true),
+            (_, Some(incoming), BodyUse::None) => {
+                has_let_go = !std::mem::replace(&mut incoming.borrow_mut().let_go, true)
+            }
             _ => {}
         }
         (body_use, has_let_go)

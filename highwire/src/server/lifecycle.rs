@@ -1,14 +1,17 @@
-//! The life of an exchange, from the head of its request to the head of its response, the same for every carrier.
+//! The life of an exchange, from the head of its request to the end of its response, the same for every carrier.
 
 use super::abort::Abort;
-use super::carrier::Carrier;
+use super::carrier::{Carrier, Sent};
 use super::connection_send::log_answer;
 use super::dispatch::Kit;
 use super::exchange::{Collect, LogLine};
+use super::outgoing::Next;
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
+use crate::response::Streamed;
 use crate::{HeaderName, HeaderValue, Response};
 use proto::{Head, Length, Method};
+use std::task::Poll;
 
 /// What happens to an exchange.
 pub(super) trait Lifecycle: Carrier {
@@ -199,6 +202,48 @@ pub(super) trait Lifecycle: Carrier {
             }
         }
         self.request_ended(kit);
+    }
+
+    /// Sends the next part of the response's body, if there is one.
+    fn send_next(&mut self, kit: &mut Kit) -> Sent {
+        let waker = kit.context.inbox.waker(self.task().number());
+        let sends_files = self.sends_files();
+        let Some(exchange) = self.exchange() else { return Sent::Over };
+        let Some(streamed) = &mut exchange.body else { return Sent::Over };
+        let sent = match streamed.next(sends_files, &waker) {
+            Poll::Pending => {
+                self.body_waits(kit);
+                return Sent::Waits;
+            }
+            Poll::Ready(Next::Part(part)) => self.send_part(part, kit),
+            Poll::Ready(Next::End) => {
+                let streamed = exchange.body.take();
+                self.end_body(streamed)
+            }
+            Poll::Ready(Next::Failed(abort, error)) => {
+                error.into_iter().for_each(|error| self.keep_error(error));
+                Err(abort)
+            }
+        };
+        self.sent_or_abort(sent, kit)
+    }
+
+    /// Ends a response whose body was sent, with its trailers. A panic of those costs no more than one of the body itself:
+    /// what was written before it is sent.
+    fn end_body(&mut self, streamed: Option<Streamed>) -> Result<Sent, Abort> {
+        let trailers = streamed.map_or(Ok(Vec::new()), Streamed::into_trailers)?;
+        self.send_end(trailers).map(|()| Sent::Over)
+    }
+
+    /// Cuts a response of which something could not be sent.
+    fn sent_or_abort(&mut self, sent: Result<Sent, Abort>, kit: &mut Kit) -> Sent {
+        sent.unwrap_or_else(|abort| {
+            if let Abort::BodyMisfit(_) = abort {
+                abort.logged();
+            }
+            self.abort(abort, kit);
+            Sent::Waits
+        })
     }
 
     /// Ends the exchange before its time: by an answer, or where one has begun by cutting that.

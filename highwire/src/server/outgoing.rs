@@ -5,38 +5,36 @@ use super::abort::Abort;
 use super::exchange::let_go;
 use crate::body::{BoxError, Part};
 use crate::response::Streamed;
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
 /// What a body gives next.
-pub(super) enum Next<P> {
-    Part(P),
+pub(super) enum Next {
+    Part(Part),
     End,
     /// The body ends here, before its time. The error is the program's own, where it gave one.
     Failed(Abort, Option<BoxError>),
 }
 
-impl<P> Next<P> {
-    pub(super) fn map<Q>(self, change: impl FnOnce(P) -> Q) -> Next<Q> {
-        match self {
-            Next::Part(part) => Next::Part(change(part)),
-            Next::End => Next::End,
-            Next::Failed(abort, error) => Next::Failed(abort, error),
-        }
-    }
-}
-
 impl Streamed {
-    /// Returns the next bytes of the body.
-    pub(super) fn next_bytes(&mut self, waker: &Waker) -> Poll<Next<Bytes>> {
-        next(waker, |cx| self.body.poll(cx))
-    }
-
-    /// Returns the next part of the body, which may be a range of a file.
-    pub(super) fn next_part(&mut self, waker: &Waker) -> Poll<Next<Part>> {
-        next(waker, |cx| self.body.poll_part(cx))
+    /// Returns the next part of the body, which may be a range of a file if `files`.
+    pub(super) fn next(&mut self, files: bool, waker: &Waker) -> Poll<Next> {
+        let cx = &mut Context::from_waker(waker);
+        let poll = AssertUnwindSafe(|| match files {
+            true => self.body.poll_part(cx),
+            false => self.body.poll(cx).map_ok(Part::Bytes),
+        });
+        Poll::Ready(match catch_unwind(poll) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(Some(Ok(part)))) => Next::Part(part),
+            Ok(Poll::Ready(None)) => Next::End,
+            Ok(Poll::Ready(Some(Err(error)))) => {
+                tracing::debug!(%error, "a response's body failed");
+                Next::Failed(Abort::BodyFailed, Some(error))
+            }
+            Err(_) => Next::Failed(Abort::BodyPanicked.logged(), None),
+        })
     }
 
     /// Returns the trailers of a body that has ended. They are made when the body is gone.
@@ -46,18 +44,4 @@ impl Streamed {
         let made = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make())));
         made.map_err(|_| Abort::TrailersPanicked.logged())
     }
-}
-
-fn next<P>(waker: &Waker, poll: impl FnOnce(&mut Context<'_>) -> Poll<Option<Result<P, BoxError>>>) -> Poll<Next<P>> {
-    let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut Context::from_waker(waker))));
-    Poll::Ready(match polled {
-        Ok(Poll::Pending) => return Poll::Pending,
-        Ok(Poll::Ready(Some(Ok(part)))) => Next::Part(part),
-        Ok(Poll::Ready(None)) => Next::End,
-        Ok(Poll::Ready(Some(Err(error)))) => {
-            tracing::debug!(%error, "a response's body failed");
-            Next::Failed(Abort::BodyFailed, Some(error))
-        }
-        Err(_) => Next::Failed(Abort::BodyPanicked.logged(), None),
-    })
 }

@@ -24,8 +24,6 @@ pub(super) struct Active {
     pub(super) exchange: Exchange,
     /// Bytes of the answer that the windows have not allowed yet.
     pub(super) pending: Bytes,
-    /// The answer ends behind them.
-    pub(super) ends: bool,
     /// It is in the schedule.
     pub(super) scheduled: bool,
     /// The answer's head is sent.
@@ -172,7 +170,6 @@ impl Http2 {
                 stream,
                 exchange: Exchange::default(),
                 pending: Bytes::new(),
-                ends: false,
                 scheduled: false,
                 answered: false,
                 drops: false,

@@ -1,6 +1,6 @@
 //! An exchange over HTTP/1: the only one of its connection at a time.
 
-use super::super::connection::Connection;
+use super::super::connection::{Connection, Phase};
 use super::super::out::Out;
 use super::*;
 use crate::StatusCode;
@@ -149,6 +149,34 @@ impl Carrier for H1<'_, '_> {
     #[inline]
     fn send(&mut self, response: &mut Response, kit: &mut Kit) {
         self.connection.send(response, kit, self.out);
+    }
+
+    /// Under TLS every byte is looked at.
+    fn sends_files(&self) -> bool {
+        self.out.tls.is_none()
+    }
+
+    fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort> {
+        // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
+        self.connection.phase = Phase::Fresh;
+        let sent = match part {
+            Part::Bytes(bytes) => self.connection.send_part(bytes, kit, self.out),
+            Part::File(step) => self.connection.send_step(step, kit, self.out),
+        };
+        sent.map(|()| Sent::More).map_err(|error| Abort::BodyMisfit(Some(error)))
+    }
+
+    fn body_waits(&mut self, kit: &mut Kit) {
+        if !self.connection.recharge(kit) {
+            let text = "what an answer waits for does not fit the memory budget; the connection is cut";
+            super::super::quiet::log!(Memory, warn, "{text}");
+            self.connection.abort(kit, self.out);
+        }
+    }
+
+    fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
+        let sent = self.connection.send_end(&trailers, self.out);
+        sent.map_err(|error| Abort::BodyMisfit(Some(error)))
     }
 
     fn cut(&mut self, _: Abort, kit: &mut Kit) {

@@ -10,7 +10,7 @@ use super::super::streams::{Http2, Waits};
 use super::*;
 use crate::StatusCode;
 use crate::response::Content;
-use proto::h2::{Code, StreamRef};
+use proto::h2::{Code, FRAME_BYTES, StreamRef};
 
 /// A stream of a connection, whose protocol is taken out of it meanwhile.
 pub(in crate::server) struct H2<'c, 'q> {
@@ -18,6 +18,32 @@ pub(in crate::server) struct H2<'c, 'q> {
     pub(in crate::server) http2: &'c mut Http2,
     pub(in crate::server) stream: StreamRef,
     pub(in crate::server) out: &'c mut Out<'q>,
+}
+
+impl H2<'_, '_> {
+    /// Sends one frame of what has been made of the response's body.
+    pub(in crate::server) fn send_pending(&mut self, kit: &Kit) -> Result<Sent, Abort> {
+        let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
+        let is_streamed = active.exchange.body.is_some();
+        let part = active.pending.slice(..active.pending.len().min(FRAME_BYTES as usize));
+        if part.is_empty() {
+            return Ok(if is_streamed { Sent::More } else { Sent::Over });
+        }
+        let is_last = part.len() == active.pending.len() && !is_streamed;
+        let sent = self.http2.http.send_data(self.stream, &part, is_last, &mut self.out.queue.output);
+        let sent = sent.map_err(|error| Abort::BodyMisfit(Some(error)))?;
+        self.http2.sent += sent as u64;
+        let all = self.http2.sent;
+        let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
+        let _ = active.pending.split_to(sent);
+        active.took(sent, all, kit);
+        // Where nothing was sent, only what the peer says next can help: it has the time that any peer has to take something.
+        Ok(match sent {
+            0 => Sent::Waits,
+            _ if active.pending.is_empty() && !is_streamed => Sent::Over,
+            _ => Sent::More,
+        })
+    }
 }
 
 impl Carrier for H2<'_, '_> {
@@ -175,6 +201,33 @@ impl Carrier for H2<'_, '_> {
     #[inline]
     fn send(&mut self, response: &mut Response, kit: &mut Kit) {
         self.connection.send_http2(self.http2, self.stream, response, kit, self.out);
+    }
+
+    /// The part waits for its turn as one whose predecessors were sent does.
+    fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort> {
+        if let (Part::Bytes(bytes), Some(active)) = (part, self.http2.get(self.stream)) {
+            active.pending = bytes;
+        }
+        self.send_pending(kit)
+    }
+
+    fn body_waits(&mut self, kit: &mut Kit) {
+        // Being asked again is no sign of life.
+        if let Some(active) = self.http2.get(self.stream).filter(|active| active.waits != Waits::Handler) {
+            (active.due, active.waits) = (active.body_due(kit), Waits::Handler);
+        }
+    }
+
+    fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
+        let output = &mut self.out.queue.output;
+        let sent = if trailers.is_empty() {
+            self.http2.http.send_data(self.stream, &[], true, output).map(drop)
+        } else {
+            self.http2.http.send_trailers(self.stream, output, |writer| {
+                trailers.iter().for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
+            })
+        };
+        sent.map_err(|error| Abort::BodyMisfit(Some(error)))
     }
 
     fn cut(&mut self, abort: Abort, kit: &mut Kit) {

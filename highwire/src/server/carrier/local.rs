@@ -99,7 +99,22 @@ impl Carrier for Call {
         self.send_response(response);
     }
 
+    fn send_part(&mut self, part: Part, _: &mut Kit) -> Result<Sent, Abort> {
+        self.write(part)
+    }
+
+    fn body_waits(&mut self, _: &mut Kit) {}
+
+    fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
+        self.end_answer(trailers)
+    }
+
+    fn keep_error(&mut self, error: BoxError) {
+        self.error = Some(error);
+    }
+
     fn cut(&mut self, abort: Abort, _: &mut Kit) {
-        self.fail(abort.text().into());
+        let error = self.error.take().unwrap_or_else(|| abort.text().into());
+        self.fail(error);
     }
 }

@@ -14,10 +14,22 @@ use super::context::TaskKind;
 use super::dispatch::Kit;
 use super::exchange::{Exchange, Intake};
 use crate::Response;
+use crate::body::{BoxError, Part};
 use crate::request::{BodyUse, Caller};
 use bytes::Bytes;
 use http::{Extensions, HeaderName, HeaderValue};
 use proto::{Head, Length};
+
+/// What an attempt to send some of a response's body came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// It goes on when it is its turn again.
+    More,
+    /// It waits for its next part or for the peer, which moves it on; or it has failed.
+    Waits,
+    /// It is complete.
+    Over,
+}
 
 /// One exchange on its way through a protocol. The exchange itself may not be there: one that is over at once has none.
 pub(super) trait Carrier {
@@ -113,6 +125,23 @@ pub(super) trait Carrier {
 
     /// Sends a final response, or begins with it.
     fn send(&mut self, response: &mut Response, kit: &mut Kit);
+
+    /// Returns true if parts of a body may be ranges of files.
+    fn sends_files(&self) -> bool {
+        false
+    }
+
+    /// Sends a part of a response's body, as far as the peer takes it.
+    fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort>;
+
+    /// The next part of a response's body is not ready.
+    fn body_waits(&mut self, kit: &mut Kit);
+
+    /// Ends a response whose body was sent.
+    fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort>;
+
+    /// Keeps the program's own error for [`cut`](Self::cut), where somebody can see it.
+    fn keep_error(&mut self, _: BoxError) {}
 
     /// Ends a response that has begun, so that the peer sees that it is not whole.
     fn cut(&mut self, abort: Abort, kit: &mut Kit);
