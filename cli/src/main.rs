@@ -2,12 +2,15 @@
 #![forbid(unsafe_code)]
 #![allow(rustdoc::broken_intra_doc_links, reason = "comments on options are what --help says, brackets included")]
 
+mod log;
+
 use clap::builder::ArgPredicate;
 use clap::{Parser, Subcommand, ValueEnum};
 use highwire::compress::Compression;
 use highwire::server::{Balance, Engine};
 use highwire::tls::{ClientAuth, TlsConfig};
 use highwire::{App, Files, StatusCode};
+use log::Log;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
@@ -151,7 +154,8 @@ struct Running {
     #[arg(long)]
     pin: bool,
 
-    /// Bytes that the server may hold for its peers, such as 64M or 2G; by default half of what the process may use.
+    /// Bytes that the server may hold for its peers, such as 64M or 2G; by default half of what the process may use, or a
+    /// quarter below 128M.
     #[arg(long, value_name = "BYTES", value_parser = size)]
     memory: Option<usize>,
 
@@ -235,18 +239,22 @@ fn main() -> ExitCode {
     let action = Command::parse().action;
     let (Action::Demo(Demo { running }) | Action::Serve(Serve { running, .. })) = &action;
     let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).init();
+    let Ok(log) = Log::start() else { return ExitCode::FAILURE };
+    log.take_panics();
+    tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone()).with_ansi(false).init();
     let (app, running) = match action {
         Action::Demo(Demo { running }) => (highwire_cli::demo::app(), running),
         Action::Serve(serve) => serve.app(),
     };
-    match run(app, &running) {
+    let code = match run(app, &running) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("highwire: {error}");
+            log.write(format!("highwire: {error}\n").as_bytes());
             ExitCode::FAILURE
         }
-    }
+    };
+    log.flush();
+    code
 }
 
 /// What the options say about TLS.

@@ -20,7 +20,7 @@ const THRESHOLD_BYTES: u64 = 1024;
 
 /// Bytes that the encoders of a worker may hold. Beyond, answers are sent as they are: slow readers of long answers must
 /// not add up.
-const ENCODER_MEMORY: usize = 128 * 1024 * 1024;
+const ENCODER_MEMORY: usize = 32 * 1024 * 1024;
 
 /// Compresses answers for clients that accept it: a [middleware](crate::middleware).
 ///

@@ -46,9 +46,15 @@ impl Budget {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's.
+    /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's. Where that
+    /// would leave less than 64 MiB for what is not counted, a quarter.
     pub(crate) fn default_limit() -> usize {
-        io::memory::available() / 2
+        Budget::limit_of(io::memory::available())
+    }
+
+    fn limit_of(available: usize) -> usize {
+        const LEAST_REST: usize = 64 * 1024 * 1024;
+        if available / 2 < LEAST_REST { available / 4 } else { available / 2 }
     }
 }
 
@@ -115,6 +121,15 @@ impl Drop for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_process_keeps_more_for_what_is_not_counted() {
+        for (available, limit) in
+            [(0, 0), (60 << 20, 15 << 20), (127 << 20, 127 << 18), (128 << 20, 64 << 20), (1 << 30, 1 << 29)]
+        {
+            assert_eq!(Budget::limit_of(available), limit, "{available}");
+        }
+    }
 
     #[test]
     fn shares_never_pass_the_limit_and_give_all_back() {

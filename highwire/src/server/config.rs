@@ -179,7 +179,8 @@ pub struct Config {
     pub deadlines: Deadlines,
     /// How much of everything.
     pub caps: Caps,
-    /// Bytes that the engine may hold for peers, at most what the process may use. None: half of that.
+    /// Bytes that the engine may hold for peers, at most what the process may use. None: half of that, or a
+    /// quarter if that is less than 128 MiB.
     pub memory: Option<usize>,
     /// The `Server` field; none leaves it out.
     pub server_name: Option<String>,

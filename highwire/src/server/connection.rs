@@ -20,8 +20,8 @@ use super::streams::Http2;
 use super::work::{self, Timing, Work};
 use crate::request::Caller;
 use io::{Op, Peer, Queue, SocketId};
-use proto::h1;
 use proto::{Event, Head, Length, Method, Role};
+use proto::{h1, h2};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,8 +379,8 @@ impl Connection {
         let mut at = 0;
         // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
         let mut fed = false;
-        let mut timing = Timing::new();
         self.work.begin(kit.turn, kit.allowance);
+        let mut timing = Timing::new(window.len(), &self.work, kit.stopwatch);
         if self.http.client() == h1::state::State::SendsBody {
             self.http.set_second(kit.tick / TICKS_A_SECOND);
         }
@@ -399,13 +399,19 @@ impl Connection {
                 self.pause(out.queue);
                 break;
             }
+            if self.served == 0 && rest.first() == Some(&h2::PREFACE[0]) {
+                match self.begins_http2(rest, kit, out) {
+                    Some(true) => {
+                        self.begin_http2(kit, out);
+                        return at + self.advance_http2(rest, kit, head, out);
+                    }
+                    Some(false) => {}
+                    None => break,
+                }
+            }
             let limits = &kit.shared.setup.config.limits;
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
-                Err(proto::Error::InvalidTarget) if self.begins_http2(rest, kit, out) => {
-                    self.begin_http2(kit, out);
-                    return at + self.advance_http2(rest, kit, head, out);
-                }
                 Err(error) => {
                     self.refuse(error, kit, head, rest, out);
                     return window.len();
@@ -453,6 +459,7 @@ impl Connection {
                 Event::Interim => {}
             }
         }
+        timing.end(&mut self.work, kit.stopwatch);
         if fed && !self.is_ending() {
             self.body_fed(kit, out);
         }

@@ -24,16 +24,19 @@ use proto::{Head, Length, h2};
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Returns true if refused bytes are the beginning of HTTP/2, and it may be spoken here. Under TLS it has to be negotiated
-    /// (RFC 9113 section 3.2), so that a connection without it is one whose client offered no ALPN, at best.
-    pub(super) fn begins_http2(&self, window: &[u8], kit: &Kit, out: &Out<'_>) -> bool {
+    /// Returns true if the first bytes are the preface of HTTP/2, and it may be spoken here; `None` if more have to come to know.
+    /// Under TLS it has to be negotiated (RFC 9113 section 3.2), so that a connection without it is one whose client offered no
+    /// ALPN, at best.
+    #[cold]
+    pub(super) fn begins_http2(&self, window: &[u8], kit: &Kit, out: &Out<'_>) -> Option<bool> {
         let known = window.len().min(h2::PREFACE.len());
         let config = kit.shared.config();
         let may = match &out.tls {
             None => config.http2_cleartext,
             Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
         };
-        may && self.served == 0 && window[..known] == h2::PREFACE[..known]
+        let begins = may && window[..known] == h2::PREFACE[..known];
+        if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
     }
 
     /// Begins with HTTP/2 at once, where nothing else is spoken here.
@@ -103,8 +106,8 @@ impl Connection {
         let limits = &kit.shared.setup.config.limits.clone();
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(kit.tick / TICKS_A_SECOND);
-        let mut timing = Timing::new();
         self.work.begin(kit.turn, kit.allowance);
+        let mut timing = Timing::new(window.len(), &self.work, kit.stopwatch);
         while !self.blocked && !self.is_ending() {
             timing.event(&mut self.work, kit.stopwatch);
             if self.is_spent(kit) {
@@ -164,6 +167,7 @@ impl Connection {
                 self.send_and_hear(kit, out);
             }
         }
+        timing.end(&mut self.work, kit.stopwatch);
         fields.clear();
         kit.fields = fields;
         self.tell_fed(&mut http2, kit, out);
@@ -202,6 +206,15 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         let (head, window) = request;
+        if http2.holds_too_much(kit) {
+            // Nothing was done for it, so that the client may send it again (RFC 9113 section 8.7).
+            crate::server::quiet::log!(
+                Memory,
+                warn,
+                "a client that does not take its answers asks for more; the stream is refused"
+            );
+            return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
+        }
         self.served = self.served.saturating_add(1);
         (kit.requests, kit.streams) = (kit.requests + 1, kit.streams + 1);
         let config = &kit.shared.setup.config;

@@ -188,6 +188,12 @@ impl Connection {
     fn send_frame_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let is_pending = !active.pending.is_empty();
+        if !is_pending && http2.http.waits_for_window(stream) {
+            // What the body gave now would only be held.
+            let all = http2.sent;
+            http2.get(stream).into_iter().for_each(|active| active.took(0, all, kit));
+            return Sent::Waits;
+        }
         let mut exchange = H2 { connection: self, http2, stream, out };
         if !is_pending {
             return exchange.send_next(kit);

@@ -108,6 +108,11 @@ macro_rules! log {
 
 pub(crate) use log;
 
+/// Logs that the engine has panicked. It may have been what takes the program's log, which may do so again.
+pub(crate) fn engine_panicked(what: &str) {
+    let _ = std::panic::catch_unwind(|| log!(Panic, error, "the engine panicked; {what}"));
+}
+
 fn second(now: Instant) -> u64 {
     now.nanoseconds / 1_000_000_000
 }

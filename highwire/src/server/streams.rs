@@ -3,6 +3,7 @@
 use super::deadline::NEVER;
 use super::dispatch::Kit;
 use super::exchange::{Exchange, Intake};
+use super::grants::CROWDED_BYTES;
 use crate::body::BodyError;
 use bytes::Bytes;
 use proto::h2::{self, Schedule, StreamRef};
@@ -14,6 +15,10 @@ pub(super) const CONNECTION_BYTES: usize = 6 * 1024;
 
 /// How many allowances there are whose running out is counted.
 pub(super) const BUDGETS: usize = h2::budget::KINDS;
+
+/// Bytes of answers that a connection may leave untaken, in headers or for want of windows, before further requests on it are
+/// refused while the worker is crowded. A stalled download holds a part of 32 KiB at most.
+const CROWDED_ANSWERS: usize = 192 * 1024;
 
 /// What a stream is charged beside its bytes.
 const STREAM_BYTES: usize = 512;
@@ -43,8 +48,9 @@ pub(super) struct Active {
     /// When it is looked at, and why.
     pub(super) due: u32,
     pub(super) waits: Waits,
-    /// Bytes that it was counted with, and whether that may have changed since.
+    /// Bytes that it was counted with, those of its answer, and whether that may have changed since.
     counted: usize,
+    counted_answer: usize,
     stale: bool,
     /// Some of its body has come that its handler was not told of.
     pub(super) fed: bool,
@@ -104,6 +110,8 @@ pub(crate) struct Http2 {
     pub(super) idle_since: Option<u32>,
     /// Bytes that are held for all streams, but for those in `stale`, whose share may have changed.
     counted: usize,
+    /// Of them, those of answers that have begun.
+    answers: usize,
     stale: Vec<StreamRef>,
     /// No stream is to be looked at before then.
     next_due: u32,
@@ -132,6 +140,7 @@ impl Http2 {
             write_due: NEVER,
             idle_since: None,
             counted: 0,
+            answers: 0,
             stale: Vec::new(),
             next_due: NEVER,
             fed: Vec::new(),
@@ -182,6 +191,7 @@ impl Http2 {
                 due: kit.tick.saturating_add(kit.timeouts.handler),
                 waits: Waits::Handler,
                 counted: 0,
+                counted_answer: 0,
                 stale: false,
                 fed: false,
                 granted: 0,
@@ -203,6 +213,7 @@ impl Http2 {
         self.count -= 1;
         self.owed += active.owed();
         self.counted -= active.counted;
+        self.answers -= active.counted_answer;
         self.granted -= active.granted;
         self.is_to_grant |= active.granted > 0;
         if active.scheduled {
@@ -270,6 +281,13 @@ impl Http2 {
         self.next_due = judged.map(|active| active.due).min().unwrap_or(NEVER);
     }
 
+    /// Returns true if the peer has asked for so many answers that it does not take that it may not ask for more, while the
+    /// worker holds much for all peers.
+    pub(super) fn holds_too_much(&mut self, kit: &Kit) -> bool {
+        self.held();
+        kit.share.charged() >= CROWDED_BYTES && self.answers > CROWDED_ANSWERS
+    }
+
     pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
         for mut active in self.active.drain(..).flatten() {
             active.exchange.give_up(BodyError::CutShort, kit);
@@ -280,12 +298,14 @@ impl Http2 {
     /// make a walk over all of them follow each of its frames.
     pub(super) fn held(&mut self) -> usize {
         let is_blocked = self.blocked_at.is_some();
-        let Http2 { active, stale, counted, next_due, .. } = self;
+        let Http2 { active, stale, counted, answers, next_due, .. } = self;
         for stream in stale.drain(..) {
             let slot = active.get_mut(stream.place as usize).and_then(Option::as_deref_mut);
             let Some(active) = slot.filter(|active| active.stream == stream) else { continue };
             let held = active.held();
             *counted = *counted + held - std::mem::replace(&mut active.counted, held);
+            let answer = if active.answered { held } else { 0 };
+            *answers = *answers + answer - std::mem::replace(&mut active.counted_answer, answer);
             active.stale = false;
             if active.is_judged(is_blocked) {
                 *next_due = active.due.min(*next_due);

@@ -94,8 +94,9 @@ impl Work {
 /// The events of one connection in one go, timed now and then: what a handler does has no price of its own, and can take as long
 /// as a thousand other things.
 ///
-/// Nothing is timed before the second event, so that whoever sends one request at a time pays nothing for it; then after one
-/// event, four and so on to [`MOST_EVENTS`], as long as they take about what they were priced at.
+/// What comes in a small window is not timed before the second event, so that whoever sends one request at a time pays nothing
+/// for it; then after one event, four and so on to [`MOST_EVENTS`], as long as they take about what they were priced at. In a
+/// larger one even a single request can take long, so that all of it is timed, from the first byte to the last.
 #[derive(Debug)]
 pub(super) struct Timing {
     events: u32,
@@ -104,14 +105,23 @@ pub(super) struct Timing {
     step: u32,
     began: u64,
     left: i32,
+    /// All events are timed, with the last one.
+    is_whole: bool,
 }
+
+/// A window from this size on is timed whole: two looks at the stopwatch are little beside what it takes to read it.
+const TIMED_BYTES: usize = 2048;
 
 /// Events between two looks at the stopwatch.
 const MOST_EVENTS: u32 = 32;
 
 impl Timing {
-    pub(super) fn new() -> Timing {
-        Timing { events: 0, next: 1, step: 1, began: 0, left: 0 }
+    /// Begins with a window of so many bytes.
+    #[inline]
+    pub(super) fn new(bytes: usize, work: &Work, stopwatch: fn() -> u64) -> Timing {
+        let is_whole = bytes >= TIMED_BYTES;
+        let began = if is_whole { stopwatch() } else { 0 };
+        Timing { events: 0, next: 1, step: 1, began, left: work.left, is_whole }
     }
 
     /// Before another event: has the work cost what was measured, if that is more than its price.
@@ -123,8 +133,16 @@ impl Timing {
         self.events += 1;
     }
 
+    /// After the last event.
+    #[inline]
+    pub(super) fn end(mut self, work: &mut Work, stopwatch: fn() -> u64) {
+        if self.is_whole {
+            self.look(work, stopwatch());
+        }
+    }
+
     fn look(&mut self, work: &mut Work, now: u64) {
-        if self.events > 1 {
+        if self.events > 1 || self.is_whole {
             let priced = self.left.saturating_sub(work.left);
             let took = i32::try_from(now.saturating_sub(self.began)).unwrap_or(i32::MAX);
             self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 4).min(MOST_EVENTS) };
@@ -141,8 +159,9 @@ mod tests {
     /// Plays events that are priced at 10 and take so long: how many fit an allowance of 1000.
     fn fit(nanoseconds: u64) -> u32 {
         thread_local!(static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
-        let (mut work, mut timing, mut events) = (Work::default(), Timing::new(), 0);
+        let (mut work, mut events) = (Work::default(), 0);
         work.begin(1, 1000);
+        let mut timing = Timing::new(0, &work, || NOW.get());
         loop {
             timing.event(&mut work, || NOW.get());
             if work.is_spent() {
@@ -159,6 +178,21 @@ mod tests {
         for (nanoseconds, fits) in [(0, 100), (10, 100), (1_000, 3), (100_000, 2), (1 << 40, 2)] {
             let events = fit(nanoseconds);
             assert!(events.abs_diff(fits) <= 1, "{events} of {nanoseconds} ns");
+        }
+    }
+
+    #[test]
+    fn a_large_window_is_timed_from_its_first_event_to_its_last() {
+        thread_local!(static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        for (bytes, left) in [(100, 990), (TIMED_BYTES, -4000)] {
+            let mut work = Work::default();
+            work.begin(1, 1000);
+            let mut timing = Timing::new(bytes, &work, || NOW.get());
+            timing.event(&mut work, || NOW.get());
+            work.spend(10);
+            NOW.set(NOW.get() + 5000);
+            timing.end(&mut work, || NOW.get());
+            assert_eq!(work.left, left, "{bytes} bytes");
         }
     }
 

@@ -208,6 +208,13 @@ impl Connection {
         self.streams.get(stream).map_or(0, |found| found.send.available().min(connection))
     }
 
+    /// Returns true if some of the body that was announced is left to send, and none of it may be sent now.
+    pub fn waits_for_window(&mut self, stream: StreamRef) -> bool {
+        let capacity = self.capacity(stream);
+        let rest = self.streams.get(stream).and_then(|found| found.promised);
+        capacity == 0 && rest.is_some_and(|rest| rest > 0)
+    }
+
     /// Sends as much of a body as the windows allow, one frame or several: how much. With `ends`, the last byte ends our
     /// direction.
     ///

@@ -1,6 +1,6 @@
 //! Attacks by HTTP/1: heads, bodies, chunks, forms, and connections that never get that far.
 
-use super::table::{Attack, BASE, End, Pace, Payload, Reading, filled};
+use super::table::{Attack, BASE, End, Pace, Payload, Reading, WRITE_BYTES, filled};
 
 /// Bytes of a body that `/body` takes: a little less than 1 MiB, the default limit.
 const WHOLE_BODY: usize = 1_048_000;
@@ -218,6 +218,24 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "A request that is malformed, again and again, each on a connection of its own.",
         opening: || b"GET  /hello HTTP/1.1\r\nHost : localhost\r\n\r\n".to_vec(),
         end: End::Answer,
+        ..BASE
+    },
+    Attack {
+        name: "http1-refused-uploads",
+        what: "A body of 10 GB is announced and refused, and 256 KiB follow all the same, each on a connection of its own.",
+        opening: || b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000000\r\n\r\n".to_vec(),
+        payload: Payload::Numbered(|round, out| {
+            if round < 4 {
+                out.resize(WRITE_BYTES, b'x');
+            }
+        }),
+        end: End::Close,
+        ..BASE
+    },
+    Attack {
+        name: "http1-dot-segments",
+        what: "GETs of a path with 1,400 segments `a` that `..` takes back, pipelined.",
+        payload: Payload::Same(|| filled(&get(&format!("/{}hello", "a/../".repeat(1400))))),
         ..BASE
     },
     Attack {
