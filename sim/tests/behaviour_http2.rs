@@ -114,7 +114,7 @@ fn what_is_translated_and_what_is_not() {
     let expected = BTreeMap::from([
         (None, 570),
         (Some(Reason::Lines), 69),
-        (Some(Reason::Version), 23),
+        (Some(Reason::Version), 25),
         (Some(Reason::TransferEncoding), 136),
         (Some(Reason::Upgrade), 23),
         (Some(Reason::Connect), 11),
