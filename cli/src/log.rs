@@ -8,13 +8,14 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that may wait for standard error: some hundred KiB.
-const WAITING_LINES: usize = 2048;
+/// Lines, and bytes of them, that may wait for standard error.
+const WAITING_LINES: usize = 4096;
+const WAITING_BYTES: usize = 1024 * 1024;
 
 /// How long the end of the process waits for standard error to take what is left.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -29,7 +30,14 @@ enum Message {
 #[derive(Clone)]
 pub(crate) struct Log {
     messages: SyncSender<Message>,
-    left_out: Arc<AtomicU64>,
+    waiting: Arc<Waiting>,
+}
+
+/// What the writers and the thread count.
+#[derive(Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    left_out: AtomicU64,
 }
 
 impl Log {
@@ -39,18 +47,21 @@ impl Log {
     /// The system's, if it has no thread.
     pub(crate) fn start() -> io::Result<Log> {
         let (messages, receiver) = sync_channel(WAITING_LINES);
-        let left_out = Arc::new(AtomicU64::new(0));
-        let counted = left_out.clone();
+        let waiting = Arc::new(Waiting::default());
+        let counted = waiting.clone();
         std::thread::Builder::new()
             .name("highwire-log".to_string())
             .spawn(move || write_lines(&receiver, &counted, io::stderr()))?;
-        Ok(Log { messages, left_out })
+        Ok(Log { messages, waiting })
     }
 
     /// Writes a line, or leaves it out if too many wait.
     pub(crate) fn write(&self, line: &[u8]) {
-        if self.messages.try_send(Message::Line(line.to_vec())).is_err() {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+        let Waiting { bytes, left_out } = &*self.waiting;
+        let has_room = bytes.fetch_add(line.len(), Ordering::Relaxed) + line.len() <= WAITING_BYTES;
+        if !has_room || self.messages.try_send(Message::Line(line.to_vec())).is_err() {
+            bytes.fetch_sub(line.len(), Ordering::Relaxed);
+            left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -65,6 +76,10 @@ impl Log {
                 let _ = write!(text, "{trace}");
             }
             log.write(text.as_bytes());
+            if thread.name() == Some("main") {
+                // Nothing else waits for the line: the process ends.
+                log.flush();
+            }
         }));
     }
 
@@ -87,12 +102,13 @@ impl Log {
     }
 }
 
-fn write_lines(messages: &Receiver<Message>, left_out: &AtomicU64, mut to: impl Write) {
+fn write_lines(messages: &Receiver<Message>, waiting: &Waiting, mut to: impl Write) {
     for message in messages {
         match message {
             Message::Line(line) => {
+                waiting.bytes.fetch_sub(line.len(), Ordering::Relaxed);
                 if to.write_all(&line).is_ok() {
-                    let lines = left_out.swap(0, Ordering::Relaxed);
+                    let lines = waiting.left_out.swap(0, Ordering::Relaxed);
                     if lines > 0 {
                         let _ = writeln!(to, "{lines} lines of the log were left out: standard error was too slow");
                     }

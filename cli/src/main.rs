@@ -239,7 +239,13 @@ fn main() -> ExitCode {
     let action = Command::parse().action;
     let (Action::Demo(Demo { running }) | Action::Serve(Serve { running, .. })) = &action;
     let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
-    let Ok(log) = Log::start() else { return ExitCode::FAILURE };
+    let log = match Log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            eprintln!("highwire: there is no thread for the log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     log.take_panics();
     tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone()).with_ansi(false).init();
     let (app, running) = match action {

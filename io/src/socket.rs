@@ -225,6 +225,12 @@ pub(crate) fn receive(descriptor: RawFd, buffer: &mut [u8]) -> io::Result<usize>
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
+/// Returns true if what was to be sent may be tried again: the socket takes no more now, a signal came in between, or the kernel
+/// has no memory for it at the moment.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
+}
+
 /// Sends what the kernel takes of `bytes`, without waiting and without SIGPIPE. With `more` they wait for what follows.
 pub(crate) fn send(descriptor: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
@@ -454,6 +460,21 @@ mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
+
+    #[test]
+    fn a_lack_of_kernel_memory_passes_and_a_broken_connection_does_not() {
+        for (number, passes) in [
+            (libc::EAGAIN, true),
+            (libc::EINTR, true),
+            (libc::ENOBUFS, true),
+            (libc::ENOMEM, true),
+            (libc::EPIPE, false),
+            (libc::ECONNRESET, false),
+            (libc::EIO, false),
+        ] {
+            assert_eq!(is_passing(&io::Error::from_raw_os_error(number)), passes, "{number}");
+        }
+    }
 
     #[test]
     fn large_ranges_are_sent_whole_and_leave_the_bound_of_unsent_bytes_as_it_was() {

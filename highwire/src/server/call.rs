@@ -10,7 +10,7 @@ use super::call_head::CallHead;
 use super::carrier::Carrier;
 use super::context::TaskKind;
 use super::dispatch::Kit;
-use super::exchange::{Exchange, Intake, let_go};
+use super::exchange::{Exchange, Intake, Waits, let_go};
 use super::lifecycle::Lifecycle;
 use crate::body::{BodyError, BoxError};
 use crate::request::BodyUse;
@@ -21,7 +21,6 @@ use http::{Method, request};
 use proto::Length;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// What a request is charged beside its bytes: its place, its exchange, and what the types of `http` hold for it.
@@ -36,16 +35,6 @@ pub(crate) struct Job {
     /// None where there is none.
     pub(crate) body: Option<RequestBody>,
     pub(crate) answerer: Answerer,
-}
-
-/// What a request waits for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waits {
-    Nothing,
-    Body,
-    Handler,
-    /// That the answer is taken.
-    Write,
 }
 
 /// A request under way.
@@ -270,19 +259,14 @@ impl Call {
         if waits == Waits::Body && self.intake.arrived >= kit.shared.config().deadlines.least_body() {
             return self.settle(kit);
         }
-        kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
-        match waits {
-            Waits::Body => self.abort(Abort::BodyTooSlow, kit),
-            Waits::Write => self.abort(Abort::WriteTooSlow, kit),
-            Waits::Handler | Waits::Nothing => self.abort(Abort::HandlerTooSlow.logged(), kit),
-        }
+        self.expire(waits, kit);
         self.pump(kit);
         self.settle(kit);
     }
 
     /// The worker does not wait for it any longer.
     pub(super) fn cut(&mut self, kit: &mut Kit) {
-        kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+        kit.count_cut();
         self.abort(Abort::ShuttingDown, kit);
         self.is_cancelled = true;
     }

@@ -1,12 +1,12 @@
 //! The answer to a request of this process: its head in the types of `http`, its body part by part as far as it is taken.
 
 use super::abort::Abort;
-use super::call::{Call, PARTS_A_TURN, Waits};
+use super::call::{Call, PARTS_A_TURN};
 use super::carrier::Sent;
-use super::connection_h2_send::is_of_a_connection;
-use super::connection_send::is_framing;
 use super::dispatch::Kit;
+use super::exchange::Waits;
 use super::exchange::let_go;
+use super::fields::is_sent_without_connection;
 use super::lifecycle::Lifecycle;
 use crate::body::{BoxError, Part};
 use crate::response::{Content, Response};
@@ -101,7 +101,7 @@ fn fields(response: &mut Response, length: Option<u64>, closes: bool) -> HeaderM
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     for (name, value) in response.fields.drain(..) {
-        if !is_framing(&name) && !is_of_a_connection(&name) {
+        if is_sent_without_connection(&name) {
             fields.append(name, value);
         }
     }

@@ -158,7 +158,7 @@ impl Calls {
         let Some(call) = &mut slot.call else { return };
         let done = catch_unwind(AssertUnwindSafe(|| act(call, kit)));
         if done.is_err() {
-            crate::server::quiet::engine_panicked("a request is cut");
+            crate::server::quiet::log!(Panic, error, "the engine panicked; a request is cut");
         }
         if done.is_ok() && !call.is_over() {
             return self.deadlines.set_at(index, call.due());

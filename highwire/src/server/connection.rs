@@ -8,6 +8,7 @@
 //! connection that waits for its next request owns no memory but this struct.
 
 use super::carrier::H1;
+use super::connection_account::Account;
 use super::connection_body::trailer_fields;
 use super::context::TaskKind;
 use super::deadline::TICKS_A_SECOND;
@@ -72,12 +73,7 @@ pub(crate) struct Connection {
     pub(super) sealed: Vec<u8>,
     /// Requests so far.
     pub(super) served: u32,
-    /// Bytes charged to the worker's share for this connection.
-    pub(super) charged: u32,
-    /// Of them, the request's body that its handler has.
-    pub(super) lent: u32,
-    /// And answers that the driver has and the peer has not taken.
-    pub(super) away: u32,
+    pub(super) account: Account,
     pub(super) intake: Intake,
     pub(super) phase: Phase,
     /// The driver still holds bytes that the peer has not taken.
@@ -98,10 +94,6 @@ pub(crate) struct Connection {
     pub(super) is_secure: bool,
     /// It begins with the PROXY protocol, and that has not come yet.
     pub(super) proxied: bool,
-    /// Bytes of its TLS session, with what that holds of records that are not whole.
-    pub(super) session: u32,
-    /// Bytes that its HTTP/2 streams held when they were last counted.
-    pub(super) streams: u32,
     /// What it may still cause in the present turn.
     pub(super) work: Work,
     /// It has used that up, and goes on in the next turn; with what was woken, where something was.
@@ -123,9 +115,7 @@ impl Connection {
             tls: None,
             sealed: Vec::new(),
             served: 0,
-            charged: 0,
-            lent: 0,
-            away: 0,
+            account: Account::default(),
             intake: Intake::default(),
             phase: Phase::Fresh,
             blocked: false,
@@ -137,8 +127,6 @@ impl Connection {
             body_refused: false,
             is_secure: false,
             proxied: false,
-            session: 0,
-            streams: 0,
             work: Work::default(),
             unfinished: false,
             woken: false,
@@ -214,9 +202,6 @@ impl Connection {
     /// Bytes of HTTP came.
     #[inline]
     pub(super) fn received_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.http2.is_some() {
-            return self.received_http2(bytes, kit, head, out);
-        }
         if self.is_switched() {
             self.received_raw(bytes, kit, out);
         } else if self.unread.is_empty() {
@@ -272,7 +257,7 @@ impl Connection {
     /// The driver's bytes are with the kernel.
     pub(crate) fn drained(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
         self.blocked = false;
-        self.away = 0;
+        self.account.set_unsent(0);
         self.recharge(kit);
         self.with_out(kit, queue, |connection, kit, out| {
             if connection.closing {
@@ -331,7 +316,8 @@ impl Connection {
     /// Works through the unread bytes that are kept.
     pub(super) fn proceed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         // The end of a body has no bytes of its own, and may be all that is left.
-        if self.unread.is_empty() && !self.http.end_is_due() {
+        let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
+        if self.is_ending() || (self.unread.is_empty() && !end_is_due()) {
             return;
         }
         let mut unread = std::mem::take(&mut self.unread);
@@ -376,6 +362,14 @@ impl Connection {
     /// Reads events from the window until it holds no more, or something has to be waited for: how many bytes were used.
     #[inline]
     fn advance(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
+        match self.http2 {
+            None => self.advance_http1(window, kit, head, out),
+            Some(_) => self.advance_http2(window, kit, head, out),
+        }
+    }
+
+    #[inline]
+    fn advance_http1(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
         let mut at = 0;
         // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
         let mut fed = false;
@@ -480,6 +474,8 @@ impl Connection {
         self.served += 1;
         kit.requests += 1;
         self.intake = Intake::default();
+        // The one before may have ended in this turn.
+        self.recycle_exchange(kit);
         self.body_refused = false;
         // Each exchange has its own time, whatever the one before left of its.
         self.phase = Phase::Fresh;

@@ -1,45 +1,110 @@
 //! What a connection holds for its peer, charged to the worker's share of the memory budget.
 
+use super::budget::Share;
 use super::connection::Connection;
 use super::dispatch::Kit;
 use crate::body::BodyError;
+
+/// What a connection is charged for, in bytes. What can be asked of its buffers and exchanges is not kept here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Account {
+    /// Taken from the worker's share.
+    charged: u32,
+    /// A request's body that its handler has.
+    lent: u32,
+    /// Answers that the driver has and the peer has not taken.
+    unsent: u32,
+    /// A TLS session, with what that holds of records that are not whole.
+    session: u32,
+    /// What HTTP/2 streams held when they were last counted: while something is done with them, they are elsewhere.
+    streams: u32,
+}
+
+fn clamp(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+impl Account {
+    pub(super) fn lent(&self) -> usize {
+        self.lent as usize
+    }
+
+    pub(super) fn set_lent(&mut self, bytes: usize) {
+        self.lent = clamp(bytes);
+    }
+
+    /// The driver has so many bytes more.
+    pub(super) fn add_unsent(&mut self, bytes: usize) {
+        self.unsent = self.unsent.saturating_add(clamp(bytes));
+    }
+
+    /// The driver has so many bytes, as long as it says nothing else.
+    pub(super) fn set_unsent(&mut self, bytes: usize) {
+        self.unsent = clamp(bytes);
+    }
+
+    /// Returns true if the session has changed.
+    pub(super) fn set_session(&mut self, bytes: usize) -> bool {
+        std::mem::replace(&mut self.session, clamp(bytes)) != self.session
+    }
+
+    pub(super) fn set_streams(&mut self, bytes: usize) {
+        self.streams = clamp(bytes);
+    }
+
+    fn charge(&mut self, held: usize, share: &mut Share) -> bool {
+        let charged = self.charged as usize;
+        if held > charged {
+            if !share.take(held - charged) {
+                return false;
+            }
+        } else {
+            share.give(charged - held);
+        }
+        self.charged = clamp(held);
+        true
+    }
+
+    /// Gives everything back but for the session, which lives as long as the connection. Returns what the driver still has.
+    fn close(&mut self, share: &mut Share) -> usize {
+        let unsent = self.unsent as usize;
+        share.give(self.charged as usize);
+        *self = Account { session: self.session, ..Account::default() };
+        unsent
+    }
+}
 
 impl Connection {
     /// Charges the worker's share for what this connection holds now: whether there was enough.
     pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
         if let Some(http2) = &mut self.http2 {
-            self.streams = u32::try_from(http2.held()).unwrap_or(u32::MAX);
+            self.account.set_streams(http2.held());
         }
-        // While something is done with them they are elsewhere, and not gone.
-        self.charge(self.held() + self.streams as usize, kit)
+        let held = self.held();
+        self.account.charge(held, &mut kit.share)
     }
 
-    /// Bytes that it holds for its peer, but for those of HTTP/2 streams.
-    pub(super) fn held(&self) -> usize {
-        let lent = self.lent as usize;
-        self.away as usize
+    /// The same while its streams, which hold so many bytes, are elsewhere. One connection may not have what is for all; of
+    /// HTTP/1 it has one body at a time, which has a bound of its own.
+    pub(super) fn recharge_streams(&mut self, bytes: usize, kit: &mut Kit) -> bool {
+        self.account.set_streams(bytes);
+        let held = self.held();
+        kit.share.allows(self.account.charged as usize, held) && self.account.charge(held, &mut kit.share)
+    }
+
+    /// Bytes that it holds for its peer.
+    fn held(&self) -> usize {
+        let (account, lent) = (&self.account, self.account.lent());
+        account.unsent as usize
+            + account.session as usize
+            + account.streams as usize
             + self.unread.capacity()
             + self.sealed.capacity()
-            + self.session as usize
             + self.exchange.as_ref().map_or(lent, |exchange| exchange.lent(lent) + exchange.held())
     }
 
-    /// Charges so many bytes, in place of what was charged before: whether there was room.
-    pub(super) fn charge(&mut self, held: usize, kit: &mut Kit) -> bool {
-        let charged = self.charged as usize;
-        if held > charged {
-            if !kit.share.take(held - charged) {
-                return false;
-            }
-        } else {
-            kit.share.give(charged - held);
-        }
-        self.charged = u32::try_from(held).unwrap_or(u32::MAX);
-        true
-    }
-
-    /// Gives everything back: the connection is over.
-    pub(super) fn release(&mut self, kit: &mut Kit) {
+    /// Gives everything back but for the TLS session: no request is served any more. Returns bytes that the driver still has.
+    pub(super) fn release_exchanges(&mut self, kit: &mut Kit) -> usize {
         self.unread = Vec::new();
         if let Some(http2) = self.http2.take() {
             http2.release(kit);
@@ -48,7 +113,12 @@ impl Connection {
             exchange.give_up(BodyError::CutShort, kit);
             kit.recycle(exchange);
         }
-        (self.lent, self.away, self.session, self.streams) = (0, 0, 0, 0);
-        kit.share.give(std::mem::take(&mut self.charged) as usize);
+        self.account.close(&mut kit.share)
+    }
+
+    /// Gives everything back: the connection is over.
+    pub(super) fn release(&mut self, kit: &mut Kit) {
+        self.release_exchanges(kit);
+        self.account = Account::default();
     }
 }

@@ -9,13 +9,13 @@ use super::abort::Abort;
 use super::carrier::H1;
 use super::connection::{Connection, Phase};
 use super::dispatch::Kit;
+use super::exchange::Waits;
 use super::lifecycle::Lifecycle;
 use super::out::Out;
 use crate::request::BodyUse;
 use io::{Op, Queue};
 use proto::h2::Failure;
 use proto::{Head, h1};
-use std::sync::atomic::Ordering;
 
 /// How many ticks a graceful shutdown waits for the next request of a connection that is idle.
 pub(super) const DRAIN_TICKS: u32 = 2;
@@ -78,10 +78,7 @@ impl Connection {
 
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let (away, session) = (self.away, self.session);
-        self.release(kit);
-        // It lives as long as the connection does.
-        self.session = session;
+        let unsent = self.release_exchanges(kit);
         self.recharge(kit);
         if self.ended && !self.blocked && out.waiting() > 0 {
             // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.
@@ -92,7 +89,7 @@ impl Connection {
         }
         if self.blocked {
             // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
-            self.away = self.away.max(away);
+            self.account.add_unsent(unsent);
             if !self.recharge(kit) {
                 return self.abort(kit, out);
             }
@@ -172,8 +169,8 @@ impl Connection {
                 self.end_with(Abort::HeadTooSlow, kit, out);
             }
             Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
-            Phase::Body => self.end_with(Abort::BodyTooSlow, kit, out),
-            Phase::Handler => self.end_with(Abort::HandlerTooSlow.logged(), kit, out),
+            Phase::Body => H1::new(self, out).expire(Waits::Body, kit),
+            Phase::Handler => H1::new(self, out).expire(Waits::Handler, kit),
             Phase::Write => self.abort(kit, out),
             Phase::Switched | Phase::Streams => self.phase = phase,
         }
@@ -187,8 +184,8 @@ impl Connection {
             }
         }
         let gone_or_ending = matches!(self.phase, Phase::Gone | Phase::Linger);
-        if gone_or_ending && !matches!(phase, Phase::Fresh | Phase::Idle | Phase::Linger | Phase::Gone) {
-            kit.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+        if gone_or_ending && matches!(phase, Phase::Head | Phase::Write) {
+            kit.count_cut();
         }
     }
 

@@ -10,11 +10,11 @@ use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
-use super::exchange::INCOMING_BYTES;
+use super::exchange::{INCOMING_BYTES, Waits};
 use super::grants::first_window;
 use super::lifecycle::Lifecycle;
 use super::out::Out;
-use super::streams::{Http2, Waits};
+use super::streams::Http2;
 use super::work::{self, Timing};
 use crate::request::BodyUse;
 use proto::h2::{Event, Lent, StreamRef};
@@ -53,49 +53,13 @@ impl Connection {
         let config = &kit.shared.setup.config;
         let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
         let http = h2::Connection::new(proto::Role::Server, bounds, &config.limits, &mut out.queue.output);
-        self.http2 = Some(Box::new(Http2::new(http)));
+        self.http2 = Some(Box::new(Http2::new(http, kit.stalled.clone())));
         if !self.recharge(kit) {
             return self.abort(kit, out);
         }
         if kit.draining {
             self.drain_http2(kit, out);
         }
-    }
-
-    /// Bytes came.
-    pub(super) fn received_http2(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.unread.is_empty() {
-            let used = self.advance_http2(bytes, kit, head, out);
-            if used < bytes.len() {
-                self.keep(&bytes[used..], kit, out);
-            }
-        } else {
-            self.keep(bytes, kit, out);
-            if self.unfinished {
-                // Its turn has not come again.
-                return;
-            }
-            self.proceed_http2(kit, head, out);
-        }
-        self.resume_if_wanted(out.queue);
-        self.settle_http2(kit, out);
-    }
-
-    /// Works through the unread bytes that are kept.
-    pub(super) fn proceed_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        // The end of a body may be all that is left: it has no bytes of its own.
-        let end_is_due = || self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
-        if self.is_ending() || (self.unread.is_empty() && !end_is_due()) {
-            return;
-        }
-        let mut unread = std::mem::take(&mut self.unread);
-        let used = self.advance_http2(&unread, kit, head, out);
-        if self.is_ending() {
-            return;
-        }
-        unread.drain(..used.min(unread.len()));
-        self.put_back_unread(unread);
-        self.recharge(kit);
     }
 
     /// Reads events until the window holds no more, or the peer has to take some answers first: how many bytes were used.
@@ -206,7 +170,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         let (head, window) = request;
-        if http2.holds_too_much(kit) {
+        if http2.stalls_too_much() {
             // Nothing was done for it, so that the client may send it again (RFC 9113 section 8.7).
             crate::server::quiet::log!(
                 Memory,
@@ -323,10 +287,6 @@ impl Connection {
 
     /// Charges what the connection holds now, with its streams. Returns false if there is no room.
     pub(super) fn charge_streams(&mut self, http2: &mut Http2, kit: &mut Kit) -> bool {
-        let held = http2.held();
-        self.streams = u32::try_from(held).unwrap_or(u32::MAX);
-        // One connection may not have what is for all; of HTTP/1 it has one body at a time, which has a bound of its own.
-        let all = self.held() + held;
-        kit.share.allows(self.charged as usize, all) && self.charge(all, kit)
+        self.recharge_streams(http2.held(), kit)
     }
 }

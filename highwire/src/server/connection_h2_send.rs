@@ -3,11 +3,12 @@
 
 use super::carrier::{H2, Sent};
 use super::connection::Connection;
-use super::connection_send::is_framing;
 use super::dispatch::Kit;
+use super::exchange::Waits;
+use super::fields::is_sent_without_connection;
 use super::lifecycle::Lifecycle;
 use super::out::Out;
-use super::streams::{Active, Http2, Waits};
+use super::streams::{Active, Http2};
 use crate::body::BodyError;
 use crate::request::BodyUse;
 use crate::response::{Content, Response};
@@ -35,12 +36,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         let status = response.status.as_u16();
-        let length = match &response.content {
-            Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
-            Content::Bytes(bytes) => Length::Exact(bytes.len() as u64),
-            Content::Stream(streamed) => streamed.length.map_or(Length::Unknown, Length::Exact),
-            Content::Switch(_) => Length::Empty,
-        };
+        let length = response.content.length();
         let withheld = http2.http.withholds_body(stream, status);
         let sent = http2.http.send_response(stream, status, length, &mut out.queue.output, |writer| {
             write_fields(writer, kit, response, status, length);
@@ -67,7 +63,7 @@ impl Connection {
                 if sent < bytes.len() {
                     let (write_due, all) = (kit.tick.saturating_add(kit.timeouts.write), http2.sent);
                     let active = http2.active(stream, kit);
-                    (active.due, active.waits, active.sent_before) = (write_due, Waits::Window, all);
+                    (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                     // All of it stays until the last of it is sent.
                     active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
                     (active.pending, active.answered) = (bytes.slice(sent..), true);
@@ -82,7 +78,7 @@ impl Connection {
                 let all = http2.sent;
                 let active = http2.active(stream, kit);
                 (active.exchange.body, active.answered) = (Some(*streamed), true);
-                (active.due, active.waits, active.sent_before) = (write_due, Waits::Window, all);
+                (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                 self.schedule_http2(http2, stream);
                 return self.pump_http2(http2, kit, out);
             }
@@ -205,7 +201,7 @@ impl Connection {
     /// Moves on whatever can move: handlers, bodies, unread frames.
     pub(super) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         // What the peer has said comes first: where more can always be sent, it would never be heard.
-        self.proceed_http2(kit, head, out);
+        self.proceed(kit, head, out);
         self.resume_if_wanted(out.queue);
         let Some(mut http2) = self.http2.take() else { return };
         for place in 0..http2.active.len() {
@@ -243,7 +239,8 @@ impl Connection {
             H2 { connection: self, http2, stream, out }.poll_answer(kit);
         } else if exchange.switched.is_some() {
             self.poll_tunnel(http2, stream, kit, out);
-        } else if exchange.body.is_some() {
+        } else if exchange.body.is_some() && active.waits != Waits::Write {
+            // One that waits for its window is scheduled when that opens.
             self.schedule_http2(http2, stream);
         }
         self.credit_http2(http2, stream, kit, out);
@@ -253,7 +250,7 @@ impl Connection {
     fn driven(&mut self, mut http2: Box<Http2>, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         self.pump_http2(&mut http2, kit, out);
         self.put_back(http2, kit);
-        self.proceed_http2(kit, head, out);
+        self.proceed(kit, head, out);
         self.resume_if_wanted(out.queue);
         self.settle_http2(kit, out);
     }
@@ -278,7 +275,7 @@ fn write_fields(writer: &mut FieldWriter<'_>, kit: &Kit, response: &Response, st
     }
     let shared = response.rendered.iter().flat_map(|rendered| &rendered.fields);
     for (name, value) in shared.chain(&response.fields) {
-        if !is_framing(name) && !is_of_a_connection(name) {
+        if is_sent_without_connection(name) {
             writer.field(name.as_str().as_bytes(), value.as_bytes());
         }
     }
@@ -292,9 +289,4 @@ fn write_fields(writer: &mut FieldWriter<'_>, kit: &Kit, response: &Response, st
     if let Some(length) = length {
         writer.number(b"content-length", length);
     }
-}
-
-/// Fields of HTTP/1 that have no place here (RFC 9113 section 8.2.2).
-pub(super) fn is_of_a_connection(name: &http::HeaderName) -> bool {
-    *name == header::UPGRADE || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }

@@ -1,11 +1,14 @@
 //! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
 
 use super::abort::Abort;
+use super::carrier::H2;
 use super::connection::{Connection, Phase};
 use super::deadline::NEVER;
 use super::dispatch::Kit;
+use super::exchange::Waits;
+use super::lifecycle::Lifecycle;
 use super::out::Out;
-use super::streams::{Active, Http2, Waits};
+use super::streams::{Active, Http2};
 use proto::Head;
 use proto::h2::{Code, StreamRef};
 
@@ -70,7 +73,7 @@ impl Connection {
             // They are all forgotten with the last one.
             let Some(Some(active)) = http2.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.switched.is_some());
-            let waits = active.waits == Waits::Window && !active.scheduled;
+            let waits = active.waits == Waits::Write && !active.scheduled;
             if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.blocked) {
                 http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
                 http2.forget(stream, kit);
@@ -87,8 +90,8 @@ impl Connection {
         while let (false, Some(stream)) = (fits, http2.largest()) {
             http2.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
             http2.forget(stream, kit);
-            self.streams = u32::try_from(http2.held()).unwrap_or(u32::MAX);
-            fits = self.charge(self.held() + self.streams as usize, kit);
+            self.account.set_streams(http2.held());
+            fits = self.recharge(kit);
         }
         self.http2 = Some(http2);
         fits
@@ -100,7 +103,7 @@ impl Connection {
         let may_write = self.http2.as_ref().is_some_and(|http2| http2.write_due > kit.tick);
         match phase {
             Phase::Write if !may_write => {
-                kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                kit.count_cut();
                 self.abort(kit, out);
             }
             Phase::Streams | Phase::Write => {
@@ -137,11 +140,6 @@ impl Connection {
                 continue;
             }
             let (stream, waits, answered) = (active.stream, active.waits, active.answered);
-            let abort = match waits {
-                Waits::Body => Abort::BodyTooSlow,
-                Waits::Handler => Abort::HandlerTooSlow,
-                Waits::Window => Abort::WriteTooSlow,
-            };
             if waits == Waits::Body && active.body_is_fast_enough(kit, arrived, bodies) {
                 continue;
             }
@@ -170,8 +168,7 @@ impl Connection {
             if self.waits_for_its_turn(http2, stream, kit) {
                 continue;
             }
-            kit.shared.counters.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            self.abort_http2(http2, stream, abort.logged(), kit, out);
+            H2 { connection: self, http2, stream, out }.expire(waits, kit);
         }
     }
 
@@ -188,7 +185,7 @@ impl Connection {
     fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
         let (is_open, all) = (http2.http.is_open_by_itself(stream), http2.sent);
         let Some(active) = http2.get(stream) else { return false };
-        let waits = active.answered && (active.scheduled || active.waits == Waits::Window);
+        let waits = active.answered && (active.scheduled || active.waits == Waits::Write);
         if !waits || !is_open || all - active.sent_before < kit.shared.config().deadlines.least_taken() {
             return false;
         }
@@ -203,9 +200,9 @@ impl Active {
     /// `all`: what has been sent on all streams.
     pub(super) fn took(&mut self, bytes: usize, all: u64, kit: &Kit) {
         self.taken += bytes as u64;
-        if self.waits != Waits::Window || self.taken >= kit.shared.config().deadlines.least_taken() {
+        if self.waits != Waits::Write || self.taken >= kit.shared.config().deadlines.least_taken() {
             (self.taken, self.sent_before) = (0, all);
-            (self.due, self.waits) = (kit.tick.saturating_add(kit.timeouts.write), Waits::Window);
+            (self.due, self.waits) = (kit.tick.saturating_add(kit.timeouts.write), Waits::Write);
         }
     }
 

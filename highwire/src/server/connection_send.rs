@@ -6,20 +6,20 @@ use super::connection::Connection;
 use super::date::HeadKey;
 use super::dispatch::Kit;
 use super::exchange::{LogLine, Switched};
+use super::fields::is_framing;
 use super::lifecycle::Lifecycle;
 use super::out::Out;
 use crate::body::BodyStream;
 use crate::file_part::Step;
 use crate::request::Caller;
 use crate::response::{Content, Rendered, Response, Streamed};
-use crate::upgrade::{RAW_BYTES, Raw, RawStream, Switch};
+use crate::upgrade::{RAW_BYTES, Raw, Switch};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use io::Op;
 use proto::h1::{self, FieldWriter};
 use proto::{Length, Method};
 use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -32,11 +32,6 @@ const AHEAD_BYTES: usize = 64 * 1024;
 
 /// Parts of a body that are taken in a row before other connections have their turn.
 const PARTS_A_TURN: usize = 256;
-
-/// Fields that the engine writes itself: they frame the message.
-pub(super) fn is_framing(name: &HeaderName) -> bool {
-    *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING || *name == header::CONNECTION
-}
 
 impl Connection {
     /// Sends a response, or begins with one whose body comes in parts. Takes its body.
@@ -97,12 +92,7 @@ impl Connection {
 
     /// Writes a response's head.
     fn send_head(&mut self, response: &Response, kit: &Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
-        let length = match &response.content {
-            Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
-            Content::Bytes(bytes) => Length::Exact(bytes.len() as u64),
-            Content::Stream(streamed) => streamed.length.map_or(Length::Unknown, Length::Exact),
-            Content::Switch(_) => Length::Empty,
-        };
+        let length = response.content.length();
         let head = h1::Response { status: response.status.as_u16(), reason: response.reason.as_deref(), length };
         self.http.send_response(head, &mut out.queue.output, |writer| {
             write_common_lines(writer, kit, &response.fields);
@@ -229,7 +219,7 @@ impl Connection {
     /// them and does not read them is cut.
     pub(super) fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
         self.blocked = true;
-        self.away = self.away.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
+        self.account.add_unsent(length);
         if !self.recharge(kit) {
             crate::server::quiet::log!(Memory, warn, "an answer does not fit the memory budget; the connection is cut");
             self.abort(kit, out);
@@ -277,17 +267,12 @@ impl Connection {
             return self.broken_answer(error, kit, out);
         }
         let raw = Rc::new(RefCell::new(Raw::new(kit.context.inbox.waker(self.task().number()))));
-        let start = AssertUnwindSafe(|| (switch.start)(RawStream { raw: raw.clone() }));
-        match catch_unwind(start) {
-            Ok(task) => {
-                if kit.draining {
-                    raw.borrow_mut().end(false);
-                }
-                self.exchange(kit).switched = Some(Switched { raw, task: Some(task) });
+        match Switched::start(raw, switch, kit.draining) {
+            Ok(switched) => {
+                self.exchange(kit).switched = Some(switched);
                 self.poll_switched(kit, out);
             }
             Err(_) => {
-                crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
                 out.flush(self.id);
                 self.close(kit, out);
             }
@@ -336,7 +321,7 @@ impl Connection {
                 let held = std::mem::take(&mut raw.outgoing_held);
                 raw.writer.take().into_iter().for_each(Waker::wake);
                 if self.blocked {
-                    self.away = u32::try_from(held).unwrap_or(u32::MAX);
+                    self.account.set_unsent(held);
                 }
             }
         }

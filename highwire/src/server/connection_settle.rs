@@ -16,6 +16,7 @@ impl Connection {
             && self.unread.is_empty()
             && !self.blocked
             && !self.ended
+            && self.account.lent() == 0
             && !self.http.must_close()
         {
             // The usual case: everything is answered, and another request may come.
@@ -49,8 +50,11 @@ impl Connection {
             }
         }
         self.recycle_exchange(kit);
-        if self.lent != 0 && !self.blocked && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer()) {
-            self.lent = 0;
+        if self.account.lent() != 0
+            && !self.blocked
+            && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer())
+        {
+            self.account.set_lent(0);
             self.recharge(kit);
         }
         let exchange = self.exchange.as_deref();

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 /// What a connection is charged for its session beside what it holds of unread bytes: the session's state and what the
 /// allocator rounds it to.
-pub(super) const SESSION_BYTES: u32 = 12 * 1024;
+pub(super) const SESSION_BYTES: usize = 12 * 1024;
 
 impl Connection {
     /// The connection begins with a handshake: whether there is memory for that.
@@ -23,7 +23,7 @@ impl Connection {
     pub(crate) fn secure(&mut self, secure: Box<Secure>, kit: &mut Kit) -> bool {
         self.tls = Some(secure);
         self.is_secure = true;
-        self.session = SESSION_BYTES;
+        self.account.set_session(SESSION_BYTES);
         kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.handshake);
         self.recharge(kit)
     }
@@ -57,12 +57,9 @@ impl Connection {
         // Where only HTTP/2 is spoken, a client that offers nothing (RFC 7301) gets no HTTP/1.
         let is_http2 = tls.speaks_http2() || !config.http1;
         let is_negotiated = tls.speaks_http2() || config.http2_without_alpn;
-        let session = SESSION_BYTES + u32::try_from(tls.held()).unwrap_or(u32::MAX - SESSION_BYTES);
+        let session = SESSION_BYTES + tls.held();
         out.send_raw(self.id, &raw);
-        let fits = self.session == session || {
-            self.session = session;
-            self.recharge(kit)
-        };
+        let fits = !self.account.set_session(session) || self.recharge(kit);
         match heard {
             _ if !fits => self.abort(kit, out),
             Ok(heard) => {
@@ -129,7 +126,7 @@ impl Connection {
     fn go_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         out.tls = None;
         self.is_secure = false;
-        self.session = 0;
+        self.account.set_session(0);
         self.recharge(kit);
         kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.head);
         if !kit.shared.setup.config.http1 {

@@ -14,13 +14,12 @@ use super::streams::{Active, Http2};
 use crate::StatusCode;
 use crate::body::{BodyStream, PART_BYTES};
 use crate::response::{Content, Response, Streamed};
-use crate::upgrade::{Raw, RawStream, Switch};
+use crate::upgrade::Raw;
 use bytes::Bytes;
 use futures_core::Stream;
 use proto::h2::{Code, StreamRef};
 use std::cell::RefCell;
 use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -72,14 +71,10 @@ impl Connection {
             active.exchange.switched = None;
             return;
         };
-        let Switch { start } = *switch;
         let raw = switched.raw.clone();
-        match catch_unwind(AssertUnwindSafe(|| start(RawStream { raw: raw.clone() }))) {
-            Ok(task) => {
-                switched.task = Some(task);
-                if kit.draining {
-                    raw.borrow_mut().end(false);
-                }
+        match Switched::start(raw.clone(), *switch, kit.draining) {
+            Ok(started) => {
+                *switched = started;
                 let body = BodyStream::new(Written { raw });
                 response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
                 // As 101 in HTTP/1 (RFC 8441 section 4).
@@ -87,7 +82,6 @@ impl Connection {
                 kit.context.inbox.waker(self.stream_task(active.stream).number()).wake();
             }
             Err(_) => {
-                crate::server::quiet::log!(Panic, error, "an upgraded protocol's task panicked");
                 *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
                 active.exchange.switched = None;
             }

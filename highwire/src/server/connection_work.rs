@@ -52,11 +52,7 @@ impl Connection {
                 }
                 return connection.drive_timed(kit, head, out);
             }
-            if connection.http2.is_some() {
-                connection.proceed_http2(kit, head, out);
-            } else {
-                connection.proceed(kit, head, out);
-            }
+            connection.proceed(kit, head, out);
             connection.resume_if_wanted(out.queue);
             connection.settle(kit, head, out);
         });

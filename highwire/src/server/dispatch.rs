@@ -17,6 +17,7 @@ use crate::{Params, Response, StatusCode};
 use http::{HeaderValue, header};
 use io::{Instant, SocketId};
 use proto::{Form, Head, Method};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -42,6 +43,8 @@ pub(crate) struct Kit {
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
     pub(crate) draining: bool,
+    /// Bytes of answers that wait for HTTP/2 windows, on all connections.
+    pub(crate) stalled: Rc<Cell<usize>>,
     /// Requests in the clear are told to come again under TLS.
     redirects: bool,
     /// Said in answers under TLS.
@@ -133,6 +136,7 @@ impl Kit {
             unfinished: VecDeque::new(),
             share,
             draining: false,
+            stalled: Rc::default(),
             redirects,
             hsts,
             requests: 0,
@@ -174,6 +178,11 @@ impl Kit {
         let counters = &self.shared.counters;
         counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
         counters.streams.fetch_add(std::mem::take(&mut self.streams), Ordering::Relaxed);
+    }
+
+    /// Counts an exchange, or a connection, that is ended before its time.
+    pub(crate) fn count_cut(&self) {
+        self.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns true if connections wait for the next turn to go on with what they have received.

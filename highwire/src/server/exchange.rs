@@ -8,7 +8,7 @@ use crate::body::{Body, BodyError, Incoming};
 use crate::reply::{Awaited, InterimQueue};
 use crate::request::{BodyUse, Hooks};
 use crate::response::Streamed;
-use crate::upgrade::Raw;
+use crate::upgrade::{Raw, RawStream, Switch};
 use proto::Head;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -196,6 +196,20 @@ impl Exchange {
     }
 }
 
+/// What an exchange waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Nothing that has a deadline of its own.
+    #[cfg_attr(not(any(feature = "tower", test)), expect(dead_code, reason = "a connection has phases for that"))]
+    Nothing,
+    /// More of the request's body.
+    Body,
+    /// The handler, or the next part of its answer's body.
+    Handler,
+    /// That the peer takes the answer, or allows more of it to be sent.
+    Write,
+}
+
 /// What was counted of a request's body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intake {
@@ -251,6 +265,16 @@ pub(crate) struct Switched {
 }
 
 impl Switched {
+    /// Starts the task of a protocol that was accepted.
+    pub(crate) fn start(raw: Rc<RefCell<Raw>>, switch: Switch, is_draining: bool) -> Result<Switched, Abort> {
+        let start = AssertUnwindSafe(|| (switch.start)(RawStream { raw: raw.clone() }));
+        let task = catch_unwind(start).map_err(|_| Abort::TaskPanicked.logged())?;
+        if is_draining {
+            raw.borrow_mut().end(false);
+        }
+        Ok(Switched { raw, task: Some(task) })
+    }
+
     /// Runs the task, if it is not over.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Result<(), Abort> {
         let Some(task) = &mut self.task else { return Ok(()) };

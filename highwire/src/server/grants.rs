@@ -27,11 +27,11 @@ pub(super) fn wider(config: &Config) -> u32 {
 /// go on, so that there is progress however many wait.
 const UNFINISHED_BYTES: usize = 1024 * 1024;
 
-/// What that shrinks to as the worker holds more and more for all peers, up to [`CROWDED_BYTES`].
+/// What that shrinks to as the worker holds more and more for all peers, up to `CROWDED_BYTES`.
 const LEAST_UNFINISHED_BYTES: usize = 256 * 1024;
 
 /// Bytes that a worker holds for its peers from which on it is crowded.
-pub(super) const CROWDED_BYTES: usize = 16 * 1024 * 1024;
+const CROWDED_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of bodies, beside the oldest, that one connection may send while the worker holds `held` bytes for all of them.
 fn unfinished_bytes(held: usize) -> usize {

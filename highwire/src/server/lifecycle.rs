@@ -4,7 +4,7 @@ use super::abort::Abort;
 use super::carrier::{Carrier, Sent};
 use super::connection_send::log_answer;
 use super::dispatch::Kit;
-use super::exchange::{Collect, LogLine};
+use super::exchange::{Collect, LogLine, Waits};
 use super::outgoing::Next;
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
@@ -46,7 +46,7 @@ pub(super) trait Lifecycle: Carrier {
     fn begin_with_body(&mut self, route: u32, length: Length, head: &mut Head, window: &[u8], kit: &mut Kit) {
         let body_use = match kit.body_use(route) {
             // Another protocol's bytes begin behind the body: it is read first (RFC 9110 section 7.8).
-            BodyUse::None if head.upgrade => BodyUse::Whole,
+            BodyUse::None if head.upgrade && Self::UPGRADES => BodyUse::Whole,
             body_use => body_use,
         };
         let announced = if let Length::Exact(length) = length { length } else { 0 };
@@ -93,7 +93,7 @@ pub(super) trait Lifecycle: Carrier {
         self.charge_or_abort(kit);
     }
 
-    /// Counts a body from its beginning.
+    /// Counts a body from its beginning, for a route. The carrier has somewhere to count it by now.
     fn count_from(&mut self, route: u32) {
         if let Some(intake) = self.intake() {
             (intake.route, intake.bytes) = (route, 0);
@@ -120,7 +120,11 @@ pub(super) trait Lifecycle: Carrier {
             Outcome::Pending(place) => {
                 self.make_exchange(kit).future = Some((route, place));
                 self.send_interims();
-                self.charge_unfolded(kit);
+                if Self::SHARES_CONNECTION {
+                    self.charge_or_abort(kit);
+                } else {
+                    self.charge_unfolded(kit);
+                }
             }
         }
     }
@@ -189,10 +193,7 @@ pub(super) trait Lifecycle: Carrier {
     /// The request is complete.
     fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, kit: &mut Kit) {
         let Some(exchange) = self.exchange() else { return };
-        if let Some(incoming) = &exchange.incoming {
-            incoming.borrow_mut().finish(Ok(()), trailers);
-            self.poll_answer(kit);
-        } else if let Some(Collect { route, head, window, body }) = exchange.collect.take() {
+        if let Some(Collect { route, head, window, body }) = exchange.collect.take() {
             self.collected();
             self.lend(body.capacity());
             // The look-up left the path's parameters for the last head that was seen: this one's are found again.
@@ -200,6 +201,9 @@ pub(super) trait Lifecycle: Carrier {
                 Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), kit),
                 Err(mut response) => self.respond(&mut response, kit),
             }
+        } else if let Some(incoming) = &exchange.incoming {
+            incoming.borrow_mut().finish(Ok(()), trailers);
+            self.poll_answer(kit);
         }
         self.request_ended(kit);
     }
@@ -257,6 +261,17 @@ pub(super) trait Lifecycle: Carrier {
         } else {
             self.cut(abort, kit);
         }
+    }
+
+    /// The exchange has waited for too long.
+    fn expire(&mut self, waits: Waits, kit: &mut Kit) {
+        kit.count_cut();
+        let abort = match waits {
+            Waits::Body => Abort::BodyTooSlow,
+            Waits::Write => Abort::WriteTooSlow,
+            Waits::Handler | Waits::Nothing => Abort::HandlerTooSlow,
+        };
+        self.abort(abort.logged(), kit);
     }
 
     /// Charges what the exchange holds. Returns false if there was no room and the exchange has ended.

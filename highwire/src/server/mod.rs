@@ -36,6 +36,7 @@ mod date;
 mod deadline;
 mod dispatch;
 mod exchange;
+mod fields;
 mod grants;
 mod lifecycle;
 mod listen;

@@ -4,8 +4,9 @@
 use super::abort::Abort;
 use super::exchange::let_go;
 use crate::body::{BoxError, Part};
-use crate::response::Streamed;
+use crate::response::{Content, Streamed};
 use http::{HeaderName, HeaderValue};
+use proto::Length;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
@@ -15,6 +16,19 @@ pub(super) enum Next {
     End,
     /// The body ends here, before its time. The error is the program's own, where it gave one.
     Failed(Abort, Option<BoxError>),
+}
+
+impl Content {
+    /// Returns the length that a head announces.
+    #[inline]
+    pub(super) fn length(&self) -> Length {
+        match self {
+            Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
+            Content::Bytes(bytes) => Length::Exact(bytes.len() as u64),
+            Content::Stream(streamed) => streamed.length.map_or(Length::Unknown, Length::Exact),
+            Content::Switch(_) => Length::Empty,
+        }
+    }
 }
 
 impl Streamed {

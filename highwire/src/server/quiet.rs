@@ -101,16 +101,17 @@ impl Counts {
 macro_rules! log {
     ($kind:ident, $level:ident, $($line:tt)+) => {
         if $crate::server::quiet::allows($crate::server::quiet::Kind::$kind) {
-            tracing::$level!($($line)+);
+            $crate::server::quiet::guarded(|| tracing::$level!($($line)+));
         }
     };
 }
 
 pub(crate) use log;
 
-/// Logs that the engine has panicked. It may have been what takes the program's log, which may do so again.
-pub(crate) fn engine_panicked(what: &str) {
-    let _ = std::panic::catch_unwind(|| log!(Panic, error, "the engine panicked; {what}"));
+/// Writes a line. A panic of what takes the program's log ends here: the engine logs where nothing else would catch it, and after
+/// panics.
+pub(crate) fn guarded(write: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write));
 }
 
 fn second(now: Instant) -> u64 {
@@ -142,7 +143,7 @@ pub(crate) fn tell(now: Instant) {
 }
 
 fn log_left_out(kind: Kind, lines: u64) {
-    tracing::warn!(?kind, lines, "more lines like the ones before were left out of the log");
+    guarded(|| tracing::warn!(?kind, lines, "more lines like the ones before were left out of the log"));
 }
 
 #[cfg(test)]

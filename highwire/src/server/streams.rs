@@ -2,12 +2,13 @@
 
 use super::deadline::NEVER;
 use super::dispatch::Kit;
-use super::exchange::{Exchange, Intake};
-use super::grants::CROWDED_BYTES;
+use super::exchange::{Exchange, Intake, Waits};
 use crate::body::BodyError;
 use bytes::Bytes;
 use proto::h2::{self, Schedule, StreamRef};
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// What a connection that speaks HTTP/2 is charged beside what it holds for its streams: its state, its tables, and what the
 /// allocator rounds them to.
@@ -16,9 +17,32 @@ pub(super) const CONNECTION_BYTES: usize = 6 * 1024;
 /// How many allowances there are whose running out is counted.
 pub(super) const BUDGETS: usize = h2::budget::KINDS;
 
-/// Bytes of answers that a connection may leave untaken, in headers or for want of windows, before further requests on it are
-/// refused while the worker is crowded. A stalled download holds a part of 32 KiB at most.
-const CROWDED_ANSWERS: usize = 192 * 1024;
+/// Bytes of answers that may wait on one connection for the peer to open a window, once [`ALL_STALLED_ANSWERS`] wait on all
+/// connections of the worker. Then further requests of the connection are refused.
+const STALLED_ANSWERS: usize = 192 * 1024;
+
+/// Bytes of answers that may wait for windows on all connections of a worker before single ones are held to
+/// [`STALLED_ANSWERS`]. A download that waits holds a part of 32 KiB at most.
+const ALL_STALLED_ANSWERS: usize = 16 * 1024 * 1024;
+
+/// Bytes of answers that wait for windows, of one connection and of all.
+struct Stalled {
+    own: usize,
+    all: Rc<Cell<usize>>,
+}
+
+impl Stalled {
+    fn change(&mut self, before: usize, now: usize) {
+        self.own = self.own + now - before;
+        self.all.set(self.all.get() + now - before);
+    }
+}
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        self.change(self.own, 0);
+    }
+}
 
 /// What a stream is charged beside its bytes.
 const STREAM_BYTES: usize = 512;
@@ -50,7 +74,7 @@ pub(super) struct Active {
     pub(super) waits: Waits,
     /// Bytes that it was counted with, those of its answer, and whether that may have changed since.
     counted: usize,
-    counted_answer: usize,
+    counted_stalled: usize,
     stale: bool,
     /// Some of its body has come that its handler was not told of.
     pub(super) fed: bool,
@@ -63,8 +87,21 @@ pub(super) struct Active {
 impl Active {
     /// Bytes that are held for it.
     fn held(&self) -> usize {
-        let pending = if self.pending.is_unique() { self.pending.len() } else { 0 };
-        STREAM_BYTES + self.exchange.lent(self.lent.max(pending)) + self.exchange.held()
+        STREAM_BYTES + self.exchange.lent(self.lent.max(self.pending_bytes())) + self.exchange.held()
+    }
+
+    /// Bytes of the answer that the windows have not allowed yet, if they are held for this peer alone.
+    fn pending_bytes(&self) -> usize {
+        if self.pending.is_unique() { self.pending.len() } else { 0 }
+    }
+
+    /// Bytes of its answer that wait for the peer to open a window.
+    fn stalled(&self) -> usize {
+        if !self.answered || self.scheduled || self.waits != Waits::Write {
+            return 0;
+        }
+        let body = self.exchange.body.as_ref().map_or(0, |streamed| streamed.body.held());
+        STREAM_BYTES + self.lent.max(self.pending_bytes()) + body
     }
 
     /// Bytes of its body that the peer's window of the connection is owed. For a body that is collected they were given back as
@@ -78,15 +115,6 @@ impl Active {
     pub(super) fn is_judged(&self, is_blocked: bool) -> bool {
         !is_blocked || (self.waits == Waits::Handler && !self.scheduled)
     }
-}
-
-/// What a stream waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    Body,
-    Handler,
-    /// That the peer allows more to be sent.
-    Window,
 }
 
 /// What a connection that speaks HTTP/2 has in place of one exchange.
@@ -110,8 +138,8 @@ pub(crate) struct Http2 {
     pub(super) idle_since: Option<u32>,
     /// Bytes that are held for all streams, but for those in `stale`, whose share may have changed.
     counted: usize,
-    /// Of them, those of answers that have begun.
-    answers: usize,
+    /// Of them, those of answers that wait for the peer to open a window.
+    stalled: Stalled,
     stale: Vec<StreamRef>,
     /// No stream is to be looked at before then.
     next_due: u32,
@@ -126,7 +154,8 @@ pub(crate) struct Http2 {
 }
 
 impl Http2 {
-    pub(super) fn new(http: h2::Connection) -> Http2 {
+    /// `all`: bytes of answers that wait for windows, on all connections of the worker.
+    pub(super) fn new(http: h2::Connection, all: Rc<Cell<usize>>) -> Http2 {
         Http2 {
             http,
             schedule: Schedule::default(),
@@ -140,7 +169,7 @@ impl Http2 {
             write_due: NEVER,
             idle_since: None,
             counted: 0,
-            answers: 0,
+            stalled: Stalled { own: 0, all },
             stale: Vec::new(),
             next_due: NEVER,
             fed: Vec::new(),
@@ -191,7 +220,7 @@ impl Http2 {
                 due: kit.tick.saturating_add(kit.timeouts.handler),
                 waits: Waits::Handler,
                 counted: 0,
-                counted_answer: 0,
+                counted_stalled: 0,
                 stale: false,
                 fed: false,
                 granted: 0,
@@ -213,7 +242,7 @@ impl Http2 {
         self.count -= 1;
         self.owed += active.owed();
         self.counted -= active.counted;
-        self.answers -= active.counted_answer;
+        self.stalled.change(active.counted_stalled, 0);
         self.granted -= active.granted;
         self.is_to_grant |= active.granted > 0;
         if active.scheduled {
@@ -249,8 +278,8 @@ impl Http2 {
                     match active.waits {
                         // Some of its time may have begun meanwhile.
                         Waits::Body => active.due = active.due.saturating_add(blocked).min(body_due),
-                        Waits::Window => active.due = active.due.saturating_add(blocked).min(write_due),
-                        Waits::Handler => {}
+                        Waits::Write => active.due = active.due.saturating_add(blocked).min(write_due),
+                        Waits::Handler | Waits::Nothing => {}
                     }
                 }
                 self.look();
@@ -281,11 +310,11 @@ impl Http2 {
         self.next_due = judged.map(|active| active.due).min().unwrap_or(NEVER);
     }
 
-    /// Returns true if the peer has asked for so many answers that it does not take that it may not ask for more, while the
-    /// worker holds much for all peers.
-    pub(super) fn holds_too_much(&mut self, kit: &Kit) -> bool {
+    /// Returns true if the peer leaves so much of its answers behind closed windows that it may not ask for more, since all peers
+    /// of the worker together leave too much there.
+    pub(super) fn stalls_too_much(&mut self) -> bool {
         self.held();
-        kit.share.charged() >= CROWDED_BYTES && self.answers > CROWDED_ANSWERS
+        self.stalled.own > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
     }
 
     pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
@@ -298,14 +327,14 @@ impl Http2 {
     /// make a walk over all of them follow each of its frames.
     pub(super) fn held(&mut self) -> usize {
         let is_blocked = self.blocked_at.is_some();
-        let Http2 { active, stale, counted, answers, next_due, .. } = self;
+        let Http2 { active, stale, counted, stalled, next_due, .. } = self;
         for stream in stale.drain(..) {
             let slot = active.get_mut(stream.place as usize).and_then(Option::as_deref_mut);
             let Some(active) = slot.filter(|active| active.stream == stream) else { continue };
             let held = active.held();
             *counted = *counted + held - std::mem::replace(&mut active.counted, held);
-            let answer = if active.answered { held } else { 0 };
-            *answers = *answers + answer - std::mem::replace(&mut active.counted_answer, answer);
+            let waits = active.stalled();
+            stalled.change(std::mem::replace(&mut active.counted_stalled, waits), waits);
             active.stale = false;
             if active.is_judged(is_blocked) {
                 *next_due = active.due.min(*next_due);

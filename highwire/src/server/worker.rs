@@ -415,7 +415,7 @@ impl Floor {
         let (kit, head) = (&mut self.kit, &mut self.head);
         let done = catch_unwind(AssertUnwindSafe(|| act(connection, kit, head, queue)));
         if done.is_err() {
-            crate::server::quiet::engine_panicked("the connection is cut");
+            crate::server::quiet::log!(Panic, error, "the engine panicked; the connection is cut");
             queue.push(Op::Abort { socket: id });
             super::exchange::orphans().into_iter().for_each(|future| self.kit.cancel(future));
         }

@@ -2,7 +2,7 @@
 
 use super::{BOTH, Connection, Readiness, token};
 use crate::outgoing::{FileRange, Next, Outgoing};
-use crate::socket::Lifted;
+use crate::socket::{Lifted, is_passing};
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
 use mio::unix::SourceFd;
 use std::io;
@@ -168,13 +168,10 @@ fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing, lifted: &mut Lifted) -> 
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Flushed { any, full: true }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The socket would be reported as writable all the time: the next turn tries again.
+            Err(error) if is_passing(&error) => break,
             Err(error) => return Err(error),
         }
     }
     Ok(Flushed { any, full: false })
-}
-
-/// Whether a send may be tried again later.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -379,7 +379,7 @@ impl Uring {
         let Some(outgoing) = &mut connection.outgoing else { return };
         match result {
             count @ 0.. => outgoing.sent(count as usize),
-            error if matches!(-error, libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => {}
+            error if socket::is_passing(&io::Error::from_raw_os_error(-error)) => {}
             error => {
                 connection.outgoing = None;
                 if connection.closed {

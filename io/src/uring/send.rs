@@ -2,7 +2,7 @@
 
 use super::{Connection, Uring, data, kind, number_of, numbered, socket_of};
 use crate::outgoing::{FileRange, Next, Outgoing};
-use crate::socket::{self, Lifted};
+use crate::socket::{self, Lifted, is_passing};
 use crate::{Completion, Queue, Sink, SocketId, limit};
 use io_uring::{opcode, squeue, types};
 use std::io;
@@ -281,7 +281,7 @@ impl Uring {
         let Some(connection) = self.connections.get(id) else { return };
         let sent = match result {
             count @ 0.. => count as u32,
-            error if matches!(-error, libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => 0,
+            error if is_passing(&io::Error::from_raw_os_error(-error)) => 0,
             error => {
                 connection.outgoing = None;
                 connection.ended = true;
@@ -387,11 +387,6 @@ fn send_range(descriptor: RawFd, range: &FileRange, lifted: &mut Lifted) -> io::
         Err(error) if is_passing(&error) => Ok(0),
         sent => sent,
     }
-}
-
-/// Whether a send may be tried again later.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// Bytes that a connection has still to send.

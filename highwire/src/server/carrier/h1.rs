@@ -37,6 +37,8 @@ impl<'c, 'q> H1<'c, 'q> {
 }
 
 impl Carrier for H1<'_, '_> {
+    const UPGRADES: bool = true;
+
     #[inline]
     fn task(&self) -> TaskKind {
         self.connection.task()
@@ -69,11 +71,11 @@ impl Carrier for H1<'_, '_> {
     }
 
     fn lent(&mut self) -> usize {
-        self.connection.lent as usize
+        self.connection.account.lent()
     }
 
     fn lend(&mut self, bytes: usize) {
-        self.connection.lent = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.connection.account.set_lent(bytes);
     }
 
     fn awaits_continue(&self) -> bool {

@@ -1,12 +1,12 @@
 //! An exchange over HTTP/2: one of many on its connection, on a stream of its own.
 
 use super::super::connection::Connection;
-use super::super::connection_h2_send::is_of_a_connection;
-use super::super::connection_send::is_framing;
+use super::super::exchange::Waits;
+use super::super::fields::is_sent_without_connection;
 use super::super::grants::wider;
 use super::super::lifecycle::Lifecycle;
 use super::super::out::Out;
-use super::super::streams::{Http2, Waits};
+use super::super::streams::Http2;
 use super::*;
 use crate::StatusCode;
 use crate::response::Content;
@@ -48,6 +48,7 @@ impl H2<'_, '_> {
 
 impl Carrier for H2<'_, '_> {
     const CREDITS: bool = true;
+    const SHARES_CONNECTION: bool = true;
 
     fn task(&self) -> TaskKind {
         self.connection.stream_task(self.stream)
@@ -193,7 +194,7 @@ impl Carrier for H2<'_, '_> {
 
     fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
         self.http2.http.send_interim(self.stream, status, &mut self.out.queue.output, |writer| {
-            let fields = fields.iter().filter(|(name, _)| !is_framing(name) && !is_of_a_connection(name));
+            let fields = fields.iter().filter(|(name, _)| is_sent_without_connection(name));
             fields.for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));
         })
     }

@@ -25,7 +25,7 @@ use proto::{Head, Length};
 pub(super) enum Sent {
     /// It goes on when it is its turn again.
     More,
-    /// It waits for its next part or for the peer, which moves it on; or it has failed.
+    /// It waits for its next part or for the peer, either of which moves it on. Or it has failed, and is over.
     Waits,
     /// It is complete.
     Over,
@@ -35,6 +35,13 @@ pub(super) enum Sent {
 pub(super) trait Carrier {
     /// The peer is credited for what a handler takes of a body after each poll, so that no wake has to tell of it.
     const CREDITS: bool = false;
+
+    /// Other exchanges share its connection, and the memory that it may have: one that waits is charged when it begins to, so
+    /// that it is refused itself where there is no room.
+    const SHARES_CONNECTION: bool = false;
+
+    /// A request may ask for another protocol by Upgrade.
+    const UPGRADES: bool = false;
 
     /// The task that moves this exchange on.
     fn task(&self) -> TaskKind;
@@ -72,7 +79,7 @@ pub(super) trait Carrier {
         false
     }
 
-    /// Its handler was called.
+    /// The handler of a CONNECT was called.
     fn connected(&mut self, _: Length, _: &mut Kit) {}
 
     // The request's body.
@@ -114,7 +121,7 @@ pub(super) trait Carrier {
 
     // The response.
 
-    /// Replaces a response that cannot be sent here by one that can, and closes behind it where it says so.
+    /// Replaces a response that cannot be sent here by one that can. Ends the connection behind a response that asks for that.
     fn admit(&mut self, response: &mut Response, kit: &mut Kit);
 
     /// Returns true if no response has begun.

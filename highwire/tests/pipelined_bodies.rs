@@ -1,0 +1,91 @@
+//! Requests with bodies, pipelined over HTTP/1: what one leaves behind is not the next one's.
+
+use bytes::Bytes;
+use highwire::body::BodyError;
+use highwire::server::{Config, Engine};
+use highwire::time::sleep;
+use highwire::{App, Body, spawn};
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Duration;
+use testkit::http1::{Http1, connect_within};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Bytes that readers of bodies have got when their bodies ended.
+static READ: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+async fn count(mut body: Body) -> Result<usize, BodyError> {
+    let mut bytes = 0;
+    while let Some(part) = body.next().await {
+        bytes += part?.len();
+    }
+    Ok(bytes)
+}
+
+fn app() -> App {
+    App::new()
+        // Answers when its body has ended and some time has passed.
+        .post("/late", async |body: Body| {
+            let bytes = count(body).await?;
+            sleep(Duration::from_millis(20)).await;
+            Ok::<_, BodyError>(format!("late {bytes}"))
+        })
+        // Answers when its body has ended; somebody else reads that, later.
+        .post("/beside", async |body: Body| {
+            spawn(async move {
+                sleep(Duration::from_millis(200)).await;
+                let bytes = count(body).await.expect("a whole body");
+                READ.lock().expect("no panic").push(bytes);
+            });
+            sleep(Duration::from_millis(20)).await;
+            "beside"
+        })
+        .post("/whole", |body: Bytes| format!("whole {}", body.len()))
+        .post("/parts", async |body: Body| Ok::<_, BodyError>(format!("parts {}", count(body).await?)))
+        .post("/none", || "none")
+}
+
+fn head(path: &str, framing: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a.example\r\n{framing}\r\n\r\n")
+}
+
+/// Plays each pair of routes: the first body whole, the head of the second request and some of its body behind it, and the rest
+/// when the first one is answered.
+fn pairs(engine: Engine) {
+    let set = |config: &mut Config| (config.engine, config.workers) = (engine, 1);
+    let handle = app().configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+    for (first, first_answer) in [("/late", "late 5"), ("/beside", "beside"), ("/whole", "whole 5"), ("/none", "none")]
+    {
+        for (second, second_answer) in
+            [("/whole", "whole 7"), ("/parts", "parts 7"), ("/none", "none"), ("/late", "late 7")]
+        {
+            for framing in ["Transfer-Encoding: chunked", "Content-Length: 7"] {
+                let is_chunked = framing.starts_with('T');
+                let (some, rest) =
+                    if is_chunked { ("3\r\nabc\r\n", "4\r\ndefg\r\n0\r\n\r\n") } else { ("abc", "defg") };
+                let mut socket = connect_within(&handle.addresses()[0], PATIENCE);
+                let begin = head(first, "Content-Length: 5") + "12345" + &head(second, framing) + some;
+                socket.write_all(begin.as_bytes()).expect("an open connection");
+                let mut client = Http1::new(socket);
+                let what = format!("{engine:?} {first} {second} {framing}");
+                assert_eq!(client.response().expect(&what).text(), first_answer, "{what}");
+                client.send(rest.as_bytes()).expect("an open connection");
+                assert_eq!(client.response().expect(&what).text(), second_answer, "{what}");
+            }
+        }
+    }
+    handle.abort();
+    handle.wait().expect("a server that ends");
+}
+
+#[test]
+fn each_body_is_its_own_on_uring() {
+    pairs(Engine::Uring);
+}
+
+#[test]
+fn each_body_is_its_own_on_readiness() {
+    pairs(Engine::Readiness);
+    assert!(READ.lock().expect("no panic").iter().all(|&bytes| bytes == 5), "{READ:?}");
+}
