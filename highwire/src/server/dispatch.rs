@@ -99,7 +99,8 @@ const SPARE_EXCHANGES: usize = 64;
 /// What a look at the routes says.
 enum Routed {
     Route(u32),
-    Answer(Response),
+    /// In a box: it is seldom, and what most looks give is a number.
+    Answer(Box<Response>),
     /// There is nothing at this path.
     Nothing,
 }
@@ -268,15 +269,15 @@ impl Kit {
         head: &Head,
         window: &[u8],
         caller: Caller<'_>,
-    ) -> std::result::Result<u32, Response> {
+    ) -> std::result::Result<u32, Box<Response>> {
         match (self.find(head, window, caller.is_secure()), self.shared.setup.missed) {
             (Routed::Route(route), _) | (Routed::Nothing, Some(route)) => Ok(route),
             (Routed::Answer(response), Some(route)) => {
-                self.missed = Some(Box::new(response));
+                self.missed = Some(response);
                 Ok(route)
             }
             (Routed::Answer(response), None) => Err(response),
-            (Routed::Nothing, None) => Err(self.not_found(head, window, caller)),
+            (Routed::Nothing, None) => Err(Box::new(self.not_found(head, window, caller))),
         }
     }
 
@@ -289,7 +290,7 @@ impl Kit {
             && self.redirects
             && let Some(response) = self.shared.setup.https.redirected(head, window)
         {
-            return Routed::Answer(response);
+            return Routed::Answer(Box::new(response));
         }
         if head.target.form == Form::Origin
             && let Some(route) = self.shared.setup.router.find_whole(head.method, head.target.path.of(window))
@@ -304,7 +305,7 @@ impl Kit {
         let shared = &self.shared;
         if head.host_differs && shared.setup.config.refuse_other_host {
             let text = "the target and the Host field name different hosts";
-            return Routed::Answer(and_close(self.error(StatusCode::BAD_REQUEST, text), head));
+            return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
         }
         let router = &shared.setup.router;
         // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
@@ -319,14 +320,16 @@ impl Kit {
                 Form::Absolute if !path.is_empty() => {}
                 Form::Authority => path = b"/",
                 // `*`, and an absolute form without a path, are about the server (RFC 9112 section 3.2.4).
-                _ if head.method == Method::Options => return Routed::Answer(allow(router.all_methods().value())),
+                _ if head.method == Method::Options => {
+                    return Routed::Answer(Box::new(allow(router.all_methods().value())));
+                }
                 _ => path = b"/",
             }
         }
         if has_dot_segment(path, head.target.encoded) {
             if !resolve_dot_segments(path, &mut self.resolved) {
                 let text = "the path climbs above its root";
-                return Routed::Answer(and_close(self.error(StatusCode::BAD_REQUEST, text), head));
+                return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
             }
             path = &self.resolved;
         }
@@ -335,15 +338,17 @@ impl Kit {
             Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && shared.setup.fallback.is_none() => {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
                 // What follows a CONNECT is not HTTP.
-                Routed::Answer(if head.method == Method::Connect { and_close(response, head) } else { response })
+                let is_connect = head.method == Method::Connect;
+                Routed::Answer(Box::new(if is_connect { and_close(response, head) } else { response }))
             }
             Found::Allowed(methods) => {
                 let response = match head.method {
                     Method::Options => allow(methods.value()),
                     _ => self.not_allowed(methods.value()),
                 };
+                let response = Box::new(response);
                 let Some(route) = methods.missed else { return Routed::Answer(response) };
-                self.missed = Some(Box::new(response));
+                self.missed = Some(response);
                 Routed::Route(route)
             }
             Found::Nothing => match shared.setup.fallback {

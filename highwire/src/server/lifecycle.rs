@@ -132,6 +132,9 @@ pub(super) trait Lifecycle: Carrier {
     /// Sends a handler's answer, and begins with its body.
     #[inline]
     fn answer(&mut self, response: &mut Response, kit: &mut Kit) {
+        if self.exchange().is_none() {
+            return self.respond(response, kit);
+        }
         self.send_interims();
         self.respond(response, kit);
         if let Some(exchange) = self.exchange() {
