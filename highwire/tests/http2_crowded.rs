@@ -148,14 +148,20 @@ fn greedy_clients_are_refused(engine: Engine) {
     let refused: Vec<usize> = clients.iter().map(|client| client.read.refused.len()).collect();
     assert_eq!(refused[..3], [0, 0, 0], "the first ones have all they ask for: {refused:?}");
     assert!(refused[7..].iter().all(|&count| (100..125).contains(&count)), "{refused:?}");
+    // A window of the connection alone lets nothing out: the next request is refused as before.
+    let mut last = clients.pop().expect("a client");
+    let refused = last.read.refused.len();
+    last.send(&frames::window_update(0, 1));
+    last.ask(std::iter::once(2 * STREAMS + 1), "/long");
+    last.sync();
+    assert_eq!(last.read.refused.len(), refused + 1);
     // Others are served, and what was begun is sent.
     assert!(get(address, "/hello").ends_with("hello"));
-    let mut last = clients.pop().expect("a client");
     last.send(&frames::settings(&[(INITIAL_WINDOW, 1 << 20)]));
     last.send(&frames::window_update(0, 1 << 26));
     last.until(|read| read.is_whole(ANSWER_BYTES));
     let before = last.read.answered.len();
-    last.ask(std::iter::once(2 * STREAMS + 1), "/long");
+    last.ask(std::iter::once(2 * STREAMS + 3), "/long");
     last.until(|read| read.answered.len() > before && read.is_whole(ANSWER_BYTES));
     handle.abort();
     handle.wait().expect("a server that ends");

@@ -476,6 +476,10 @@ impl Connection {
         self.intake = Intake::default();
         // The one before may have ended in this turn.
         self.recycle_exchange(kit);
+        if self.account.lent() != 0 {
+            self.account.set_lent(0);
+            self.recharge(kit);
+        }
         self.body_refused = false;
         // Each exchange has its own time, whatever the one before left of its.
         self.phase = Phase::Fresh;

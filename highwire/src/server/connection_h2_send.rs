@@ -131,7 +131,8 @@ impl Connection {
 
     /// The peer allows more on a stream: whether that has something to send.
     pub(super) fn opened_http2(&mut self, http2: &mut Http2, stream: StreamRef) -> bool {
-        let has_something = http2.get(stream).is_some_and(|active| has_something(active));
+        let capacity = http2.http.capacity(stream);
+        let has_something = http2.get(stream).is_some_and(|active| can_send(active, capacity));
         if has_something {
             self.schedule_http2(http2, stream);
         }
@@ -143,7 +144,7 @@ impl Connection {
         for place in 0..http2.active.len() {
             let Some(active) = &http2.active[place] else { continue };
             let stream = active.stream;
-            if has_something(active) {
+            if can_send(active, http2.http.capacity(stream)) {
                 self.schedule_http2(http2, stream);
             }
         }
@@ -256,9 +257,11 @@ impl Connection {
     }
 }
 
-/// Whether a stream's answer is not all sent.
-fn has_something(active: &Active) -> bool {
-    active.answered && (!active.pending.is_empty() || active.exchange.body.is_some())
+/// Whether a stream has something to send, now that it may send so many bytes. One that has waited for a window still does where
+/// that is not its own: it stays among those that the peer stalls.
+fn can_send(active: &Active, capacity: usize) -> bool {
+    let has_something = active.answered && (!active.pending.is_empty() || active.exchange.body.is_some());
+    has_something && (capacity > 0 || active.waits != Waits::Write)
 }
 
 /// Writes an answer's fields.

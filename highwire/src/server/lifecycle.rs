@@ -90,7 +90,10 @@ pub(super) trait Lifecycle: Carrier {
                 self.call(route, (head, window), Ready::Parts(body), kit);
             }
         }
-        self.charge_or_abort(kit);
+        // What has an answer already is charged with that.
+        if self.may_answer() {
+            self.charge_or_abort(kit);
+        }
     }
 
     /// Counts a body from its beginning, for a route. The carrier has somewhere to count it by now.

@@ -101,7 +101,8 @@ impl Active {
             return 0;
         }
         let body = self.exchange.body.as_ref().map_or(0, |streamed| streamed.body.held());
-        STREAM_BYTES + self.lent.max(self.pending_bytes()) + body
+        let written = self.exchange.switched.as_ref().map_or(0, |switched| switched.raw.borrow().outgoing_held);
+        STREAM_BYTES + self.lent.max(self.pending_bytes()) + body + written
     }
 
     /// Bytes of its body that the peer's window of the connection is owed. For a body that is collected they were given back as
