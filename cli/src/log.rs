@@ -1,8 +1,8 @@
 //! The log on standard error, written by a thread of its own.
 //!
-//! Standard error may be a pipe that nobody reads, or a file on a disk that is full. A worker that wrote to it would wait or fail
-//! with it, and peers can cause lines. So workers hand lines to a queue, lines that do not fit are counted and left out, and
-//! errors of standard error are ignored. (`tracing-appender` does the same, but prints to standard output when it cannot
+//! Standard error may be a pipe that nobody reads, or a file on a full disk. Peers can cause log lines, so a worker that wrote
+//! them itself could be made to wait or to fail. Workers put lines into a queue instead. Lines that do not fit are counted and
+//! left out, and write errors are ignored. (`tracing-appender` does the same, but prints to standard output when it cannot
 //! end in time, and depends on `time` and more for files that rotate.)
 
 use std::fmt::Write as _;

@@ -46,8 +46,8 @@ impl Budget {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's. Where that
-    /// would leave less than 64 MiB for what is not counted, a quarter.
+    /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's. It is a
+    /// quarter if half would leave less than 64 MiB for memory that is not counted.
     pub(crate) fn default_limit() -> usize {
         Budget::limit_of(io::memory::available())
     }

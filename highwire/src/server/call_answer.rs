@@ -4,8 +4,7 @@ use super::abort::Abort;
 use super::call::{Call, PARTS_A_TURN};
 use super::carrier::Sent;
 use super::dispatch::Kit;
-use super::exchange::Waits;
-use super::exchange::let_go;
+use super::exchange::{Waits, let_go};
 use super::fields::is_sent_without_connection;
 use super::lifecycle::Lifecycle;
 use crate::body::{BoxError, Part};
@@ -64,7 +63,7 @@ impl Call {
     /// Hands on a part of the answer's body.
     pub(super) fn write(&mut self, part: Part) -> Result<Sent, Abort> {
         let (Some(writer), Part::Bytes(bytes)) = (&self.writer, part) else { return Ok(Sent::Over) };
-        // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
+        // The handler has made a part, so that the deadline for the next one begins anew.
         self.waits = Waits::Nothing;
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(bytes.len() as u64).ok_or(Abort::BodyMisfit(None))?;

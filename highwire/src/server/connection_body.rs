@@ -20,8 +20,8 @@ impl Connection {
 
     /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
     pub(super) fn body_fed(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        if !self.recharge(kit) {
-            return self.no_memory(kit, out);
+        if !H1::new(self, out).charge_or_abort(kit) {
+            return;
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some()) {
             let begun = (kit.stopwatch)();

@@ -248,18 +248,6 @@ impl Connection {
         }
     }
 
-    /// Ends a stream's exchange before its time.
-    pub(super) fn abort_http2(
-        &mut self,
-        http2: &mut Http2,
-        stream: StreamRef,
-        abort: Abort,
-        kit: &mut Kit,
-        out: &mut Out<'_>,
-    ) {
-        H2 { connection: self, http2, stream, out }.abort(abort, kit);
-    }
-
     /// A body ended.
     fn end_http2(
         &mut self,

@@ -142,7 +142,7 @@ impl Connection {
         let Some(active) = http2.get(stream) else { return };
         let Some(switched) = &mut active.exchange.switched else { return };
         if let Err(abort) = switched.poll(&kit.context.inbox.waker(number)) {
-            return self.abort_http2(http2, stream, abort, kit, out);
+            return H2 { connection: self, http2, stream, out }.abort(abort, kit);
         }
         let raw = switched.raw.borrow();
         let has_something = !raw.outgoing.is_empty() || raw.finished || !raw.flushed;

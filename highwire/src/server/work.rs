@@ -94,9 +94,9 @@ impl Work {
 /// The events of one connection in one go, timed now and then: what a handler does has no price of its own, and can take as long
 /// as a thousand other things.
 ///
-/// What comes in a small window is not timed before the second event, so that whoever sends one request at a time pays nothing
-/// for it; then after one event, four and so on to [`MOST_EVENTS`], as long as they take about what they were priced at. In a
-/// larger one even a single request can take long, so that all of it is timed, from the first byte to the last.
+/// In a small window the first event is not timed, so that a client that sends one request at a time does not pay for the clock.
+/// The stopwatch is read again after one more event, then after four and so on up to [`MOST_EVENTS`], as long as the events take
+/// about what they were priced at. In a large window even a single request can take long, so the whole window is timed.
 #[derive(Debug)]
 pub(super) struct Timing {
     events: u32,

@@ -104,8 +104,6 @@ impl Carrier for H1<'_, '_> {
         Some(Bytes::copy_from_slice(body))
     }
 
-    fn body_begins(&mut self, _: BodyUse, _: &mut Kit) {}
-
     /// Bytes of a chunk that has begun.
     fn announced(&self) -> u64 {
         self.connection.http.announced()
@@ -159,7 +157,7 @@ impl Carrier for H1<'_, '_> {
     }
 
     fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort> {
-        // A body that goes on is no handler that hangs: whatever is waited for next has its whole time.
+        // The handler has made a part, so that the deadline for the next one begins anew.
         self.connection.phase = Phase::Fresh;
         let sent = match part {
             Part::Bytes(bytes) => self.connection.send_part(bytes, kit, self.out),

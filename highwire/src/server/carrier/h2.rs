@@ -107,13 +107,6 @@ impl Carrier for H2<'_, '_> {
         true
     }
 
-    /// It is dropped as it comes.
-    fn leave_body(&mut self, _: Length, _: &Head, _: &mut Kit) {}
-
-    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut Kit) -> Option<Bytes> {
-        None
-    }
-
     fn body_begins(&mut self, body_use: BodyUse, kit: &mut Kit) {
         let arrived = self.http2.arrived;
         let active = self.http2.active(self.stream, kit);
@@ -123,7 +116,7 @@ impl Carrier for H2<'_, '_> {
             BodyUse::None => {}
             BodyUse::Whole => self.http2.begin_to_collect(self.stream, kit, self.out),
             BodyUse::Parts => {
-                // Whatever the handler takes, the peer is credited for.
+                // The handler wakes its task for each part that it takes, so that the peer is credited for it.
                 active.exchange.incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = true);
                 // What waits for handlers is bounded by the connection's window.
                 self.http2.http.widen(self.stream, wider(kit.shared.config()), &mut self.out.queue.output);
@@ -152,7 +145,7 @@ impl Carrier for H2<'_, '_> {
             let abort = Abort::BodyTooLarge(active.intake.route, body_use);
             return self.abort(abort, kit);
         }
-        // Nobody wants it: the peer gets no more credit, and is told when the answer is out (RFC 9113 section 8.1).
+        // No handler reads the body. The peer gets no more credit, and a reset once the answer is complete (RFC 9113 section 8.1).
         if active.drops {
             self.http2.http.reset(self.stream, Code::NoError, &mut self.out.queue.output);
             self.http2.forget(self.stream, kit);

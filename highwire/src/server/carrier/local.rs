@@ -48,19 +48,10 @@ impl Carrier for Call {
         self.lent = bytes;
     }
 
-    /// Whoever makes the body is asked for it, and need not be told.
+    /// The call's body is polled, so that its sender needs no interim response.
     fn awaits_continue(&self) -> bool {
         false
     }
-
-    /// It is dropped as soon as its next part would be taken.
-    fn leave_body(&mut self, _: Length, _: &Head, _: &mut Kit) {}
-
-    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut Kit) -> Option<Bytes> {
-        None
-    }
-
-    fn body_begins(&mut self, _: BodyUse, _: &mut Kit) {}
 
     fn took(&mut self, _: BodyUse, _: usize, kit: &mut Kit) {
         self.charge_or_abort(kit);

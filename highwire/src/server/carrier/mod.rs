@@ -3,7 +3,7 @@
 
 mod h1;
 mod h2;
-#[cfg(any(feature = "tower", test))]
+#[cfg(feature = "tower")]
 mod local;
 
 pub(super) use h1::H1;
@@ -57,7 +57,7 @@ pub(super) trait Carrier {
     /// Returns what was counted of the request's body.
     fn intake(&mut self) -> Option<&mut Intake>;
 
-    /// Takes what whoever asks has put beside the request.
+    /// Takes the extensions that the caller has attached to the request.
     fn take_extensions(&mut self) -> Extensions {
         Extensions::default()
     }
@@ -87,14 +87,16 @@ pub(super) trait Carrier {
     /// Returns true if the peer waits for 100 (Continue), where its head says that it does.
     fn awaits_continue(&self) -> bool;
 
-    /// Prepares for a body that no handler takes.
-    fn leave_body(&mut self, length: Length, head: &Head, kit: &mut Kit);
+    /// Prepares for a body that no handler takes. Its bytes are dropped as they come.
+    fn leave_body(&mut self, _: Length, _: &Head, _: &mut Kit) {}
 
     /// Returns the body if all of it is here already.
-    fn whole_body(&mut self, length: Length, head: &mut Head, kit: &mut Kit) -> Option<Bytes>;
+    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut Kit) -> Option<Bytes> {
+        None
+    }
 
     /// A body begins that is used in this way: the exchange is made already where there is to be one.
-    fn body_begins(&mut self, body_use: BodyUse, kit: &mut Kit);
+    fn body_begins(&mut self, _: BodyUse, _: &mut Kit) {}
 
     /// Bytes that are announced and have not come yet, beyond those that were counted.
     fn announced(&self) -> u64 {
