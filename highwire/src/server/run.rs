@@ -425,8 +425,9 @@ const LOOKS_A_TRIM: u32 = 20;
 /// Looks in a row until it is given back once more: what connections leave behind is freed bit by bit.
 const LOOKS_A_LAST_TRIM: u32 = 60;
 
-/// What peers must have had, and have no more, for memory to be given back.
-const LEAST_FREED: usize = 4 * 1024 * 1024;
+/// What peers must have had, and have no more, for memory to be given back: beside each byte that is charged to the budget, the
+/// heap keeps some that are not, of handlers and of blocks between those in use.
+const LEAST_FREED: usize = 1024 * 1024;
 
 impl Watch {
     /// After peers that held much have gone, gives what they held back to the system.

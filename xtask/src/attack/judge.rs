@@ -38,8 +38,8 @@ pub(super) struct Measured {
     pub(super) meanwhile: Latency,
     /// The most that the memory grew by since the server's start.
     pub(super) grown_kib: u64,
-    /// Seconds after the attack until memory and descriptors were back.
-    pub(super) back: Option<f64>,
+    /// Seconds after the attack until memory and descriptors were back, or what was still held when time was up.
+    pub(super) back: Result<f64, StillHeld>,
     /// The server's CPU time during the attack, without what the bystander alone took.
     pub(super) cpu_seconds: f64,
     /// What the server used when all had left, of one core.
@@ -62,6 +62,13 @@ impl Measured {
     pub(super) fn grown_mib(&self) -> f64 {
         self.grown_kib as f64 / KIB_A_MIB as f64
     }
+}
+
+/// What the server held beyond what it had at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StillHeld {
+    pub(super) kib: u64,
+    pub(super) descriptors: usize,
 }
 
 /// A bar that was missed.
@@ -125,8 +132,13 @@ pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
             format!("memory grew by {:.1} MiB, and {allowed:.0} are allowed", measured.grown_mib()),
         );
     }
-    if measured.survived && measured.back.is_none() {
-        miss(Kind::Bound, Of::Other, format!("memory or descriptors were not back {SECONDS_BACK} s after the attack"));
+    if let (true, Err(StillHeld { kib, descriptors })) = (measured.survived, &measured.back) {
+        let mib = *kib as f64 / KIB_A_MIB as f64;
+        miss(
+            Kind::Bound,
+            Of::Other,
+            format!("{mib:.1} MiB and {descriptors} descriptors were not back {SECONDS_BACK} s after the attack"),
+        );
     }
     let (p99, bound) = (measured.meanwhile.percentile(99), p99_bound(measured.connections, &measured.alone));
     if p99 > bound {
@@ -154,7 +166,7 @@ pub(super) mod tests {
             alone: Latency::default(),
             meanwhile: Latency::default(),
             grown_kib: 512,
-            back: Some(0.1),
+            back: Ok(0.1),
             cpu_seconds: 1.0,
             idle_cpu: 0.0,
             report: Report { opened: 20, closed: 20, cpu_seconds: 0.5, seconds: 3.0, ..Report::default() },
@@ -177,7 +189,11 @@ pub(super) mod tests {
         let name = "http1-pipelined";
         check(name, &harmless(20), &[]);
         check(name, &Measured { survived: false, ..harmless(1) }, &[(Kind::Bound, "the server ended")]);
-        check(name, &Measured { back: None, ..harmless(1) }, &[(Kind::Bound, "memory or descriptors")]);
+        check(
+            name,
+            &Measured { back: Err(StillHeld { kib: 9216, descriptors: 3 }), ..harmless(1) },
+            &[(Kind::Bound, "9.0 MiB and 3 descriptors")],
+        );
         let meanwhile = Latency { errors: 2, ..Latency::default() };
         check(name, &Measured { meanwhile, ..harmless(1) }, &[(Kind::Bound, "the bystander had 2")]);
         check(name, &Measured { cpu_seconds: 16.0, ..harmless(1) }, &[(Kind::Timing, "the server took 32 times")]);

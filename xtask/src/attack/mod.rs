@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use self::bystander::Bystander;
 use self::client::{Attackers, CLIENT};
-use self::judge::{DESCRIPTORS_LEFT, Kind, MIB_LEFT, Measured, SECONDS_BACK};
+use self::judge::{DESCRIPTORS_LEFT, Kind, MIB_LEFT, Measured, SECONDS_BACK, StillHeld};
 use self::page::Row;
 use self::server::Server;
 use self::table::Attack;
@@ -205,7 +205,7 @@ fn mount(root: &Path, row: &mut Row, options: &Options) -> Result<()> {
 }
 
 fn back(measured: &Measured) -> String {
-    measured.back.map_or_else(String::new, |seconds| format!("; back after {seconds:.1} s"))
+    measured.back.map_or_else(|_| String::new(), |seconds| format!("; back after {seconds:.1} s"))
 }
 
 /// What the server held before the first attack.
@@ -292,17 +292,19 @@ fn measure(
 const OVERLAP: f64 = 0.1;
 
 /// Waits until memory and descriptors are near where they were: the seconds that it took, if it did in time.
-fn come_back(server: &Server, start: &Start) -> Option<f64> {
+fn come_back(server: &Server, start: &Start) -> std::result::Result<f64, StillHeld> {
     let begun = Instant::now();
     loop {
-        let is_back = server.memory_kib() <= start.memory_kib + MIB_LEFT * 1024
-            && server.descriptors() <= start.descriptors + DESCRIPTORS_LEFT;
+        let held = StillHeld {
+            kib: server.memory_kib().saturating_sub(start.memory_kib),
+            descriptors: server.descriptors().saturating_sub(start.descriptors),
+        };
         let seconds = begun.elapsed().as_secs_f64();
-        if is_back {
-            return Some(seconds);
+        if held.kib <= MIB_LEFT * 1024 && held.descriptors <= DESCRIPTORS_LEFT {
+            return Ok(seconds);
         }
         if seconds > SECONDS_BACK {
-            return None;
+            return Err(held);
         }
         sleep(GLANCE);
     }
