@@ -130,7 +130,7 @@ impl Parts {
 
 /// What a connection and a handler share of a body that arrives.
 #[derive(Debug, Default)]
-pub(crate) struct Incoming {
+pub(crate) struct BodyQueue {
     parts: Parts,
     /// Bytes in `parts`.
     pub(crate) bytes: usize,
@@ -145,14 +145,12 @@ pub(crate) struct Incoming {
     pub(crate) paused: bool,
     /// The handler has dropped its end: nobody reads what comes.
     pub(crate) abandoned: bool,
-    /// The connection has seen that.
-    pub(crate) let_go: bool,
 }
 
-impl Incoming {
+impl BodyQueue {
     /// An empty one; `connection` wakes the task that fills it.
-    pub(crate) fn new(connection: Waker) -> Incoming {
-        Incoming { connection: Some(connection), ..Incoming::default() }
+    pub(crate) fn new(connection: Waker) -> BodyQueue {
+        BodyQueue { connection: Some(connection), ..BodyQueue::default() }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
@@ -202,18 +200,18 @@ impl Incoming {
 /// ```
 #[derive(Debug)]
 pub struct Body {
-    incoming: Rc<RefCell<Incoming>>,
+    incoming: Rc<RefCell<BodyQueue>>,
     transforming: Option<Transforming>,
 }
 
 impl Body {
-    pub(crate) fn new(incoming: Rc<RefCell<Incoming>>) -> Body {
+    pub(crate) fn new(incoming: Rc<RefCell<BodyQueue>>) -> Body {
         Body { incoming, transforming: None }
     }
 
     /// One that has no bytes.
     pub(crate) fn empty() -> Body {
-        let mut incoming = Incoming::default();
+        let mut incoming = BodyQueue::default();
         incoming.finish(Ok(()), Vec::new());
         Body::new(Rc::new(RefCell::new(incoming)))
     }
@@ -301,7 +299,7 @@ impl Body {
 }
 
 /// The next part as the peer sent it.
-fn poll_received(incoming: &RefCell<Incoming>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+fn poll_received(incoming: &RefCell<BodyQueue>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
     let mut incoming = incoming.borrow_mut();
     if let Some(part) = incoming.parts.pop() {
         incoming.bytes -= part.len();

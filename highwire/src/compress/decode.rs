@@ -287,7 +287,7 @@ mod tests {
     use super::super::decompression::Decoding;
     use super::super::encode::{Lease, Until};
     use super::*;
-    use crate::body::{Body, Incoming};
+    use crate::body::{Body, BodyQueue};
     use futures_core::Stream;
     use std::pin::Pin;
     use std::rc::Rc;
@@ -415,7 +415,7 @@ mod tests {
             (&[Coding::Gzip][..], encoded(Coding::Gzip, &skipped), 24 << 20),
             (&[Coding::Gzip][..], encoded(Coding::Gzip, b"short"), 0),
         ] {
-            let incoming = Rc::new(RefCell::new(Incoming::new(Waker::noop().clone())));
+            let incoming = Rc::new(RefCell::new(BodyQueue::new(Waker::noop().clone())));
             incoming.borrow_mut().push(&body);
             incoming.borrow_mut().finish(Ok(()), Vec::new());
             let mut body = Body::new(incoming);

@@ -5,13 +5,13 @@
 //! channel between threads, as far as it is taken there. Whatever may go on wakes the one task of the request, and
 //! [`drive`](Call::drive) looks at all of it. The answer's way is in `call_answer`.
 
-use super::abort::Abort;
 use super::call_head::CallHead;
 use super::carrier::Carrier;
 use super::context::TaskKind;
 use super::dispatch::Kit;
+use super::exchange::abort::Abort;
+use super::exchange::lifecycle::Lifecycle;
 use super::exchange::{Exchange, Intake, Waits, let_go};
-use super::lifecycle::Lifecycle;
 use crate::body::{BodyError, BoxError};
 use crate::request::BodyUse;
 use crate::tower::{Answerer, RequestBody, Writer};
@@ -166,11 +166,11 @@ impl Call {
         let waker = self.waker(kit);
         let mut any = false;
         for _ in 0..PARTS_A_TURN {
-            if self.body.is_some() && self.exchange.body_use() == BodyUse::None {
+            if self.body.is_some() && self.exchange.incoming.body_use() == BodyUse::None {
                 // Whoever sends it sees that nobody reads it.
                 let_go(self.body.take());
             }
-            if self.exchange.is_full() {
+            if self.exchange.incoming.is_full() {
                 return any;
             }
             let Some(body) = &mut self.body else { return any };
@@ -223,9 +223,9 @@ impl Call {
     /// No more comes of the body, and it is not whole. A handler that takes it in parts decides itself what that means.
     fn body_failed(&mut self, why: BodyError, kit: &mut Kit) {
         let_go(self.body.take());
-        if let Some(incoming) = &self.exchange.incoming {
-            incoming.borrow_mut().finish(Err(why), Vec::new());
-        } else if self.exchange.collect.take().is_some() {
+        let is_collecting = self.exchange.incoming.is_collecting();
+        self.exchange.incoming.cut(why);
+        if is_collecting {
             let mut response = kit.error(why.into_response().status(), &why.to_string());
             self.respond(&mut response, kit);
         }
@@ -239,7 +239,7 @@ impl Call {
         }
         let waits = match &self.writer {
             Some(writer) if writer.is_full() => Waits::Write,
-            None if self.body.is_some() && !self.exchange.is_full() => Waits::Body,
+            None if self.body.is_some() && !self.exchange.incoming.is_full() => Waits::Body,
             _ => Waits::Handler,
         };
         if waits == self.waits {
@@ -292,7 +292,7 @@ impl Call {
         self.exchange.give_up(BodyError::CutShort, kit);
         (self.answerer, self.writer) = (None, None);
         let_go(self.body.take());
-        let_go(self.exchange.body.take());
+        self.exchange.outgoing.cut();
         let_go(std::mem::take(&mut self.request.extensions));
     }
 }

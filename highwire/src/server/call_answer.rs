@@ -1,12 +1,12 @@
 //! The answer to a request of this process: its head in the types of `http`, its body part by part as far as it is taken.
 
-use super::abort::Abort;
 use super::call::{Call, PARTS_A_TURN};
 use super::carrier::Sent;
 use super::dispatch::Kit;
-use super::exchange::{Waits, let_go};
+use super::exchange::Waits;
+use super::exchange::abort::Abort;
+use super::exchange::lifecycle::Lifecycle;
 use super::fields::is_sent_without_connection;
-use super::lifecycle::Lifecycle;
 use crate::body::{BoxError, Part};
 use crate::response::{Content, Response};
 use crate::tower::{ResponseBody, crossing};
@@ -30,7 +30,7 @@ impl Call {
                 let (writer, reader) = crossing();
                 let length = streamed.length;
                 (self.writer, self.left) = (Some(writer), length);
-                self.exchange.body = Some(*streamed);
+                self.exchange.outgoing.stream(*streamed);
                 (length, Some(ResponseBody::parts(reader, length)))
             }
             Content::Switch(_) => (Some(0), None),
@@ -85,7 +85,7 @@ impl Call {
 
     /// Cuts the answer's body.
     pub(super) fn fail(&mut self, error: BoxError) {
-        let_go(self.exchange.body.take());
+        self.exchange.outgoing.cut();
         if let Some(writer) = self.writer.take() {
             writer.end(Err(error));
         }

@@ -13,8 +13,8 @@ use super::connection_body::trailer_fields;
 use super::context::TaskKind;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
-use super::exchange::{Exchange, Intake, Switched};
-use super::lifecycle::Lifecycle;
+use super::exchange::lifecycle::Lifecycle;
+use super::exchange::{Exchange, Intake, Tunnel};
 use super::out::Out;
 use super::secure::Secure;
 use super::streams::Http2;
@@ -40,7 +40,7 @@ pub(crate) enum Phase {
     /// That the peer takes what is sent.
     Write,
     /// Another protocol: it has deadlines of its own.
-    Switched,
+    Tunnel,
     /// Whatever its HTTP/2 streams wait for: the earliest of their deadlines.
     Streams,
     /// The peer's end, after ours.
@@ -202,7 +202,7 @@ impl Connection {
     /// Bytes of HTTP came.
     #[inline]
     pub(super) fn received_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        if self.is_switched() {
+        if self.is_tunnel() {
             self.received_raw(bytes, kit, out);
         } else if self.unread.is_empty() {
             let used = self.advance(bytes, kit, head, out);
@@ -247,9 +247,9 @@ impl Connection {
         if self.is_ending() || !self.sealed.is_empty() {
             return;
         }
-        if let Some(switched) = self.switched() {
+        if let Some(tunnel) = self.tunnel() {
             // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
-            switched.raw.borrow_mut().end(!self.end_said);
+            tunnel.end(!self.end_said);
         }
         self.settle(kit, head, out);
     }
@@ -307,7 +307,7 @@ impl Connection {
         if self.exchange.is_some() {
             H1::new(self, out).poll_answer(kit);
             self.pump(kit, out);
-            self.poll_switched(kit, out);
+            self.drive_tunnel(kit, out);
         }
         self.proceed(kit, head, out);
         self.resume_if_wanted(out.queue);
@@ -326,7 +326,7 @@ impl Connection {
             // It was given back with everything else.
             return;
         }
-        if self.is_switched() {
+        if self.is_tunnel() {
             return self.received_raw(&unread[used.min(unread.len())..], kit, out);
         }
         unread.drain(..used.min(unread.len()));
@@ -346,12 +346,12 @@ impl Connection {
     }
 
     /// Whether another protocol owns the bytes.
-    fn is_switched(&self) -> bool {
-        self.switched().is_some()
+    fn is_tunnel(&self) -> bool {
+        self.tunnel().is_some()
     }
 
-    pub(super) fn switched(&self) -> Option<&Switched> {
-        self.exchange.as_ref()?.switched.as_ref()
+    pub(super) fn tunnel(&self) -> Option<&Tunnel> {
+        self.exchange.as_ref()?.tunnel()
     }
 
     /// Whether requests may be read on: the peer takes its answers, and the present exchange is not in the way.
@@ -424,7 +424,7 @@ impl Connection {
                     let (seen, behind) = rest.split_at(received.consumed);
                     self.work.spend(work::scanned_head(seen.len(), head.fields.len()));
                     at += self.request(length, head, seen, behind, kit, out);
-                    if self.is_switched() {
+                    if self.is_tunnel() {
                         self.received_raw(&window[at..], kit, out);
                         return window.len();
                     }
@@ -444,7 +444,7 @@ impl Connection {
                     }
                     let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
                     H1::new(self, out).end(fields, kit);
-                    if self.is_switched() {
+                    if self.is_tunnel() {
                         self.received_raw(&window[at..], kit, out);
                         return window.len();
                     }
@@ -546,7 +546,7 @@ impl Connection {
         if !self.paused {
             return;
         }
-        let raw_is_full = self.switched().is_some_and(|switched| switched.raw.borrow().paused);
+        let raw_is_full = self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().paused);
         let full = self.blocked
             || self.body_refused
             || self.unread.len() >= self.most_unread()

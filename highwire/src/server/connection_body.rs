@@ -3,7 +3,7 @@
 use super::carrier::H1;
 use super::connection::Connection;
 use super::dispatch::Kit;
-use super::lifecycle::Lifecycle;
+use super::exchange::lifecycle::Lifecycle;
 use super::out::Out;
 use super::work;
 use crate::request::BodyUse;
@@ -15,7 +15,7 @@ impl Connection {
     /// A part of a request's body came: returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
     pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) -> bool {
         let body_use = H1::new(self, out).data(data, kit);
-        body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some())
+        body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
     }
 
     /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
@@ -23,7 +23,7 @@ impl Connection {
         if !H1::new(self, out).charge_or_abort(kit) {
             return;
         }
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some()) {
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader()) {
             let begun = (kit.stopwatch)();
             self.work.spend(work::POLL);
             H1::new(self, out).poll_answer(kit);
@@ -38,7 +38,7 @@ impl Connection {
     }
 
     pub(super) fn incoming_is_full(&self) -> bool {
-        self.exchange.as_ref().is_some_and(|exchange| exchange.is_full())
+        self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_full())
     }
 }
 

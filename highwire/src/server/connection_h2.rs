@@ -4,15 +4,15 @@
 //! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
-use super::abort::Abort;
 use super::carrier::H2;
 use super::connection::Connection;
 use super::connection_body::trailer_fields;
 use super::deadline::TICKS_A_SECOND;
 use super::dispatch::Kit;
+use super::exchange::abort::Abort;
+use super::exchange::lifecycle::Lifecycle;
 use super::exchange::{INCOMING_BYTES, Waits};
 use super::grants::first_window;
-use super::lifecycle::Lifecycle;
 use super::out::Out;
 use super::streams::Http2;
 use super::work::{self, Timing};
@@ -196,10 +196,10 @@ impl Connection {
         let Some(active) = http2.get(stream) else {
             return http2.http.used(stream, data.len(), &mut out.queue.output);
         };
-        if active.exchange.switched.is_some() {
+        if active.exchange.tunnel().is_some() {
             return self.data_tunnel(http2, stream, data, kit, out);
         }
-        let body_use = active.exchange.body_use();
+        let body_use = active.exchange.incoming.body_use();
         active.given += if body_use == BodyUse::None { 0 } else { data.len() };
         let was_fed = std::mem::replace(&mut active.fed, body_use != BodyUse::None);
         http2.arrived = arrived;
@@ -239,7 +239,7 @@ impl Connection {
         if taken > 0 && waiting < INCOMING_BYTES {
             active.given -= taken;
             let waits = active.waits == Waits::Handler || (active.waits == Waits::Body && was_closed);
-            if waits && awaits_body && !active.answered && active.exchange.switched.is_none() {
+            if waits && awaits_body && !active.is_answered() && active.exchange.tunnel().is_none() {
                 // The handler reads on: from here on the peer is waited for again.
                 active.waits = Waits::Body;
                 active.judge_from_now(kit, arrived);
@@ -262,7 +262,7 @@ impl Connection {
         if active.drops {
             return http2.forget(stream, kit);
         }
-        if active.exchange.switched.is_some() {
+        if active.exchange.tunnel().is_some() {
             return self.end_tunnel(http2, stream, kit, out);
         }
         (active.due, active.waits) = (handler_due, Waits::Handler);

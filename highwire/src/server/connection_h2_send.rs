@@ -4,9 +4,9 @@
 use super::carrier::{H2, Sent};
 use super::connection::Connection;
 use super::dispatch::Kit;
-use super::exchange::Waits;
+use super::exchange::lifecycle::Lifecycle;
+use super::exchange::{Exchange, Waits};
 use super::fields::is_sent_without_connection;
-use super::lifecycle::Lifecycle;
 use super::out::Out;
 use super::streams::{Active, Http2};
 use crate::body::BodyError;
@@ -47,7 +47,8 @@ impl Connection {
             return http2.forget(stream, kit);
         }
         if let Some(active) = http2.get(stream) {
-            (active.answered, active.lent) = (true, 0);
+            active.lent = 0;
+            active.exchange.outgoing.begin();
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
             _ if withheld => {}
@@ -66,7 +67,8 @@ impl Connection {
                     (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                     // All of it stays until the last of it is sent.
                     active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
-                    (active.pending, active.answered) = (bytes.slice(sent..), true);
+                    active.pending = bytes.slice(sent..);
+                    active.exchange.outgoing.begin();
                     self.schedule_http2(http2, stream);
                     self.pump_http2(http2, kit, out);
                     H2 { connection: self, http2, stream, out }.charge_or_abort(kit);
@@ -77,7 +79,7 @@ impl Connection {
                 let write_due = kit.tick.saturating_add(kit.timeouts.write);
                 let all = http2.sent;
                 let active = http2.active(stream, kit);
-                (active.exchange.body, active.answered) = (Some(*streamed), true);
+                active.exchange.outgoing.stream(*streamed);
                 (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                 self.schedule_http2(http2, stream);
                 return self.pump_http2(http2, kit, out);
@@ -91,7 +93,9 @@ impl Connection {
     pub(super) fn done_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
         let is_over = match http2.get(stream) {
             None => true,
-            Some(active) => active.answered && active.pending.is_empty() && active.exchange.body.is_none(),
+            Some(active) => {
+                active.is_answered() && active.pending.is_empty() && !active.exchange.outgoing.is_streaming()
+            }
         };
         if !is_over {
             return;
@@ -101,7 +105,7 @@ impl Connection {
             let most = kit.body_limit(u32::MAX, BodyUse::None);
             let active = http2.active(stream, kit);
             // Whoever speaks another protocol ends as a connection does.
-            let is_tunnel = active.exchange.switched.is_some();
+            let is_tunnel = active.exchange.tunnel().is_some();
             let due = kit.tick.saturating_add(if is_tunnel { kit.timeouts.linger } else { kit.timeouts.body });
             if active.intake.bytes > most {
                 // More than that has come already.
@@ -109,8 +113,8 @@ impl Connection {
                 return http2.forget(stream, kit);
             }
             if !std::mem::replace(&mut active.drops, true) {
-                (active.answered, active.due, active.waits) = (true, due, Waits::Body);
-                let mut exchange = std::mem::take(&mut active.exchange);
+                (active.due, active.waits) = (due, Waits::Body);
+                let mut exchange = std::mem::replace(&mut active.exchange, Exchange::answered());
                 let given = std::mem::take(&mut active.given);
                 exchange.give_up(BodyError::CutShort, kit);
                 http2.http.used(stream, given, &mut out.queue.output);
@@ -238,9 +242,9 @@ impl Connection {
         let (stream, exchange) = (active.stream, &active.exchange);
         if exchange.awaits_answer() {
             H2 { connection: self, http2, stream, out }.poll_answer(kit);
-        } else if exchange.switched.is_some() {
+        } else if exchange.tunnel().is_some() {
             self.poll_tunnel(http2, stream, kit, out);
-        } else if exchange.body.is_some() && active.waits != Waits::Write {
+        } else if exchange.outgoing.is_streaming() && active.waits != Waits::Write {
             // One that waits for its window is scheduled when that opens.
             self.schedule_http2(http2, stream);
         }
@@ -260,7 +264,7 @@ impl Connection {
 /// Whether a stream has something to send, now that it may send so many bytes. One that has waited for a window still does where
 /// that is not its own: it stays among those that the peer stalls.
 fn can_send(active: &Active, capacity: usize) -> bool {
-    let has_something = active.answered && (!active.pending.is_empty() || active.exchange.body.is_some());
+    let has_something = active.is_answered() && (!active.pending.is_empty() || active.exchange.outgoing.is_streaming());
     has_something && (capacity > 0 || active.waits != Waits::Write)
 }
 

@@ -1,12 +1,12 @@
 //! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
 
-use super::abort::Abort;
 use super::carrier::H2;
 use super::connection::{Connection, Phase};
 use super::deadline::NEVER;
 use super::dispatch::Kit;
 use super::exchange::Waits;
-use super::lifecycle::Lifecycle;
+use super::exchange::abort::Abort;
+use super::exchange::lifecycle::Lifecycle;
 use super::out::Out;
 use super::streams::{Active, Http2};
 use proto::Head;
@@ -72,7 +72,7 @@ impl Connection {
         for place in 0..http2.active.len() {
             // They are all forgotten with the last one.
             let Some(Some(active)) = http2.active.get(place) else { continue };
-            let (stream, is_tunnel) = (active.stream, active.exchange.switched.is_some());
+            let (stream, is_tunnel) = (active.stream, active.exchange.tunnel().is_some());
             let waits = active.waits == Waits::Write && !active.scheduled;
             if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.blocked) {
                 http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
@@ -139,7 +139,7 @@ impl Connection {
             if active.due > kit.tick || !active.is_judged(self.blocked) {
                 continue;
             }
-            let (stream, waits, answered) = (active.stream, active.waits, active.answered);
+            let (stream, waits, answered) = (active.stream, active.waits, active.is_answered());
             if waits == Waits::Body && active.body_is_fast_enough(kit, arrived, bodies) {
                 continue;
             }
@@ -185,7 +185,7 @@ impl Connection {
     fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
         let (is_open, all) = (http2.http.is_open_by_itself(stream), http2.sent);
         let Some(active) = http2.get(stream) else { return false };
-        let waits = active.answered && (active.scheduled || active.waits == Waits::Write);
+        let waits = active.is_answered() && (active.scheduled || active.waits == Waits::Write);
         if !waits || !is_open || all - active.sent_before < kit.shared.config().deadlines.least_taken() {
             return false;
         }

@@ -48,7 +48,7 @@ impl Connection {
         if out.tls.is_some() {
             return self.abort(kit, out);
         }
-        self.end_with(super::abort::Abort::TooManyConnections, kit, out);
+        self.end_with(super::exchange::abort::Abort::TooManyConnections, kit, out);
         if !self.is_ending() {
             self.finish(kit, out);
         }

@@ -1,13 +1,13 @@
 //! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
 
-use super::abort::Abort;
 use super::carrier::{H1, Sent};
 use super::connection::Connection;
 use super::date::HeadKey;
 use super::dispatch::Kit;
-use super::exchange::{LogLine, Switched};
+use super::exchange::LogLine;
+use super::exchange::abort::Abort;
+use super::exchange::lifecycle::Lifecycle;
 use super::fields::is_framing;
-use super::lifecycle::Lifecycle;
 use super::out::Out;
 use crate::body::BodyStream;
 use crate::file_part::Step;
@@ -19,8 +19,6 @@ use http::{HeaderName, HeaderValue, header};
 use io::Op;
 use proto::h1::{self, FieldWriter};
 use proto::{Length, Method};
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::task::Waker;
 
 /// A body up to this length is copied behind its head and leaves in one send; a longer one is sent from where it is.
@@ -122,7 +120,8 @@ impl Connection {
             Content::Bytes(bytes) if out.tls.is_some() && !self.http.withholds_body() => {
                 // Encrypted as the peer takes it, not all of it at once.
                 let length = Some(bytes.len() as u64);
-                self.exchange(kit).body = Some(Streamed { length, body: BodyStream::of(bytes), trailers: None });
+                let body = Streamed { length, body: BodyStream::of(bytes), trailers: None };
+                self.exchange(kit).outgoing.stream(body);
                 self.pump(kit, out);
             }
             Content::Bytes(bytes) => {
@@ -142,12 +141,12 @@ impl Connection {
                 // Under TLS every byte is looked at.
                 let whole = if out.tls.is_none() { streamed.body.take_whole() } else { None };
                 let Some(step) = whole else {
-                    self.exchange(kit).body = Some(*streamed);
+                    self.exchange(kit).outgoing.stream(*streamed);
                     return self.pump(kit, out);
                 };
                 let sent = self.send_step(step, kit, out).map_err(|error| Abort::BodyMisfit(Some(error)));
                 let mut exchange = H1::new(self, out);
-                let ended = sent.and_then(|()| exchange.end_body(Some(*streamed)));
+                let ended = sent.and_then(|()| exchange.end_body(streamed.into_trailers()));
                 exchange.sent_or_abort(ended, kit);
             }
             Content::Switch(_) => {}
@@ -172,7 +171,7 @@ impl Connection {
     /// Sends on with a body in parts, as far as the peer takes it.
     pub(super) fn pump(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         if self.http.server() != h1::state::State::SendsBody {
-            return self.exchange.iter_mut().for_each(|exchange| exchange.body = None);
+            return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
         }
         for _ in 0..PARTS_A_TURN {
             if self.blocked || self.is_ending() || H1::new(self, out).send_next(kit) != Sent::More {
@@ -266,12 +265,10 @@ impl Connection {
         if let Err(error) = accepted {
             return self.broken_answer(error, kit, out);
         }
-        let raw = Rc::new(RefCell::new(Raw::new(kit.context.inbox.waker(self.task().number()))));
-        match Switched::start(raw, switch, kit.draining) {
-            Ok(switched) => {
-                self.exchange(kit).switched = Some(switched);
-                self.poll_switched(kit, out);
-            }
+        let raw = Raw::new(kit.context.inbox.waker(self.task().number()));
+        let is_draining = kit.draining;
+        match self.exchange(kit).start_tunnel(raw, switch, is_draining) {
+            Ok(()) => self.drive_tunnel(kit, out),
             Err(_) => {
                 out.flush(self.id);
                 self.close(kit, out);
@@ -281,9 +278,9 @@ impl Connection {
 
     /// Bytes of another protocol came.
     pub(super) fn received_raw(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
-        let Some(switched) = self.switched() else { return };
+        let Some(tunnel) = self.tunnel() else { return };
         if !bytes.is_empty() {
-            let mut raw = switched.raw.borrow_mut();
+            let mut raw = tunnel.raw.borrow_mut();
             raw.push(bytes);
             raw.paused = raw.held >= RAW_BYTES;
             let full = raw.paused;
@@ -292,17 +289,17 @@ impl Connection {
                 self.pause(out.queue);
             }
         }
-        if self.recharge(kit) { self.poll_switched(kit, out) } else { self.abort(kit, out) }
+        if self.recharge(kit) { self.drive_tunnel(kit, out) } else { self.abort(kit, out) }
     }
 
     /// Runs the other protocol's task, and sends what it wrote.
-    pub(super) fn poll_switched(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn drive_tunnel(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let number = self.task().number();
-        let Some(switched) = self.exchange.as_mut().and_then(|exchange| exchange.switched.as_mut()) else { return };
-        if switched.poll(&kit.context.inbox.waker(number)).is_err() {
+        let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
+        if tunnel.poll(&kit.context.inbox.waker(number)).is_err() {
             return self.abort(kit, out);
         }
-        let raw = switched.raw.clone();
+        let raw = tunnel.raw.clone();
         let mut raw = raw.borrow_mut();
         if !self.blocked {
             if raw.outgoing.is_empty() {

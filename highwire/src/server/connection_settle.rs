@@ -58,26 +58,27 @@ impl Connection {
             self.recharge(kit);
         }
         let exchange = self.exchange.as_deref();
-        let answering = exchange.is_some_and(|exchange| exchange.awaits_answer() || exchange.body.is_some());
+        let answering = exchange.is_some_and(|exchange| exchange.awaits_answer() || exchange.outgoing.is_streaming());
         if !answering && (self.http.must_close() || self.is_finished_with_peer()) {
             return self.finish(kit, out);
         }
-        let phase =
-            if self.blocked || exchange.is_some_and(|exchange| exchange.body.is_some() && !exchange.awaits_answer()) {
-                if self.blocked { Phase::Write } else { Phase::Handler }
-            } else if exchange.is_some_and(|exchange| exchange.switched.is_some()) {
-                Phase::Switched
-            } else if self.http.client() == State::SendsBody {
-                if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
-            } else if exchange.is_some_and(Exchange::awaits_answer) {
-                Phase::Handler
-            } else if !self.unread.is_empty() && !self.unfinished {
-                Phase::Head
-            } else if self.served == 0 {
-                Phase::Fresh
-            } else {
-                Phase::Idle
-            };
+        let phase = if self.blocked
+            || exchange.is_some_and(|exchange| exchange.outgoing.is_streaming() && !exchange.awaits_answer())
+        {
+            if self.blocked { Phase::Write } else { Phase::Handler }
+        } else if exchange.is_some_and(|exchange| exchange.tunnel().is_some()) {
+            Phase::Tunnel
+        } else if self.http.client() == State::SendsBody {
+            if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
+        } else if exchange.is_some_and(Exchange::awaits_answer) {
+            Phase::Handler
+        } else if !self.unread.is_empty() && !self.unfinished {
+            Phase::Head
+        } else if self.served == 0 {
+            Phase::Fresh
+        } else {
+            Phase::Idle
+        };
         self.wait_for(phase, kit);
     }
 
@@ -102,9 +103,9 @@ impl Connection {
         let unread = std::mem::take(&mut self.unread);
         if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
             self.refuse(error, kit, head, &unread, out);
-        } else if let Some(switched) = self.switched() {
+        } else if let Some(tunnel) = self.tunnel() {
             // It came before the other protocol did, behind bytes that belong to that.
-            switched.raw.borrow_mut().end(!self.end_said);
+            tunnel.end(!self.end_said);
         }
     }
 
@@ -134,7 +135,7 @@ impl Connection {
             Phase::Handler => timeouts.handler,
             Phase::Write => return self.wait_to_write(kit),
             Phase::Linger => timeouts.linger,
-            Phase::Switched | Phase::Streams | Phase::Gone => {
+            Phase::Tunnel | Phase::Streams | Phase::Gone => {
                 return kit.deadlines.clear(self.id.index);
             }
         };

@@ -93,7 +93,7 @@ impl Connection {
                 kit.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 // In the clear, since that is what it speaks.
                 out.tls = None;
-                self.end_with(super::abort::Abort::NotTls, kit, out);
+                self.end_with(super::exchange::abort::Abort::NotTls, kit, out);
                 if !self.is_ending() {
                     self.finish(kit, out);
                 }

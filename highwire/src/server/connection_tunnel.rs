@@ -7,8 +7,7 @@ use super::carrier::H2;
 use super::connection::Connection;
 use super::deadline::NEVER;
 use super::dispatch::Kit;
-use super::exchange::Switched;
-use super::lifecycle::Lifecycle;
+use super::exchange::lifecycle::Lifecycle;
 use super::out::Out;
 use super::streams::{Active, Http2};
 use crate::StatusCode;
@@ -53,38 +52,29 @@ impl Connection {
     /// A CONNECT came: what its stream brings is kept for the protocol that may be accepted.
     pub(super) fn connect_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) {
         let waker = kit.context.inbox.waker(self.stream_task(stream).number());
-        let raw = Rc::new(RefCell::new(Raw::new(waker)));
-        http2.active(stream, kit).exchange.switched = Some(Switched { raw, task: None });
+        http2.active(stream, kit).exchange.propose_tunnel(Raw::new(waker));
     }
 
     /// Makes of a handler's answer to a CONNECT what is sent: an accepted protocol becomes a body; any other success would
     /// say that there is a tunnel (RFC 9110 section 9.3.6), and is none.
     pub(super) fn answer_connect(&mut self, active: &mut Active, response: &mut Response, kit: &Kit) {
-        let Some(switched) = &mut active.exchange.switched else { return };
         let content = std::mem::replace(&mut response.content, Content::Bytes(Bytes::new()));
         let Content::Switch(switch) = content else {
             response.content = content;
             if response.status.is_success() {
                 *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
             }
-            switched.raw.borrow_mut().end(true);
-            active.exchange.switched = None;
-            return;
+            return active.exchange.decline_tunnel();
         };
-        let raw = switched.raw.clone();
-        match Switched::start(raw.clone(), *switch, kit.draining) {
-            Ok(started) => {
-                *switched = started;
+        match active.exchange.start_proposed(*switch, kit.draining) {
+            Ok(raw) => {
                 let body = BodyStream::new(Written { raw });
                 response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
                 // As 101 in HTTP/1 (RFC 8441 section 4).
                 response.status = StatusCode::OK;
                 kit.context.inbox.waker(self.stream_task(active.stream).number()).wake();
             }
-            Err(_) => {
-                *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
-                active.exchange.switched = None;
-            }
+            Err(_) => *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"),
         }
     }
 
@@ -98,9 +88,9 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         if let Some(active) = http2.get(stream)
-            && let Some(switched) = &active.exchange.switched
+            && let Some(tunnel) = active.exchange.tunnel()
         {
-            let mut raw = switched.raw.borrow_mut();
+            let mut raw = tunnel.raw.borrow_mut();
             raw.push(data);
             // Whatever its task takes, the peer is credited for.
             raw.paused = true;
@@ -115,9 +105,9 @@ impl Connection {
     /// The peer ended its direction.
     pub(super) fn end_tunnel(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
         if let Some(active) = http2.get(stream)
-            && let Some(switched) = &active.exchange.switched
+            && let Some(tunnel) = active.exchange.tunnel()
         {
-            switched.raw.borrow_mut().end(false);
+            tunnel.end(false);
         }
         self.poll_tunnel(http2, stream, kit, out);
     }
@@ -128,7 +118,7 @@ impl Connection {
         for place in 0..http2.active.len() {
             let Some(Some(active)) = http2.active.get(place) else { continue };
             let stream = active.stream;
-            if active.exchange.switched.is_some() && http2.http.awaits_body(stream) {
+            if active.exchange.tunnel().is_some() && http2.http.awaits_body(stream) {
                 http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
                 http2.forget(stream, kit);
             }
@@ -140,14 +130,14 @@ impl Connection {
     pub(super) fn poll_tunnel(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
         let number = self.stream_task(stream).number();
         let Some(active) = http2.get(stream) else { return };
-        let Some(switched) = &mut active.exchange.switched else { return };
-        if let Err(abort) = switched.poll(&kit.context.inbox.waker(number)) {
+        let Some(tunnel) = active.exchange.tunnel_mut() else { return };
+        if let Err(abort) = tunnel.poll(&kit.context.inbox.waker(number)) {
             return H2 { connection: self, http2, stream, out }.abort(abort, kit);
         }
-        let raw = switched.raw.borrow();
+        let raw = tunnel.raw.borrow();
         let has_something = !raw.outgoing.is_empty() || raw.finished || !raw.flushed;
         drop(raw);
-        if active.exchange.body.is_some() && has_something {
+        if active.exchange.outgoing.is_streaming() && has_something {
             self.schedule_http2(http2, stream);
         }
     }
@@ -156,7 +146,7 @@ impl Connection {
 impl Active {
     /// Until when a stream whose body has nothing to send may wait: another protocol has deadlines of its own.
     pub(super) fn body_due(&self, kit: &Kit) -> u32 {
-        match self.exchange.switched {
+        match self.exchange.tunnel() {
             Some(_) => NEVER,
             None => kit.tick.saturating_add(kit.timeouts.handler),
         }
@@ -164,17 +154,16 @@ impl Active {
 
     /// Bytes that its handler, or its other protocol, has got and not taken; `None` where nothing is given to anybody.
     pub(super) fn untaken(&self) -> Option<usize> {
-        if let Some(switched) = &self.exchange.switched {
-            return Some(switched.raw.borrow().bytes);
+        if let Some(tunnel) = self.exchange.tunnel() {
+            return Some(tunnel.raw.borrow().bytes);
         }
-        let incoming = self.exchange.incoming.as_ref()?.borrow();
-        Some(if incoming.abandoned { 0 } else { incoming.bytes })
+        self.exchange.incoming.untaken()
     }
 
     /// The server stops: another protocol is told that nothing more comes.
     pub(super) fn drain(&self) {
-        if let Some(switched) = &self.exchange.switched {
-            switched.raw.borrow_mut().end(false);
+        if let Some(tunnel) = self.exchange.tunnel() {
+            tunnel.end(false);
         }
     }
 }

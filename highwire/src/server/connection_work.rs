@@ -30,7 +30,8 @@ impl Connection {
 
     /// Moves on whatever can move. What takes long, since the handler works on a body, counts as the connection's work.
     fn drive_timed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        let is_fed = self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_some());
+        let is_fed =
+            self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader());
         let begun = if is_fed { (kit.stopwatch)() } else { 0 };
         self.drive(kit, head, out);
         if is_fed {

@@ -4,7 +4,6 @@
 //! the others but what `Shared` holds. Its loop is in `worker`; what a connection does with what it receives, in
 //! `connection`; which handler answers, in `dispatch`.
 
-mod abort;
 mod accept;
 mod blocking;
 mod budget;
@@ -38,10 +37,8 @@ mod dispatch;
 mod exchange;
 mod fields;
 mod grants;
-mod lifecycle;
 mod listen;
 mod out;
-mod outgoing;
 mod outside;
 mod pool;
 mod proxied;

@@ -55,8 +55,6 @@ pub(super) struct Active {
     pub(super) pending: Bytes,
     /// It is in the schedule.
     pub(super) scheduled: bool,
-    /// The answer's head is sent.
-    pub(super) answered: bool,
     /// The answer is complete, and what still comes of the request is dropped.
     pub(super) drops: bool,
     /// Bytes of the request's body that its handler has got and the peer has not been credited for.
@@ -85,6 +83,11 @@ pub(super) struct Active {
 }
 
 impl Active {
+    /// Whether the answer's head is sent.
+    pub(super) fn is_answered(&self) -> bool {
+        self.exchange.outgoing.has_begun()
+    }
+
     /// Bytes that are held for it.
     fn held(&self) -> usize {
         STREAM_BYTES + self.exchange.lent(self.lent.max(self.pending_bytes())) + self.exchange.held()
@@ -97,11 +100,11 @@ impl Active {
 
     /// Bytes of its answer that wait for the peer to open a window.
     fn stalled(&self) -> usize {
-        if !self.answered || self.scheduled || self.waits != Waits::Write {
+        if !self.is_answered() || self.scheduled || self.waits != Waits::Write {
             return 0;
         }
-        let body = self.exchange.body.as_ref().map_or(0, |streamed| streamed.body.held());
-        let written = self.exchange.switched.as_ref().map_or(0, |switched| switched.raw.borrow().outgoing_held);
+        let body = self.exchange.outgoing.held();
+        let written = self.exchange.tunnel().map_or(0, |tunnel| tunnel.raw.borrow().outgoing_held);
         STREAM_BYTES + self.lent.max(self.pending_bytes()) + body + written
     }
 
@@ -210,7 +213,6 @@ impl Http2 {
                 exchange: Exchange::default(),
                 pending: Bytes::new(),
                 scheduled: false,
-                answered: false,
                 drops: false,
                 given: 0,
                 lent: 0,

@@ -230,7 +230,7 @@ where
 mod tests {
     use super::*;
     use crate::App;
-    use crate::body::Incoming as Arriving;
+    use crate::body::BodyQueue as Arriving;
     use crate::testing::Client;
     use std::task::Waker;
     use std::time::Duration;

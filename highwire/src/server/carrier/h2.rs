@@ -2,9 +2,9 @@
 
 use super::super::connection::Connection;
 use super::super::exchange::Waits;
+use super::super::exchange::lifecycle::Lifecycle;
 use super::super::fields::is_sent_without_connection;
 use super::super::grants::wider;
-use super::super::lifecycle::Lifecycle;
 use super::super::out::Out;
 use super::super::streams::Http2;
 use super::*;
@@ -24,7 +24,7 @@ impl H2<'_, '_> {
     /// Sends one frame of what has been made of the response's body.
     pub(in crate::server) fn send_pending(&mut self, kit: &Kit) -> Result<Sent, Abort> {
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
-        let is_streamed = active.exchange.body.is_some();
+        let is_streamed = active.exchange.outgoing.is_streaming();
         let part = active.pending.slice(..active.pending.len().min(FRAME_BYTES as usize));
         if part.is_empty() {
             return Ok(if is_streamed { Sent::More } else { Sent::Over });
@@ -117,7 +117,7 @@ impl Carrier for H2<'_, '_> {
             BodyUse::Whole => self.http2.begin_to_collect(self.stream, kit, self.out),
             BodyUse::Parts => {
                 // The handler wakes its task for each part that it takes, so that the peer is credited for it.
-                active.exchange.incoming.iter().for_each(|incoming| incoming.borrow_mut().paused = true);
+                active.exchange.incoming.wake_for_taken(true);
                 // What waits for handlers is bounded by the connection's window.
                 self.http2.http.widen(self.stream, wider(kit.shared.config()), &mut self.out.queue.output);
             }
@@ -169,7 +169,7 @@ impl Carrier for H2<'_, '_> {
     }
 
     fn admit(&mut self, response: &mut Response, kit: &mut Kit) {
-        if let Some(active) = self.http2.get(self.stream).filter(|active| active.exchange.switched.is_some()) {
+        if let Some(active) = self.http2.get(self.stream).filter(|active| active.exchange.tunnel().is_some()) {
             self.connection.answer_connect(active, response, kit);
         }
         if let Content::Switch(_) = &response.content {
@@ -182,7 +182,7 @@ impl Carrier for H2<'_, '_> {
     }
 
     fn may_answer(&mut self) -> bool {
-        self.http2.get(self.stream).is_some_and(|active| !active.answered)
+        self.http2.get(self.stream).is_some_and(|active| !active.is_answered())
     }
 
     fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
@@ -227,7 +227,9 @@ impl Carrier for H2<'_, '_> {
     fn cut(&mut self, abort: Abort, kit: &mut Kit) {
         let code = match abort.code() {
             // Nothing is wrong only with a peer whose answer is complete (RFC 9113 section 8.1).
-            Code::NoError if self.http2.get(self.stream).is_some_and(|active| active.answered && !active.drops) => {
+            Code::NoError
+                if self.http2.get(self.stream).is_some_and(|active| active.is_answered() && !active.drops) =>
+            {
                 Code::Cancel
             }
             code => code,

@@ -1,7 +1,7 @@
 //! An exchange with this process: a request and an answer in the types of `http`.
 
 use super::super::call::Call;
-use super::super::lifecycle::Lifecycle;
+use super::super::exchange::lifecycle::Lifecycle;
 use super::*;
 use crate::StatusCode;
 use crate::response::Content;

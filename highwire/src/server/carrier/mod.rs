@@ -1,5 +1,5 @@
 //! What a protocol does for one exchange, and nothing else. HTTP/1, a stream of HTTP/2 and the call of this process each implement
-//! [`Carrier`]; [`super::lifecycle`] is what they have in common.
+//! [`Carrier`]; [`lifecycle`](super::exchange::lifecycle) is what they have in common.
 
 mod h1;
 mod h2;
@@ -9,9 +9,9 @@ mod local;
 pub(super) use h1::H1;
 pub(super) use h2::H2;
 
-use super::abort::Abort;
 use super::context::TaskKind;
 use super::dispatch::Kit;
+use super::exchange::abort::Abort;
 use super::exchange::{Exchange, Intake};
 use crate::Response;
 use crate::body::{BoxError, Part};

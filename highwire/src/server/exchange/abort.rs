@@ -1,10 +1,10 @@
 //! Why an exchange ends before its time. One table says what follows from each reason, for every protocol: the status of the
 //! answer, the error that a handler gets which still reads the body, the HTTP/2 error code, and the line in the log.
 
-use super::dispatch::Kit;
-use super::quiet;
 use crate::body::BodyError;
 use crate::request::BodyUse;
+use crate::server::dispatch::Kit;
+use crate::server::quiet;
 use crate::{Response, StatusCode};
 use proto::h2::Code;
 

@@ -1,27 +1,27 @@
 //! The life of an exchange, from the head of its request to the end of its response, the same for every carrier.
 
 use super::abort::Abort;
-use super::carrier::{Carrier, Sent};
-use super::connection_send::log_answer;
-use super::dispatch::Kit;
-use super::exchange::{Collect, LogLine, Waits};
+use super::incoming::Ended;
 use super::outgoing::Next;
+use super::{Collect, LogLine, Waits};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
-use crate::response::Streamed;
+use crate::server::carrier::{Carrier, Sent};
+use crate::server::connection_send::log_answer;
+use crate::server::dispatch::Kit;
 use crate::{HeaderName, HeaderValue, Response};
 use proto::{Head, Length, Method};
 use std::task::Poll;
 
 /// What happens to an exchange.
-pub(super) trait Lifecycle: Carrier {
+pub(in crate::server) trait Lifecycle: Carrier {
     /// A request came: finds its route, and calls its handler or waits for its body.
     #[inline]
     fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], kit: &mut Kit) {
         kit.override_method(head, window);
         if kit.shared.setup.config.access_log {
             let now = kit.now;
-            self.make_exchange(kit).log = Some(LogLine::new(head, window, now));
+            self.make_exchange(kit).keep_log(LogLine::new(head, window, now));
         }
         let route = match kit.route(head, window, self.caller()) {
             Ok(route) => route,
@@ -78,13 +78,13 @@ pub(super) trait Lifecycle: Carrier {
                 self.call(route, (head, window), Ready::Nothing, kit);
             }
             BodyUse::Whole => {
-                self.make_exchange(kit).begin_to_collect(route, head, window);
+                self.make_exchange(kit).incoming.collect(route, head, window);
                 self.body_begins(body_use, kit);
                 self.count_from(route);
             }
             BodyUse::Parts => {
                 let waker = kit.context.inbox.waker(task.number());
-                let body = self.make_exchange(kit).begin_parts(waker);
+                let body = self.make_exchange(kit).incoming.stream(waker);
                 self.body_begins(body_use, kit);
                 self.count_from(route);
                 self.call(route, (head, window), Ready::Parts(body), kit);
@@ -115,13 +115,13 @@ pub(super) trait Lifecycle: Carrier {
         match outcome {
             Outcome::Ready => match &mut answer {
                 // A handler that took a `Reply` answers by it alone.
-                Some(response) if self.exchange().is_none_or(|exchange| exchange.reply.is_none()) => {
+                Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
                     self.answer(response, kit);
                 }
                 _ => self.poll_answer(kit),
             },
             Outcome::Pending(place) => {
-                self.make_exchange(kit).future = Some((route, place));
+                self.make_exchange(kit).awaits((route, place));
                 self.send_interims();
                 if Self::SHARES_CONNECTION {
                     self.charge_or_abort(kit);
@@ -141,7 +141,7 @@ pub(super) trait Lifecycle: Carrier {
         self.send_interims();
         self.respond(response, kit);
         if let Some(exchange) = self.exchange() {
-            (exchange.interim, exchange.unfolded) = (None, None);
+            exchange.has_answered();
         }
     }
 
@@ -150,10 +150,15 @@ pub(super) trait Lifecycle: Carrier {
     fn respond(&mut self, response: &mut Response, kit: &mut Kit) {
         self.admit(response, kit);
         kit.prepare(response, self.caller().is_secure());
-        if let Some(line) = self.exchange().and_then(|exchange| exchange.log.take()) {
+        let Some(exchange) = self.exchange() else { return self.send(response, kit) };
+        exchange.outgoing.begin();
+        if let Some(line) = exchange.take_log() {
             log_answer(&line, self.caller(), response, kit);
         }
         self.send(response, kit);
+        if let Some(exchange) = self.exchange() {
+            exchange.outgoing.end_unless_it_goes_on();
+        }
     }
 
     /// Sees whether the answer has come, from the handler's future or from elsewhere.
@@ -173,10 +178,10 @@ pub(super) trait Lifecycle: Carrier {
     /// Sends the interim responses that the handler has asked for.
     #[inline]
     fn send_interims(&mut self) {
-        if let Some(interim) = self.exchange().and_then(|exchange| exchange.interim.clone()) {
+        if let Some(interim) = self.exchange().and_then(|exchange| exchange.interims()) {
             for (status, fields) in interim.borrow_mut().waiting.drain(..) {
                 if let Err(error) = self.interim(status.as_u16(), &fields) {
-                    super::quiet::log!(Mistake, error, %error, "an interim response came too late");
+                    crate::server::quiet::log!(Mistake, error, %error, "an interim response came too late");
                 }
             }
         }
@@ -184,7 +189,8 @@ pub(super) trait Lifecycle: Carrier {
 
     /// Some of the request's body came: the handler gets it, or it is dropped. Returns which.
     fn data(&mut self, data: &[u8], kit: &mut Kit) -> BodyUse {
-        let (body_use, has_let_go) = self.exchange().map_or((BodyUse::None, false), |exchange| exchange.receive(data));
+        let (body_use, has_let_go) =
+            self.exchange().map_or((BodyUse::None, false), |exchange| exchange.incoming.receive(data));
         let announced = self.announced();
         let Some(intake) = self.intake() else { return body_use };
         intake.count(data.len(), has_let_go);
@@ -199,17 +205,18 @@ pub(super) trait Lifecycle: Carrier {
     /// The request is complete.
     fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, kit: &mut Kit) {
         let Some(exchange) = self.exchange() else { return };
-        if let Some(Collect { route, head, window, body }) = exchange.collect.take() {
-            self.collected();
-            self.lend(body.capacity());
-            // The look-up left the path's parameters for the last head that was seen: this one's are found again.
-            match kit.route(&head, &window, self.caller()) {
-                Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), kit),
-                Err(mut response) => self.respond(&mut response, kit),
+        match exchange.incoming.end(trailers) {
+            Ended::Collected(Collect { route, head, window, body }) => {
+                self.collected();
+                self.lend(body.capacity());
+                // The look-up left the path's parameters for the last head that was seen: this one's are found again.
+                match kit.route(&head, &window, self.caller()) {
+                    Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), kit),
+                    Err(mut response) => self.respond(&mut response, kit),
+                }
             }
-        } else if let Some(incoming) = &exchange.incoming {
-            incoming.borrow_mut().finish(Ok(()), trailers);
-            self.poll_answer(kit);
+            Ended::Told => self.poll_answer(kit),
+            Ended::Unread => {}
         }
         self.request_ended(kit);
     }
@@ -219,16 +226,16 @@ pub(super) trait Lifecycle: Carrier {
         let waker = kit.context.inbox.waker(self.task().number());
         let sends_files = self.sends_files();
         let Some(exchange) = self.exchange() else { return Sent::Over };
-        let Some(streamed) = &mut exchange.body else { return Sent::Over };
-        let sent = match streamed.next(sends_files, &waker) {
+        let Some(next) = exchange.outgoing.next(sends_files, &waker) else { return Sent::Over };
+        let sent = match next {
             Poll::Pending => {
                 self.body_waits(kit);
                 return Sent::Waits;
             }
             Poll::Ready(Next::Part(part)) => self.send_part(part, kit),
             Poll::Ready(Next::End) => {
-                let streamed = exchange.body.take();
-                self.end_body(streamed)
+                let trailers = exchange.outgoing.end();
+                self.end_body(trailers)
             }
             Poll::Ready(Next::Failed(abort, error)) => {
                 error.into_iter().for_each(|error| self.keep_error(error));
@@ -240,9 +247,8 @@ pub(super) trait Lifecycle: Carrier {
 
     /// Ends a response whose body was sent, with its trailers. A panic of those costs no more than one of the body itself:
     /// what was written before it is sent.
-    fn end_body(&mut self, streamed: Option<Streamed>) -> Result<Sent, Abort> {
-        let trailers = streamed.map_or(Ok(Vec::new()), Streamed::into_trailers)?;
-        self.send_end(trailers).map(|()| Sent::Over)
+    fn end_body(&mut self, trailers: Result<Vec<(HeaderName, HeaderValue)>, Abort>) -> Result<Sent, Abort> {
+        self.send_end(trailers?).map(|()| Sent::Over)
     }
 
     /// Cuts a response of which something could not be sent.
