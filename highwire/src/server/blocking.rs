@@ -177,7 +177,7 @@ impl Thread {
         // There is nobody else on this thread who would have to wait.
         kit.allowance = u32::MAX;
         kit.begin(clock.now());
-        let connection = Connection::new(ID, socket.peer, &mut kit);
+        let connection = Connection::new(ID, socket.peer, false, &mut kit);
         let (head, queue) = (Head::default(), Queue { ops: Vec::new(), output: Vec::new() });
         Thread { socket, notifier, clock, kit, head, queue, connection, paused: false, ended: false, tasks: Vec::new() }
     }

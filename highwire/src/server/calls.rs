@@ -1,7 +1,6 @@
 //! Requests that come from this process and not by a connection: where other threads leave them, and those under way.
 
-use super::call::{Call, Job};
-use super::call_head::CallHead;
+use super::call::{Call, CallHead, Job};
 use super::context::{self, TaskKind};
 use super::deadline::DeadlineTable;
 use super::dispatch::Kit;

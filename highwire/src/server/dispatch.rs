@@ -1,6 +1,7 @@
 //! Which handler answers a request, and calling it. Knows heads and responses, not sockets.
 
 use super::budget::Share;
+use super::connection::work::WORK_A_TURN;
 use super::context::{Context, TaskKind};
 use super::date::CommonLines;
 use super::deadline::{self, DeadlineTable};
@@ -8,7 +9,6 @@ use super::exchange::Exchange;
 use super::outside::Outside;
 use super::quiet;
 use super::shared::Shared;
-use super::work::WORK_A_TURN;
 use crate::handler::{Endpoint, Outcome};
 use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
 use crate::response::Content;

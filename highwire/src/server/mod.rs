@@ -9,39 +9,19 @@ mod blocking;
 mod budget;
 #[cfg(feature = "tower")]
 mod call;
-#[cfg(feature = "tower")]
-mod call_answer;
-#[cfg(feature = "tower")]
-mod call_head;
 #[cfg_attr(not(feature = "tower"), path = "no_calls.rs")]
 mod calls;
-mod carrier;
 mod config;
 mod connection;
-mod connection_account;
-mod connection_body;
-mod connection_close;
-mod connection_h2;
-mod connection_h2_send;
-mod connection_h2_settle;
-mod connection_proxied;
-mod connection_send;
-mod connection_settle;
-mod connection_tls;
-mod connection_tunnel;
-mod connection_work;
 pub(crate) mod context;
 mod date;
 mod deadline;
 mod dispatch;
 mod exchange;
 mod fields;
-mod grants;
 mod listen;
-mod out;
 mod outside;
 mod pool;
-mod proxied;
 pub(crate) mod quiet;
 mod report;
 mod run;
@@ -49,8 +29,6 @@ mod secure;
 pub(crate) mod shared;
 
 pub(crate) mod states;
-mod streams;
-mod work;
 mod worker;
 
 #[cfg(feature = "tower")]

@@ -62,7 +62,7 @@ pub(crate) struct Counters {
     pub(crate) handshakes: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
     /// HTTP/2 connections that ended because an allowance ran out, by its kind.
-    pub(crate) http2_fired: [AtomicU64; super::streams::BUDGETS],
+    pub(crate) http2_fired: [AtomicU64; super::connection::http2::streams::BUDGETS],
 }
 
 /// What all workers share.

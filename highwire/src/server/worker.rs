@@ -464,8 +464,7 @@ impl Floor {
             super::accept::refuse(socket, &self.kit.lines, queue);
             return;
         }
-        let mut connection = Connection::new(socket, peer, &mut self.kit);
-        connection.proxied = proxied;
+        let mut connection = Connection::new(socket, peer, proxied, &mut self.kit);
         let secured = !has_tls || door.is_some_and(|door| door.secure(&mut connection, &mut self.kit));
         if !secured {
             self.kit.share.give(CONNECTION_BYTES);

@@ -1,13 +1,13 @@
 //! The life of an exchange, from the head of its request to the end of its response, the same for every carrier.
 
 use super::abort::Abort;
+use super::carrier::{Carrier, Sent};
 use super::incoming::Ended;
+use super::log::{LogLine, log_answer};
 use super::outgoing::Next;
-use super::{Collect, LogLine, Waits};
+use super::{Collect, Waits};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
-use crate::server::carrier::{Carrier, Sent};
-use crate::server::connection_send::log_answer;
 use crate::server::dispatch::Kit;
 use crate::{HeaderName, HeaderValue, Response};
 use proto::{Head, Length, Method};

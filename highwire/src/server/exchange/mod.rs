@@ -5,10 +5,12 @@
 //! end before its time in [`abort`], and what another protocol makes of it in [`tunnel`].
 
 pub(super) mod abort;
+pub(super) mod carrier;
 mod incoming;
 #[cfg(test)]
 mod joined;
 pub(super) mod lifecycle;
+mod log;
 mod outgoing;
 mod state;
 mod tunnel;
@@ -18,6 +20,7 @@ pub(super) use outgoing::Outgoing;
 pub(super) use tunnel::Tunnel;
 
 use self::abort::Abort;
+use self::log::LogLine;
 use super::context::TaskKind;
 use super::dispatch::Kit;
 use crate::Response;
@@ -25,7 +28,6 @@ use crate::body::BodyError;
 use crate::reply::{Awaited, InterimQueue};
 use crate::request::Hooks;
 use crate::upgrade::{Raw, Switch};
-use proto::Head;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -165,11 +167,11 @@ impl Exchange {
         (self.interim, self.unfolded) = (None, None);
     }
 
-    pub(super) fn keep_log(&mut self, line: LogLine) {
+    fn keep_log(&mut self, line: LogLine) {
         self.log = Some(line);
     }
 
-    pub(super) fn take_log(&mut self) -> Option<LogLine> {
+    fn take_log(&mut self) -> Option<LogLine> {
         self.log.take()
     }
 
@@ -257,25 +259,4 @@ pub(crate) enum Waits {
     Handler,
     /// That the peer takes the answer, or allows more of it to be sent.
     Write,
-}
-
-/// What the access log says of a request.
-pub(crate) struct LogLine {
-    pub(crate) method: String,
-    pub(crate) target: String,
-    pub(crate) protocol: &'static str,
-    pub(crate) since: io::Instant,
-}
-
-impl LogLine {
-    /// What a head says, at a moment.
-    pub(crate) fn new(head: &Head, window: &[u8], since: io::Instant) -> LogLine {
-        let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
-        let protocol = match head.version {
-            proto::Version::Http10 => "HTTP/1.0",
-            proto::Version::Http11 => "HTTP/1.1",
-            proto::Version::Http2 => "HTTP/2",
-        };
-        LogLine { method: words(head.method_span), target: words(head.target.whole), protocol, since }
-    }
 }

@@ -3,16 +3,16 @@
 //! What the handler's task writes is the body of an answer without an end of its own, and what its peer sends is the body
 //! of a request: windows, back-pressure and turns are those of any stream.
 
-use super::carrier::H2;
-use super::connection::Connection;
-use super::deadline::NEVER;
-use super::dispatch::Kit;
-use super::exchange::lifecycle::Lifecycle;
-use super::out::Out;
+use super::H2;
 use super::streams::{Active, Http2};
 use crate::StatusCode;
 use crate::body::{BodyStream, PART_BYTES};
 use crate::response::{Content, Response, Streamed};
+use crate::server::connection::Connection;
+use crate::server::connection::out::Out;
+use crate::server::deadline::NEVER;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::lifecycle::Lifecycle;
 use crate::upgrade::Raw;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -50,14 +50,19 @@ impl Stream for Written {
 
 impl Connection {
     /// A CONNECT came: what its stream brings is kept for the protocol that may be accepted.
-    pub(super) fn connect_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) {
+    pub(in crate::server::connection) fn connect_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) {
         let waker = kit.context.inbox.waker(self.stream_task(stream).number());
         http2.active(stream, kit).exchange.propose_tunnel(Raw::new(waker));
     }
 
     /// Makes of a handler's answer to a CONNECT what is sent: an accepted protocol becomes a body; any other success would
     /// say that there is a tunnel (RFC 9110 section 9.3.6), and is none.
-    pub(super) fn answer_connect(&mut self, active: &mut Active, response: &mut Response, kit: &Kit) {
+    pub(in crate::server::connection) fn answer_connect(
+        &mut self,
+        active: &mut Active,
+        response: &mut Response,
+        kit: &Kit,
+    ) {
         let content = std::mem::replace(&mut response.content, Content::Bytes(Bytes::new()));
         let Content::Switch(switch) = content else {
             response.content = content;
@@ -79,7 +84,7 @@ impl Connection {
     }
 
     /// Bytes of another protocol came.
-    pub(super) fn data_tunnel(
+    pub(in crate::server::connection) fn data_tunnel(
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
@@ -103,7 +108,13 @@ impl Connection {
     }
 
     /// The peer ended its direction.
-    pub(super) fn end_tunnel(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn end_tunnel(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
         if let Some(active) = http2.get(stream)
             && let Some(tunnel) = active.exchange.tunnel()
         {
@@ -113,7 +124,7 @@ impl Connection {
     }
 
     /// The peer has ended the connection's direction, and none of its streams': other protocols there are cut.
-    pub(super) fn end_tunnels(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn end_tunnels(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let Some(mut http2) = self.http2.take() else { return };
         for place in 0..http2.active.len() {
             let Some(Some(active)) = http2.active.get(place) else { continue };
@@ -127,7 +138,13 @@ impl Connection {
     }
 
     /// Runs the other protocol's task; what it wrote is sent when it is the stream's turn.
-    pub(super) fn poll_tunnel(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn poll_tunnel(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
         let number = self.stream_task(stream).number();
         let Some(active) = http2.get(stream) else { return };
         let Some(tunnel) = active.exchange.tunnel_mut() else { return };
@@ -145,7 +162,7 @@ impl Connection {
 
 impl Active {
     /// Until when a stream whose body has nothing to send may wait: another protocol has deadlines of its own.
-    pub(super) fn body_due(&self, kit: &Kit) -> u32 {
+    pub(in crate::server::connection) fn body_due(&self, kit: &Kit) -> u32 {
         match self.exchange.tunnel() {
             Some(_) => NEVER,
             None => kit.tick.saturating_add(kit.timeouts.handler),
@@ -153,7 +170,7 @@ impl Active {
     }
 
     /// Bytes that its handler, or its other protocol, has got and not taken; `None` where nothing is given to anybody.
-    pub(super) fn untaken(&self) -> Option<usize> {
+    pub(in crate::server::connection) fn untaken(&self) -> Option<usize> {
         if let Some(tunnel) = self.exchange.tunnel() {
             return Some(tunnel.raw.borrow().bytes);
         }
@@ -161,7 +178,7 @@ impl Active {
     }
 
     /// The server stops: another protocol is told that nothing more comes.
-    pub(super) fn drain(&self) {
+    pub(in crate::server::connection) fn drain(&self) {
         if let Some(tunnel) = self.exchange.tunnel() {
             tunnel.end(false);
         }

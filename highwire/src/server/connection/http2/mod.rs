@@ -4,19 +4,27 @@
 //! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
-use super::carrier::H2;
-use super::connection::Connection;
-use super::connection_body::trailer_fields;
-use super::deadline::TICKS_A_SECOND;
-use super::dispatch::Kit;
-use super::exchange::abort::Abort;
-use super::exchange::lifecycle::Lifecycle;
-use super::exchange::{INCOMING_BYTES, Waits};
-use super::grants::first_window;
-use super::out::Out;
-use super::streams::Http2;
-use super::work::{self, Timing};
+mod carrier;
+mod grants;
+mod send;
+mod settle;
+pub(in crate::server) mod streams;
+mod tunnel;
+
+pub(super) use self::carrier::H2;
+pub(super) use self::streams::Http2;
+
+use self::grants::first_window;
 use crate::request::BodyUse;
+use crate::server::connection::Connection;
+use crate::server::connection::http1::trailer_fields;
+use crate::server::connection::out::Out;
+use crate::server::connection::work::{self, Timing};
+use crate::server::deadline::TICKS_A_SECOND;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::exchange::{INCOMING_BYTES, Waits};
 use proto::h2::{Event, Lent, StreamRef};
 use proto::{Head, Length, h2};
 
@@ -28,7 +36,7 @@ impl Connection {
     /// Under TLS it has to be negotiated (RFC 9113 section 3.2), so that a connection without it is one whose client offered no
     /// ALPN, at best.
     #[cold]
-    pub(super) fn begins_http2(&self, window: &[u8], kit: &Kit, out: &Out<'_>) -> Option<bool> {
+    pub(in crate::server::connection) fn begins_http2(&self, window: &[u8], kit: &Kit, out: &Out<'_>) -> Option<bool> {
         let known = window.len().min(h2::PREFACE.len());
         let config = kit.shared.config();
         let may = match &out.tls {
@@ -49,7 +57,7 @@ impl Connection {
 
     /// From here on the connection speaks HTTP/2.
     #[cold]
-    pub(super) fn begin_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn begin_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let config = &kit.shared.setup.config;
         let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
         let http = h2::Connection::new(proto::Role::Server, bounds, &config.limits, &mut out.queue.output);
@@ -63,7 +71,13 @@ impl Connection {
     }
 
     /// Reads events until the window holds no more, or the peer has to take some answers first: how many bytes were used.
-    pub(super) fn advance_http2(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
+    pub(in crate::server::connection) fn advance_http2(
+        &mut self,
+        window: &[u8],
+        kit: &mut Kit,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) -> usize {
         let Some(mut http2) = self.http2.take() else { return window.len() };
         let mut fields = std::mem::take(&mut kit.fields);
         // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
@@ -144,7 +158,7 @@ impl Connection {
     }
 
     /// After something was done with the connection's protocol: it stays, or goes with the connection.
-    pub(super) fn put_back(&mut self, http2: Box<Http2>, kit: &mut Kit) {
+    pub(in crate::server::connection) fn put_back(&mut self, http2: Box<Http2>, kit: &mut Kit) {
         if self.is_ending() {
             http2.release(kit);
         } else {
@@ -230,7 +244,13 @@ impl Connection {
     }
 
     /// Credits the peer for what a handler has taken of a body.
-    pub(super) fn credit_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn credit_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
         let awaits_body = http2.http.awaits_body(stream);
         let (was_closed, arrived) = (!http2.http.may_receive_on(stream), http2.arrived);
         let Some(active) = http2.get(stream) else { return };
@@ -274,7 +294,7 @@ impl Connection {
     }
 
     /// Charges what the connection holds now, with its streams. Returns false if there is no room.
-    pub(super) fn charge_streams(&mut self, http2: &mut Http2, kit: &mut Kit) -> bool {
+    pub(in crate::server::connection) fn charge_streams(&mut self, http2: &mut Http2, kit: &mut Kit) -> bool {
         self.recharge_streams(http2.held(), kit)
     }
 }

@@ -3,17 +3,22 @@
 //!
 //! Its body is asked for here, as far as the handler takes it. What the answer's body makes goes to whoever asked by a
 //! channel between threads, as far as it is taken there. Whatever may go on wakes the one task of the request, and
-//! [`drive`](Call::drive) looks at all of it. The answer's way is in `call_answer`.
+//! [`drive`](Call::drive) looks at all of it. The answer's way is in `answer`.
 
-use super::call_head::CallHead;
-use super::carrier::Carrier;
-use super::context::TaskKind;
-use super::dispatch::Kit;
-use super::exchange::abort::Abort;
-use super::exchange::lifecycle::Lifecycle;
-use super::exchange::{Exchange, Intake, Waits, let_go};
+mod answer;
+mod carrier;
+mod head;
+
+pub(super) use self::head::CallHead;
+
 use crate::body::{BodyError, BoxError};
 use crate::request::BodyUse;
+use crate::server::context::TaskKind;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::carrier::Carrier;
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::exchange::{Exchange, Intake, Waits, let_go};
 use crate::tower::{Answerer, RequestBody, Writer};
 use crate::trailers::is_allowed_trailer;
 use crate::{HeaderMap, HeaderValue, IntoResponse, Peer, StatusCode, Tls, header};

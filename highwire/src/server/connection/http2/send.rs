@@ -1,17 +1,18 @@
 //! The sending half of a connection that speaks HTTP/2: answers, as far as the peer's windows allow; who sends next; what the
 //! streams wait for, and how long.
 
-use super::carrier::{H2, Sent};
-use super::connection::Connection;
-use super::dispatch::Kit;
-use super::exchange::lifecycle::Lifecycle;
-use super::exchange::{Exchange, Waits};
-use super::fields::is_sent_without_connection;
-use super::out::Out;
+use super::H2;
 use super::streams::{Active, Http2};
 use crate::body::BodyError;
 use crate::request::BodyUse;
 use crate::response::{Content, Response};
+use crate::server::connection::Connection;
+use crate::server::connection::out::Out;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::carrier::Sent;
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::exchange::{Exchange, Waits};
+use crate::server::fields::is_sent_without_connection;
 use bytes::Bytes;
 use http::header;
 use io::Queue;
@@ -27,7 +28,7 @@ const FRAMES_A_TURN: usize = 64;
 impl Connection {
     /// Sends a response, or begins with one that cannot be sent at once.
     #[inline]
-    pub(super) fn send_http2(
+    pub(in crate::server::connection) fn send_http2(
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
@@ -90,7 +91,13 @@ impl Connection {
     }
 
     /// Where a stream's answer is complete: its exchange goes, and a peer that still sends is told that nobody reads.
-    pub(super) fn done_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn done_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) {
         let is_over = match http2.get(stream) {
             None => true,
             Some(active) => {
@@ -125,7 +132,7 @@ impl Connection {
     }
 
     /// A stream has something to send.
-    pub(super) fn schedule_http2(&mut self, http2: &mut Http2, stream: StreamRef) {
+    pub(in crate::server::connection) fn schedule_http2(&mut self, http2: &mut Http2, stream: StreamRef) {
         let priority = http2.http.priority(stream);
         let Some(active) = http2.get(stream) else { return };
         if !std::mem::replace(&mut active.scheduled, true) {
@@ -134,7 +141,7 @@ impl Connection {
     }
 
     /// The peer allows more on a stream: whether that has something to send.
-    pub(super) fn opened_http2(&mut self, http2: &mut Http2, stream: StreamRef) -> bool {
+    pub(in crate::server::connection) fn opened_http2(&mut self, http2: &mut Http2, stream: StreamRef) -> bool {
         let capacity = http2.http.capacity(stream);
         let has_something = http2.get(stream).is_some_and(|active| can_send(active, capacity));
         if has_something {
@@ -144,7 +151,7 @@ impl Connection {
     }
 
     /// The peer allows more on all streams together: whether one of them has something to send.
-    pub(super) fn all_opened_http2(&mut self, http2: &mut Http2) -> bool {
+    pub(in crate::server::connection) fn all_opened_http2(&mut self, http2: &mut Http2) -> bool {
         for place in 0..http2.active.len() {
             let Some(active) = &http2.active[place] else { continue };
             let stream = active.stream;
@@ -156,7 +163,7 @@ impl Connection {
     }
 
     /// Sends on with whoever's turn it is, as far as the peer takes it.
-    pub(super) fn pump_http2(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn pump_http2(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
         for _ in 0..FRAMES_A_TURN {
             if self.blocked || self.is_ending() {
                 return;
@@ -204,7 +211,7 @@ impl Connection {
     }
 
     /// Moves on whatever can move: handlers, bodies, unread frames.
-    pub(super) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         // What the peer has said comes first: where more can always be sent, it would never be heard.
         self.proceed(kit, head, out);
         self.resume_if_wanted(out.queue);
@@ -229,7 +236,7 @@ impl Connection {
             }
             let begun = (kit.stopwatch)();
             let Some(mut http2) = connection.http2.take() else { return };
-            connection.work.spend(super::work::POLL);
+            connection.work.spend(crate::server::connection::work::POLL);
             connection.drive_stream(&mut http2, place, kit, out);
             connection.driven(http2, kit, head, out);
             connection.work.spend_since(begun, kit.stopwatch);

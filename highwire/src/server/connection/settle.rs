@@ -1,10 +1,10 @@
 //! After whatever happened to a connection: what it waits for now, and how long.
 
-use super::connection::{Connection, Phase};
-use super::connection_close::DRAIN_TICKS;
-use super::dispatch::Kit;
-use super::exchange::Exchange;
+use super::close::DRAIN_TICKS;
 use super::out::Out;
+use super::{Connection, Phase};
+use crate::server::dispatch::Kit;
+use crate::server::exchange::Exchange;
 use proto::{Head, h1};
 
 impl Connection {
@@ -72,7 +72,7 @@ impl Connection {
             if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
         } else if exchange.is_some_and(Exchange::awaits_answer) {
             Phase::Handler
-        } else if !self.unread.is_empty() && !self.unfinished {
+        } else if !self.unread.is_empty() && !self.work.is_unfinished() {
             Phase::Head
         } else if self.served == 0 {
             Phase::Fresh
@@ -87,7 +87,7 @@ impl Connection {
         use h1::state::State;
         // What could not be read before it may be by now.
         self.proceed(kit, head, out);
-        if self.is_ending() || self.blocked || self.unfinished {
+        if self.is_ending() || self.blocked || self.work.is_unfinished() {
             return;
         }
         // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
@@ -126,14 +126,14 @@ impl Connection {
         self.phase = phase;
         let timeouts = kit.timeouts;
         let after = match phase {
-            Phase::Fresh | Phase::Head => timeouts.head,
+            Phase::Proxy | Phase::Fresh | Phase::Head => timeouts.head,
             Phase::Idle => idle_ticks(kit),
             Phase::Body => {
                 self.intake.arrived = 0;
                 timeouts.body
             }
             Phase::Handler => timeouts.handler,
-            Phase::Write => return self.wait_to_write(kit),
+            Phase::Write | Phase::Closing => return self.wait_to_write(kit),
             Phase::Linger => timeouts.linger,
             Phase::Tunnel | Phase::Streams | Phase::Gone => {
                 return kit.deadlines.clear(self.id.index);

@@ -1,6 +1,12 @@
 //! The PROXY protocol of HAProxy, versions 1 and 2: what a proxy that passes bytes on says before them.
 
+use super::out::Out;
+use super::{Connection, Phase};
+use crate::server::dispatch::Kit;
+use crate::server::exchange::abort::Abort;
 use io::Peer;
+use io::Queue;
+use proto::Head;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of the longest header that is taken. The addresses need 216 at most; the rest is for what is added to them.
@@ -100,6 +106,54 @@ fn binary(window: &[u8]) -> Said {
         _ => None,
     };
     Said::Header { bytes, peer }
+}
+
+impl Connection {
+    /// Bytes came, and the header has not.
+    #[cold]
+    pub(super) fn received_proxied(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        // The header is shorter than any buffer: what was kept of it is bounded by it.
+        let mut window = std::mem::take(&mut self.unread);
+        window.extend_from_slice(bytes);
+        match read(&window) {
+            Said::NeedMore => {
+                self.unread = window;
+                if !self.recharge(kit) {
+                    self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
+                }
+            }
+            Said::Wrong => {
+                tracing::debug!(peer = %crate::Peer::from(self.peer), "a connection does not begin with the PROXY protocol");
+                self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
+            }
+            Said::Header { bytes, peer } => {
+                self.phase = Phase::Fresh;
+                if let Some(peer) = peer {
+                    if !kit.shared.admit_for(self.peer, peer) {
+                        return self.with_out(kit, queue, |connection, kit, out| connection.refuse_peer(kit, out));
+                    }
+                    self.peer = peer;
+                }
+                if !kit.shared.config().http1 && !self.is_secure() {
+                    self.speak_http2(kit, queue);
+                }
+                if window.len() > bytes {
+                    self.received(&window[bytes..], kit, head, queue);
+                }
+            }
+        }
+    }
+
+    /// The peer has too many connections already.
+    fn refuse_peer(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        if out.tls.is_some() {
+            return self.abort(kit, out);
+        }
+        self.end_with(Abort::TooManyConnections, kit, out);
+        if !self.is_ending() {
+            self.finish(kit, out);
+        }
+    }
 }
 
 #[cfg(test)]

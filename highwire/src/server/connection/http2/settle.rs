@@ -1,20 +1,20 @@
 //! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
 
-use super::carrier::H2;
-use super::connection::{Connection, Phase};
-use super::deadline::NEVER;
-use super::dispatch::Kit;
-use super::exchange::Waits;
-use super::exchange::abort::Abort;
-use super::exchange::lifecycle::Lifecycle;
-use super::out::Out;
+use super::H2;
 use super::streams::{Active, Http2};
+use crate::server::connection::out::Out;
+use crate::server::connection::{Connection, Phase};
+use crate::server::deadline::NEVER;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::Waits;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::lifecycle::Lifecycle;
 use proto::Head;
 use proto::h2::{Code, StreamRef};
 
 impl Connection {
     /// After whatever happened: what the connection waits for now, and how long.
-    pub(super) fn settle_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn settle_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         if self.is_ending() {
             return out.flush(self.id);
         }
@@ -22,7 +22,7 @@ impl Connection {
             return self.no_memory(kit, out);
         }
         let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
-        let waits_to_be_read = self.unfinished || (self.blocked && (end_is_due || !self.unread.is_empty()));
+        let waits_to_be_read = self.work.is_unfinished() || (self.blocked && (end_is_due || !self.unread.is_empty()));
         if self.ended && !waits_to_be_read {
             self.end_tunnels(kit, out);
             self.end_hopeless(kit, out);
@@ -56,7 +56,10 @@ impl Connection {
         } else if let Some(due) = due {
             self.phase = Phase::Streams;
             kit.deadlines.set_at(self.id.index, due);
-        } else if !self.unread.is_empty() && !self.unfinished && (self.phase == Phase::Head || idle_due > kit.tick) {
+        } else if !self.unread.is_empty()
+            && !self.work.is_unfinished()
+            && (self.phase == Phase::Head || idle_due > kit.tick)
+        {
             self.wait_for(Phase::Head, kit);
         } else {
             // Whatever else comes, such as PINGs, is no request.
@@ -98,7 +101,7 @@ impl Connection {
     }
 
     /// The deadline of the present phase passed.
-    pub(super) fn expired_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn expired_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
         let may_write = self.http2.as_ref().is_some_and(|http2| http2.write_due > kit.tick);
         match phase {
@@ -173,10 +176,10 @@ impl Connection {
     }
 
     /// A graceful shutdown begins.
-    pub(super) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let Some(http2) = self.http2.as_mut().filter(|http2| http2.goes_at.is_none()) else { return };
         http2.http.go_away(&mut out.queue.output);
-        http2.goes_at = Some(kit.tick.saturating_add(super::connection_close::DRAIN_TICKS));
+        http2.goes_at = Some(kit.tick.saturating_add(crate::server::connection::close::DRAIN_TICKS));
         http2.active.iter().flatten().for_each(|active| active.drain());
     }
 
@@ -198,7 +201,7 @@ impl Active {
     /// The peer has taken some of the answer. It has its time from when it could begin, and again whenever it has taken as
     /// much as a body would have to bring in that time: whoever takes a byte now and then keeps all the rest in memory.
     /// `all`: what has been sent on all streams.
-    pub(super) fn took(&mut self, bytes: usize, all: u64, kit: &Kit) {
+    pub(in crate::server::connection) fn took(&mut self, bytes: usize, all: u64, kit: &Kit) {
         self.taken += bytes as u64;
         if self.waits != Waits::Write || self.taken >= kit.shared.config().deadlines.least_taken() {
             (self.taken, self.sent_before) = (0, all);
@@ -207,7 +210,7 @@ impl Active {
     }
 
     /// From now on the body's rate is judged anew; `all`: what has come on all streams.
-    pub(super) fn judge_from_now(&mut self, kit: &Kit, all: u64) {
+    pub(in crate::server::connection) fn judge_from_now(&mut self, kit: &Kit, all: u64) {
         (self.intake.arrived, self.arrived_before) = (0, all);
         self.due = kit.tick.saturating_add(kit.timeouts.body);
     }

@@ -1,9 +1,9 @@
 //! What a connection holds for its peer, charged to the worker's share of the memory budget.
 
-use super::budget::Share;
-use super::connection::Connection;
-use super::dispatch::Kit;
+use super::Connection;
 use crate::body::BodyError;
+use crate::server::budget::Share;
+use crate::server::dispatch::Kit;
 
 /// What a connection is charged for, in bytes. What can be asked of its buffers and exchanges is not kept here.
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,7 +117,7 @@ impl Connection {
     }
 
     /// Gives everything back: the connection is over.
-    pub(super) fn release(&mut self, kit: &mut Kit) {
+    pub(in crate::server) fn release(&mut self, kit: &mut Kit) {
         self.release_exchanges(kit);
         self.account = Account::default();
     }

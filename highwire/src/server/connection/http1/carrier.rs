@@ -1,17 +1,27 @@
 //! An exchange over HTTP/1: the only one of its connection at a time.
 
-use super::super::connection::{Connection, Phase};
-use super::super::out::Out;
-use super::*;
+use crate::Response;
 use crate::StatusCode;
+use crate::body::Part;
+use crate::request::{BodyUse, Caller};
 use crate::response::Content;
+use crate::server::connection::out::Out;
+use crate::server::connection::{Connection, Phase};
+use crate::server::context::TaskKind;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::carrier::{Carrier, Sent};
+use crate::server::exchange::{Exchange, Intake};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use proto::Event;
 use proto::h1::state::State;
+use proto::{Head, Length};
 
 /// The present exchange of a connection.
-pub(in crate::server) struct H1<'c, 'q> {
-    pub(in crate::server) connection: &'c mut Connection,
-    pub(in crate::server) out: &'c mut Out<'q>,
+pub(in crate::server::connection) struct H1<'c, 'q> {
+    pub(in crate::server::connection) connection: &'c mut Connection,
+    pub(in crate::server::connection) out: &'c mut Out<'q>,
     /// What was received behind the request's head, and how much of it was used.
     behind: &'c [u8],
     used: usize,
@@ -19,19 +29,19 @@ pub(in crate::server) struct H1<'c, 'q> {
 
 impl<'c, 'q> H1<'c, 'q> {
     #[inline]
-    pub(in crate::server) fn new(connection: &'c mut Connection, out: &'c mut Out<'q>) -> H1<'c, 'q> {
+    pub(in crate::server::connection) fn new(connection: &'c mut Connection, out: &'c mut Out<'q>) -> H1<'c, 'q> {
         H1 { connection, out, behind: &[], used: 0 }
     }
 
     /// The same with what was received behind the request's head.
     #[inline]
-    pub(in crate::server) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
+    pub(in crate::server::connection) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
         H1 { behind, ..self }
     }
 
     /// Returns how many of the bytes behind the head were used.
     #[inline]
-    pub(in crate::server) fn used(&self) -> usize {
+    pub(in crate::server::connection) fn used(&self) -> usize {
         self.used
     }
 }
@@ -169,7 +179,7 @@ impl Carrier for H1<'_, '_> {
     fn body_waits(&mut self, kit: &mut Kit) {
         if !self.connection.recharge(kit) {
             let text = "what an answer waits for does not fit the memory budget; the connection is cut";
-            super::super::quiet::log!(Memory, warn, "{text}");
+            crate::server::quiet::log!(Memory, warn, "{text}");
             self.connection.abort(kit, self.out);
         }
     }

@@ -1,28 +1,20 @@
 //! What a protocol does for one exchange, and nothing else. HTTP/1, a stream of HTTP/2 and the call of this process each implement
-//! [`Carrier`]; [`lifecycle`](super::exchange::lifecycle) is what they have in common.
+//! [`Carrier`]; [`lifecycle`](super::lifecycle) is what they have in common.
 
-mod h1;
-mod h2;
-#[cfg(feature = "tower")]
-mod local;
-
-pub(super) use h1::H1;
-pub(super) use h2::H2;
-
-use super::context::TaskKind;
-use super::dispatch::Kit;
-use super::exchange::abort::Abort;
-use super::exchange::{Exchange, Intake};
+use super::abort::Abort;
+use super::{Exchange, Intake};
 use crate::Response;
 use crate::body::{BoxError, Part};
 use crate::request::{BodyUse, Caller};
+use crate::server::context::TaskKind;
+use crate::server::dispatch::Kit;
 use bytes::Bytes;
 use http::{Extensions, HeaderName, HeaderValue};
 use proto::{Head, Length};
 
 /// What an attempt to send some of a response's body came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(in crate::server) enum Sent {
     /// It goes on when it is its turn again.
     More,
     /// It waits for its next part or for the peer, either of which moves it on. Or it has failed, and is over.
@@ -32,7 +24,7 @@ pub(super) enum Sent {
 }
 
 /// One exchange on its way through a protocol. The exchange itself may not be there: one that is over at once has none.
-pub(super) trait Carrier {
+pub(in crate::server) trait Carrier {
     /// The peer is credited for what a handler takes of a body after each poll, so that no wake has to tell of it.
     const CREDITS: bool = false;
 

@@ -1,25 +1,25 @@
 //! Requests' bodies: collected whole, handed on in parts, or read and dropped.
 
-use super::carrier::H1;
-use super::connection::Connection;
-use super::dispatch::Kit;
-use super::exchange::lifecycle::Lifecycle;
-use super::out::Out;
-use super::work;
+use super::H1;
 use crate::request::BodyUse;
+use crate::server::connection::Connection;
+use crate::server::connection::out::Out;
+use crate::server::connection::work;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::lifecycle::Lifecycle;
 use crate::trailers::is_allowed_trailer;
 use http::{HeaderName, HeaderValue};
 use proto::Head;
 
 impl Connection {
     /// A part of a request's body came: returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
-    pub(super) fn body_came(&mut self, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) -> bool {
+    pub(in crate::server::connection) fn body_came(&mut self, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) -> bool {
         let body_use = H1::new(self, out).data(data, kit);
         body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
     }
 
     /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
-    pub(super) fn body_fed(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn body_fed(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         if !H1::new(self, out).charge_or_abort(kit) {
             return;
         }
@@ -33,17 +33,17 @@ impl Connection {
     }
 
     /// A chunk was announced whose bytes are still to come: one that is too large is refused before they do.
-    pub(super) fn chunk_announced(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn chunk_announced(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         H1::new(self, out).data(&[], kit);
     }
 
-    pub(super) fn incoming_is_full(&self) -> bool {
+    pub(in crate::server::connection) fn incoming_is_full(&self) -> bool {
         self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_full())
     }
 }
 
 /// Returns the trailer fields that handlers may see.
-pub(super) fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+pub(in crate::server::connection) fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
     let fields = head.fields.iter().filter_map(|field| {
         let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
         let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;

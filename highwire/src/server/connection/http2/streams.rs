@@ -1,9 +1,9 @@
 //! The exchanges of a connection that speaks HTTP/2, by their streams.
 
-use super::deadline::NEVER;
-use super::dispatch::Kit;
-use super::exchange::{Exchange, Intake, Waits};
 use crate::body::BodyError;
+use crate::server::deadline::NEVER;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::{Exchange, Intake, Waits};
 use bytes::Bytes;
 use proto::h2::{self, Schedule, StreamRef};
 use std::cell::Cell;
@@ -12,10 +12,10 @@ use std::rc::Rc;
 
 /// What a connection that speaks HTTP/2 is charged beside what it holds for its streams: its state, its tables, and what the
 /// allocator rounds them to.
-pub(super) const CONNECTION_BYTES: usize = 6 * 1024;
+pub(in crate::server::connection) const CONNECTION_BYTES: usize = 6 * 1024;
 
 /// How many allowances there are whose running out is counted.
-pub(super) const BUDGETS: usize = h2::budget::KINDS;
+pub(in crate::server) const BUDGETS: usize = h2::budget::KINDS;
 
 /// Bytes of answers that may wait on one connection for the peer to open a window, once [`ALL_STALLED_ANSWERS`] wait on all
 /// connections of the worker. Then further requests of the connection are refused.
@@ -48,43 +48,43 @@ impl Drop for Stalled {
 const STREAM_BYTES: usize = 512;
 
 /// A stream whose exchange was not over at once.
-pub(super) struct Active {
-    pub(super) stream: StreamRef,
-    pub(super) exchange: Exchange,
+pub(in crate::server::connection) struct Active {
+    pub(in crate::server::connection) stream: StreamRef,
+    pub(in crate::server::connection) exchange: Exchange,
     /// Bytes of the answer that the windows have not allowed yet.
-    pub(super) pending: Bytes,
+    pub(in crate::server::connection) pending: Bytes,
     /// It is in the schedule.
-    pub(super) scheduled: bool,
+    pub(in crate::server::connection) scheduled: bool,
     /// The answer is complete, and what still comes of the request is dropped.
-    pub(super) drops: bool,
+    pub(in crate::server::connection) drops: bool,
     /// Bytes of the request's body that its handler has got and the peer has not been credited for.
-    pub(super) given: usize,
+    pub(in crate::server::connection) given: usize,
     /// Bytes of the request's body that the handler of a whole one has; then those of its whole answer.
-    pub(super) lent: usize,
-    pub(super) intake: Intake,
+    pub(in crate::server::connection) lent: usize,
+    pub(in crate::server::connection) intake: Intake,
     /// What had come on all streams when the body's rate was last judged.
-    pub(super) arrived_before: u64,
+    pub(in crate::server::connection) arrived_before: u64,
     /// Bytes of the answer that the peer has taken since it was last given time, and what had been sent on all streams by then.
-    pub(super) taken: u64,
-    pub(super) sent_before: u64,
+    pub(in crate::server::connection) taken: u64,
+    pub(in crate::server::connection) sent_before: u64,
     /// When it is looked at, and why.
-    pub(super) due: u32,
-    pub(super) waits: Waits,
+    pub(in crate::server::connection) due: u32,
+    pub(in crate::server::connection) waits: Waits,
     /// Bytes that it was counted with, those of its answer, and whether that may have changed since.
     counted: usize,
     counted_stalled: usize,
     stale: bool,
     /// Some of its body has come that its handler was not told of.
-    pub(super) fed: bool,
+    pub(in crate::server::connection) fed: bool,
     /// Of a body that is collected whole: bytes that the peer may send, or has sent, since it began.
-    pub(super) granted: usize,
+    pub(in crate::server::connection) granted: usize,
     /// The peer may send more at a time on it than streams begin with.
-    pub(super) is_widened: bool,
+    pub(in crate::server::connection) is_widened: bool,
 }
 
 impl Active {
     /// Whether the answer's head is sent.
-    pub(super) fn is_answered(&self) -> bool {
+    pub(in crate::server::connection) fn is_answered(&self) -> bool {
         self.exchange.outgoing.has_begun()
     }
 
@@ -110,36 +110,36 @@ impl Active {
 
     /// Bytes of its body that the peer's window of the connection is owed. For a body that is collected they were given back as
     /// they came.
-    pub(super) fn owed(&self) -> usize {
+    pub(in crate::server::connection) fn owed(&self) -> usize {
         if self.granted > 0 { 0 } else { self.given }
     }
 
     /// Whether its time runs. While the peer does not take what it is sent, only that of handlers and bodies' writers does,
     /// as long as they have nothing to send.
-    pub(super) fn is_judged(&self, is_blocked: bool) -> bool {
+    pub(in crate::server::connection) fn is_judged(&self, is_blocked: bool) -> bool {
         !is_blocked || (self.waits == Waits::Handler && !self.scheduled)
     }
 }
 
 /// What a connection that speaks HTTP/2 has in place of one exchange.
 pub(crate) struct Http2 {
-    pub(super) http: h2::Connection,
-    pub(super) schedule: Schedule,
+    pub(in crate::server::connection) http: h2::Connection,
+    pub(in crate::server::connection) schedule: Schedule,
     /// By the stream's place.
-    pub(super) active: Vec<Option<Box<Active>>>,
-    pub(super) count: usize,
+    pub(in crate::server::connection) active: Vec<Option<Box<Active>>>,
+    pub(in crate::server::connection) count: usize,
     /// Bytes of bodies whose streams are over, and that the peer has not been credited for on the connection.
-    pub(super) owed: usize,
+    pub(in crate::server::connection) owed: usize,
     /// When the second GOAWAY of a graceful shutdown is due.
-    pub(super) goes_at: Option<u32>,
+    pub(in crate::server::connection) goes_at: Option<u32>,
     /// Bytes of bodies that came, on all streams, and that were sent.
-    pub(super) arrived: u64,
-    pub(super) sent: u64,
+    pub(in crate::server::connection) arrived: u64,
+    pub(in crate::server::connection) sent: u64,
     /// Since when there was always something that the peer had not taken, and until when it has to take some.
-    pub(super) blocked_at: Option<u32>,
-    pub(super) write_due: u32,
+    pub(in crate::server::connection) blocked_at: Option<u32>,
+    pub(in crate::server::connection) write_due: u32,
     /// Since when there is no request.
-    pub(super) idle_since: Option<u32>,
+    pub(in crate::server::connection) idle_since: Option<u32>,
     /// Bytes that are held for all streams, but for those in `stale`, whose share may have changed.
     counted: usize,
     /// Of them, those of answers that wait for the peer to open a window.
@@ -148,18 +148,18 @@ pub(crate) struct Http2 {
     /// No stream is to be looked at before then.
     next_due: u32,
     /// Streams whose handlers have to be told of what has come of their bodies.
-    pub(super) fed: Vec<StreamRef>,
+    pub(in crate::server::connection) fed: Vec<StreamRef>,
     /// Streams whose bodies are collected whole, the first one first, with those that are over since; and what was granted to
     /// them together.
-    pub(super) collecting: VecDeque<StreamRef>,
-    pub(super) granted: usize,
+    pub(in crate::server::connection) collecting: VecDeque<StreamRef>,
+    pub(in crate::server::connection) granted: usize,
     /// One of them is over: others may be granted more.
-    pub(super) is_to_grant: bool,
+    pub(in crate::server::connection) is_to_grant: bool,
 }
 
 impl Http2 {
     /// `all`: bytes of answers that wait for windows, on all connections of the worker.
-    pub(super) fn new(http: h2::Connection, all: Rc<Cell<usize>>) -> Http2 {
+    pub(in crate::server::connection) fn new(http: h2::Connection, all: Rc<Cell<usize>>) -> Http2 {
         Http2 {
             http,
             schedule: Schedule::default(),
@@ -184,7 +184,7 @@ impl Http2 {
     }
 
     /// The stream's exchange. What it holds is counted anew, since the caller may change it.
-    pub(super) fn get(&mut self, stream: StreamRef) -> Option<&mut Active> {
+    pub(in crate::server::connection) fn get(&mut self, stream: StreamRef) -> Option<&mut Active> {
         let active = self.active.get_mut(stream.place as usize)?.as_deref_mut()?;
         if active.stream != stream {
             return None;
@@ -196,7 +196,7 @@ impl Http2 {
     }
 
     /// The stream's exchange, made where there is none.
-    pub(super) fn active(&mut self, stream: StreamRef, kit: &Kit) -> &mut Active {
+    pub(in crate::server::connection) fn active(&mut self, stream: StreamRef, kit: &Kit) -> &mut Active {
         let place = stream.place as usize;
         if place >= self.active.len() {
             self.active.resize_with(place + 1, || None);
@@ -237,7 +237,7 @@ impl Http2 {
     }
 
     /// Forgets a stream's exchange: its handler is cancelled, its body ends.
-    pub(super) fn forget(&mut self, stream: StreamRef, kit: &mut Kit) {
+    pub(in crate::server::connection) fn forget(&mut self, stream: StreamRef, kit: &mut Kit) {
         if self.get(stream).is_none() {
             return;
         }
@@ -259,13 +259,13 @@ impl Http2 {
     }
 
     /// The stream that holds the most.
-    pub(super) fn largest(&self) -> Option<StreamRef> {
+    pub(in crate::server::connection) fn largest(&self) -> Option<StreamRef> {
         self.active.iter().flatten().max_by_key(|active| active.held()).map(|active| active.stream)
     }
 
     /// Whether the peer takes what it is sent. While it does not, nothing that it says is read: neither bodies nor windows are
     /// judged by that time.
-    pub(super) fn note_blocked(&mut self, is_blocked: bool, kit: &Kit) {
+    pub(in crate::server::connection) fn note_blocked(&mut self, is_blocked: bool, kit: &Kit) {
         match (self.blocked_at, is_blocked) {
             (None, true) => self.blocked_at = Some(kit.tick),
             (Some(since), false) => {
@@ -292,7 +292,7 @@ impl Http2 {
     }
 
     /// The peer has until then to take some of what it is sent: when to look at the connection.
-    pub(super) fn blocked_until(&mut self, due: u32, kit: &Kit) -> u32 {
+    pub(in crate::server::connection) fn blocked_until(&mut self, due: u32, kit: &Kit) -> u32 {
         self.note_blocked(true, kit);
         self.write_due = due;
         self.due().map_or(due, |other| other.min(due))
@@ -300,14 +300,14 @@ impl Http2 {
 
     /// When to look at the streams, the first of which may have waited too long then. It may be too early: a walk over all
     /// streams is for [`look`](Self::look).
-    pub(super) fn due(&mut self) -> Option<u32> {
+    pub(in crate::server::connection) fn due(&mut self) -> Option<u32> {
         self.held();
         let streams = (self.count > 0).then_some(self.next_due);
         streams.into_iter().chain(self.goes_at).min()
     }
 
     /// Finds out anew when to look at the streams.
-    pub(super) fn look(&mut self) {
+    pub(in crate::server::connection) fn look(&mut self) {
         let is_blocked = self.blocked_at.is_some();
         let judged = self.active.iter().flatten().filter(|active| active.is_judged(is_blocked));
         self.next_due = judged.map(|active| active.due).min().unwrap_or(NEVER);
@@ -315,12 +315,12 @@ impl Http2 {
 
     /// Returns true if the peer leaves so much of its answers behind closed windows that it may not ask for more, since all peers
     /// of the worker together leave too much there.
-    pub(super) fn stalls_too_much(&mut self) -> bool {
+    pub(in crate::server::connection) fn stalls_too_much(&mut self) -> bool {
         self.held();
         self.stalled.own > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
     }
 
-    pub(super) fn release(mut self: Box<Self>, kit: &mut Kit) {
+    pub(in crate::server::connection) fn release(mut self: Box<Self>, kit: &mut Kit) {
         for mut active in self.active.drain(..).flatten() {
             active.exchange.give_up(BodyError::CutShort, kit);
         }
@@ -328,7 +328,7 @@ impl Http2 {
 
     /// Bytes that are held for the peer. Counts only those streams anew that may have changed: a peer with many of them could
     /// make a walk over all of them follow each of its frames.
-    pub(super) fn held(&mut self) -> usize {
+    pub(in crate::server::connection) fn held(&mut self) -> usize {
         let is_blocked = self.blocked_at.is_some();
         let Http2 { active, stale, counted, stalled, next_due, .. } = self;
         for stream in stale.drain(..) {

@@ -1,6 +1,6 @@
 //! What a connection sends in one call: its part of the driver's queue.
 
-use super::secure::Secure;
+use crate::server::secure::Secure;
 use bytes::Bytes;
 use io::{Op, Queue, SocketId};
 

@@ -4,22 +4,22 @@
 //! always credited as it comes, so that there is progress; the others share [`UNFINISHED_BYTES`], and wait for their turn where
 //! that is used up. What was granted is counted and not what has come: a peer may use all its windows at once.
 
-use super::config::Config;
-use super::dispatch::Kit;
-use super::out::Out;
 use super::streams::Http2;
+use crate::server::config::Config;
+use crate::server::connection::out::Out;
+use crate::server::dispatch::Kit;
 use proto::h2::StreamRef;
 
 /// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
 /// streams before a byte of them is of use.
-pub(super) fn first_window(config: &Config) -> u32 {
+pub(in crate::server::connection) fn first_window(config: &Config) -> u32 {
     /// Most forms and calls fit it, and all streams together hold half a megabyte.
     const FIRST_WINDOW: u32 = 4 * 1024;
     config.http2.stream_window.min(FIRST_WINDOW)
 }
 
 /// Returns by how much a stream's window grows when it is used.
-pub(super) fn wider(config: &Config) -> u32 {
+pub(in crate::server::connection) fn wider(config: &Config) -> u32 {
     config.http2.stream_window - first_window(config)
 }
 
@@ -42,7 +42,7 @@ fn unfinished_bytes(held: usize) -> usize {
 
 impl Http2 {
     /// A body begins that is collected whole.
-    pub(super) fn begin_to_collect(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn begin_to_collect(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
         let first = first_window(kit.shared.config()) as usize;
         self.collecting.push_back(stream);
         self.granted += first;
@@ -53,7 +53,7 @@ impl Http2 {
     }
 
     /// A body that was collected is whole, or is not collected any more: the others get what it had.
-    pub(super) fn end_collecting(&mut self, stream: StreamRef) {
+    pub(in crate::server::connection) fn end_collecting(&mut self, stream: StreamRef) {
         let Some(active) = self.get(stream).filter(|active| active.granted > 0) else { return };
         let granted = std::mem::take(&mut active.granted);
         active.given = 0;
@@ -62,7 +62,7 @@ impl Http2 {
     }
 
     /// Grants those that wait for it what there is room for, the first ones first.
-    pub(super) fn grant_waiting(&mut self, kit: &Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn grant_waiting(&mut self, kit: &Kit, out: &mut Out<'_>) {
         if !std::mem::take(&mut self.is_to_grant) {
             return;
         }
@@ -79,7 +79,7 @@ impl Http2 {
 
     /// Lets the peer send more of a body that is collected: as much as it has sent, and once what widens the stream's window, if
     /// there is room for that.
-    pub(super) fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
         let wider = wider(kit.shared.config());
         let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();

@@ -1,14 +1,14 @@
 //! The answer to a request of this process: its head in the types of `http`, its body part by part as far as it is taken.
 
-use super::call::{Call, PARTS_A_TURN};
-use super::carrier::Sent;
-use super::dispatch::Kit;
-use super::exchange::Waits;
-use super::exchange::abort::Abort;
-use super::exchange::lifecycle::Lifecycle;
-use super::fields::is_sent_without_connection;
+use super::{Call, PARTS_A_TURN};
 use crate::body::{BoxError, Part};
 use crate::response::{Content, Response};
+use crate::server::dispatch::Kit;
+use crate::server::exchange::Waits;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::carrier::Sent;
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::fields::is_sent_without_connection;
 use crate::tower::{ResponseBody, crossing};
 use crate::{HeaderMap, HeaderName, HeaderValue, header};
 use bytes::Bytes;

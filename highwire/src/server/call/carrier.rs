@@ -1,10 +1,18 @@
 //! An exchange with this process: a request and an answer in the types of `http`.
 
-use super::super::call::Call;
-use super::super::exchange::lifecycle::Lifecycle;
-use super::*;
+use super::Call;
+use crate::Response;
 use crate::StatusCode;
+use crate::body::{BoxError, Part};
+use crate::request::{BodyUse, Caller};
 use crate::response::Content;
+use crate::server::context::TaskKind;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::carrier::{Carrier, Sent};
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::exchange::{Exchange, Intake};
+use http::{Extensions, HeaderName, HeaderValue};
 
 impl Carrier for Call {
     fn task(&self) -> TaskKind {

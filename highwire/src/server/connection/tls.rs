@@ -1,13 +1,13 @@
 //! A connection under TLS: what comes is decrypted before HTTP sees it; what HTTP sends is encrypted where it is handed to
 //! the driver ([`Out`]).
 
-use super::connection::Connection;
-use super::connection_close::DRAIN_TICKS;
-use super::dispatch::Kit;
+use super::Connection;
+use super::close::DRAIN_TICKS;
 use super::out::Out;
-use super::secure::Fault;
+use crate::server::dispatch::Kit;
+use crate::server::secure::Fault;
 #[cfg(feature = "tls")]
-use super::secure::Secure;
+use crate::server::secure::Secure;
 use io::Queue;
 use proto::Head;
 use proto::h2::{Code, Failure};
@@ -93,7 +93,7 @@ impl Connection {
                 kit.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 // In the clear, since that is what it speaks.
                 out.tls = None;
-                self.end_with(super::exchange::abort::Abort::NotTls, kit, out);
+                self.end_with(crate::server::exchange::abort::Abort::NotTls, kit, out);
                 if !self.is_ending() {
                     self.finish(kit, out);
                 }
@@ -141,7 +141,7 @@ impl Connection {
             kit.waiting.push_back(self.id);
         }
         self.sealed.extend_from_slice(bytes);
-        if self.sealed.len() >= super::connection::UNREAD_BYTES {
+        if self.sealed.len() >= super::UNREAD_BYTES {
             // A request may come right behind the handshake.
             self.pause(out.queue);
         }

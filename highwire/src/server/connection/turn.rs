@@ -1,8 +1,9 @@
-//! A connection in turns: what it does when its turn has come, and what it leaves for the next one; see [`super::work`].
+//! A connection in turns: what it does when its turn has come, and what it leaves for the next one; see [`work`](super::work).
 
-use super::connection::Connection;
-use super::dispatch::Kit;
+use super::Connection;
 use super::out::Out;
+use super::work::Left;
+use crate::server::dispatch::Kit;
 use io::Queue;
 use proto::Head;
 
@@ -23,8 +24,10 @@ impl Connection {
     /// Returns true if the allowance of this turn is used up, or its turn has not come: what was woken is moved on later.
     pub(super) fn is_late(&mut self, kit: &mut Kit) -> bool {
         self.work.begin(kit.turn, kit.allowance);
-        let is_late = self.unfinished || self.is_spent(kit);
-        self.woken |= is_late;
+        let is_late = self.work.is_unfinished() || self.is_spent(kit);
+        if is_late {
+            self.work.leave_woken();
+        }
         is_late
     }
 
@@ -42,12 +45,12 @@ impl Connection {
 
     /// Another turn has come for what could not be worked on in the last one.
     pub(crate) fn go_on(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        self.unfinished = false;
+        let was_woken = self.work.take_left() == Left::Woken;
         if self.is_ending() {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
-            if std::mem::take(&mut connection.woken) {
+            if was_woken {
                 if connection.is_late(kit) {
                     return;
                 }
@@ -62,9 +65,10 @@ impl Connection {
     /// Returns true if the allowance of this turn is used up; what is left to do is done in the next turn then.
     #[inline]
     pub(super) fn is_spent(&mut self, kit: &mut Kit) -> bool {
-        if self.work.is_spent() && !std::mem::replace(&mut self.unfinished, true) {
+        let is_spent = self.work.is_spent();
+        if is_spent && self.work.leave_unread() {
             kit.unfinished.push_back(self.id);
         }
-        self.work.is_spent()
+        is_spent
     }
 }

@@ -7,26 +7,36 @@
 //! The window of unread bytes is the driver's receive buffer as long as nothing is left over: then nothing is copied, and a
 //! connection that waits for its next request owns no memory but this struct.
 
-use super::carrier::H1;
-use super::connection_account::Account;
-use super::connection_body::trailer_fields;
-use super::context::TaskKind;
-use super::deadline::TICKS_A_SECOND;
-use super::dispatch::Kit;
-use super::exchange::lifecycle::Lifecycle;
-use super::exchange::{Exchange, Intake, Tunnel};
-use super::out::Out;
-use super::secure::Secure;
-use super::streams::Http2;
-use super::work::{self, Timing, Work};
+mod account;
+mod close;
+mod http1;
+pub(super) mod http2;
+mod out;
+mod proxy;
+mod settle;
+mod tls;
+mod turn;
+pub(super) mod work;
+
+use self::account::Account;
+use self::http1::H1;
+use self::http2::streams::Http2;
+use self::out::Out;
+use self::work::Work;
 use crate::request::Caller;
+use crate::server::context::TaskKind;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::exchange::{Exchange, Intake, Tunnel};
+use crate::server::secure::Secure;
 use io::{Op, Peer, Queue, SocketId};
-use proto::{Event, Head, Length, Method, Role};
-use proto::{h1, h2};
+use proto::{Head, Role, h1};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// The header of the PROXY protocol, which says whose connection it is.
+    Proxy,
     /// Its first byte.
     Fresh,
     /// Another request.
@@ -43,6 +53,8 @@ pub(crate) enum Phase {
     Tunnel,
     /// Whatever its HTTP/2 streams wait for: the earliest of their deadlines.
     Streams,
+    /// That the driver sends the last of what it has, and our end behind that. Nothing more is read or answered.
+    Closing,
     /// The peer's end, after ours.
     Linger,
     /// Nothing: it is to be forgotten.
@@ -52,58 +64,48 @@ pub(crate) enum Phase {
 /// Unread bytes that a connection keeps while it waits for its handler or its peer, before it stops receiving.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;
 
-/// Bytes of answers that pipelined requests may put into one batch before the peer has to take some.
-const BATCH_BYTES: usize = 256 * 1024;
-
 /// Room that a new window of unread bytes gets.
 const WINDOW_BYTES: usize = 4 * 1024;
 
 /// A connection.
 pub(crate) struct Connection {
-    pub(super) id: SocketId,
-    pub(super) peer: Peer,
-    pub(super) http: h1::Connection,
-    pub(super) unread: Vec<u8>,
-    pub(super) exchange: Option<Box<Exchange>>,
+    id: SocketId,
+    peer: Peer,
+    http: h1::Connection,
+    unread: Vec<u8>,
+    exchange: Option<Box<Exchange>>,
     /// What it has in place of one exchange, where it speaks HTTP/2.
-    pub(super) http2: Option<Box<Http2>>,
+    http2: Option<Box<Http2>>,
     /// Its TLS; in [`Out`] while something is done with it.
-    pub(super) tls: Option<Box<Secure>>,
+    tls: Option<Box<Secure>>,
     /// Bytes of a handshake that wait for their turn.
-    pub(super) sealed: Vec<u8>,
+    sealed: Vec<u8>,
     /// Requests so far.
-    pub(super) served: u32,
-    pub(super) account: Account,
-    pub(super) intake: Intake,
-    pub(super) phase: Phase,
+    served: u32,
+    account: Account,
+    intake: Intake,
+    phase: Phase,
     /// The driver still holds bytes that the peer has not taken.
-    pub(super) blocked: bool,
+    blocked: bool,
     /// The driver was told to stop receiving.
-    pub(super) paused: bool,
+    paused: bool,
     /// The peer has ended its direction.
-    pub(super) ended: bool,
+    ended: bool,
     /// The peer itself has said so.
-    pub(super) end_said: bool,
+    end_said: bool,
     /// The protocol has been told so.
-    pub(super) end_seen: bool,
-    /// Nothing more is asked or answered: what the driver still has goes out, then the connection ends.
-    pub(super) closing: bool,
+    end_seen: bool,
     /// No more of the present body is read: it is too large, and its answer is still to come.
-    pub(super) body_refused: bool,
+    body_refused: bool,
     /// It has TLS.
-    pub(super) is_secure: bool,
-    /// It begins with the PROXY protocol, and that has not come yet.
-    pub(super) proxied: bool,
+    is_secure: bool,
     /// What it may still cause in the present turn.
-    pub(super) work: Work,
-    /// It has used that up, and goes on in the next turn; with what was woken, where something was.
-    pub(super) unfinished: bool,
-    pub(super) woken: bool,
+    work: Work,
 }
 
 impl Connection {
-    /// A connection that was just accepted.
-    pub(crate) fn new(id: SocketId, peer: Peer, kit: &mut Kit) -> Connection {
+    /// A connection that was just accepted. `proxied`: it begins with the PROXY protocol.
+    pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, kit: &mut Kit) -> Connection {
         kit.deadlines.set(id.index, kit.tick, kit.timeouts.head);
         Connection {
             id,
@@ -117,19 +119,15 @@ impl Connection {
             served: 0,
             account: Account::default(),
             intake: Intake::default(),
-            phase: Phase::Fresh,
+            phase: if proxied { Phase::Proxy } else { Phase::Fresh },
             blocked: false,
             paused: false,
             ended: false,
             end_said: false,
             end_seen: false,
-            closing: false,
             body_refused: false,
             is_secure: false,
-            proxied: false,
             work: Work::default(),
-            unfinished: false,
-            woken: false,
         }
     }
 
@@ -190,7 +188,7 @@ impl Connection {
         if self.is_ending() {
             return;
         }
-        if self.proxied {
+        if self.phase == Phase::Proxy {
             return self.received_proxied(bytes, kit, head, queue);
         }
         self.with_out(kit, queue, |connection, kit, out| match out.tls {
@@ -211,7 +209,7 @@ impl Connection {
             }
         } else {
             self.keep(bytes, kit, out);
-            if self.unfinished {
+            if self.work.is_unfinished() {
                 // Its turn has not come again.
                 return;
             }
@@ -223,7 +221,7 @@ impl Connection {
 
     /// Whether nothing is read any more.
     pub(super) fn is_ending(&self) -> bool {
-        self.closing || matches!(self.phase, Phase::Linger | Phase::Gone)
+        matches!(self.phase, Phase::Closing | Phase::Linger | Phase::Gone)
     }
 
     /// The peer ended its direction.
@@ -247,6 +245,10 @@ impl Connection {
         if self.is_ending() || !self.sealed.is_empty() {
             return;
         }
+        if self.phase == Phase::Proxy {
+            // Nobody knows whose connection it was.
+            return self.close(kit, out);
+        }
         if let Some(tunnel) = self.tunnel() {
             // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
             tunnel.end(!self.end_said);
@@ -260,7 +262,7 @@ impl Connection {
         self.account.set_unsent(0);
         self.recharge(kit);
         self.with_out(kit, queue, |connection, kit, out| {
-            if connection.closing {
+            if connection.phase == Phase::Closing {
                 connection.finish(kit, out);
             } else if !connection.is_ending() && connection.sealed.is_empty() {
                 if connection.phase == Phase::Write {
@@ -284,17 +286,18 @@ impl Connection {
         }
         if self.phase == Phase::Linger {
             // The last answer was not out yet: the peer has the time that it has for any other.
-            self.closing = true;
-            return self.wait_for(Phase::Write, kit);
+            return self.wait_for(Phase::Closing, kit);
         }
         // Whoever does not read answers may not send requests.
         self.pause(queue);
-        self.wait_for(Phase::Write, kit);
+        if self.phase != Phase::Closing {
+            self.wait_for(Phase::Write, kit);
+        }
     }
 
     /// The peer took some of them.
     pub(crate) fn progressed(&mut self, kit: &mut Kit) {
-        if self.phase == Phase::Write {
+        if matches!(self.phase, Phase::Write | Phase::Closing) {
             self.wait_to_write(kit);
         }
     }
@@ -368,146 +371,6 @@ impl Connection {
         }
     }
 
-    #[inline]
-    fn advance_http1(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
-        let mut at = 0;
-        // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
-        let mut fed = false;
-        self.work.begin(kit.turn, kit.allowance);
-        let mut timing = Timing::new(window.len(), &self.work, kit.stopwatch);
-        if self.http.client() == h1::state::State::SendsBody {
-            self.http.set_second(kit.tick / TICKS_A_SECOND);
-        }
-        while self.may_read() {
-            let rest = &window[at..];
-            timing.event(&mut self.work, kit.stopwatch);
-            if self.is_spent(kit) {
-                break;
-            }
-            // A body that has come whole ends at once, however much of it waits for its handler.
-            if !self.http.end_is_due() && self.incoming_is_full() {
-                if std::mem::take(&mut fed) {
-                    self.body_fed(kit, out);
-                    continue;
-                }
-                self.pause(out.queue);
-                break;
-            }
-            if self.served == 0 && rest.first() == Some(&h2::PREFACE[0]) {
-                match self.begins_http2(rest, kit, out) {
-                    Some(true) => {
-                        self.begin_http2(kit, out);
-                        return at + self.advance_http2(rest, kit, head, out);
-                    }
-                    Some(false) => {}
-                    None => break,
-                }
-            }
-            let limits = &kit.shared.setup.config.limits;
-            let received = match self.http.receive(rest, head, limits) {
-                Ok(received) => received,
-                Err(error) => {
-                    self.refuse(error, kit, head, rest, out);
-                    return window.len();
-                }
-            };
-            at += received.consumed;
-            match received.event {
-                Event::NeedMore => {
-                    if self.http.announced() > 0 {
-                        self.chunk_announced(kit, out);
-                    }
-                    break;
-                }
-                Event::Paused | Event::Closed => break,
-                Event::Head(length) => {
-                    let (seen, behind) = rest.split_at(received.consumed);
-                    self.work.spend(work::scanned_head(seen.len(), head.fields.len()));
-                    at += self.request(length, head, seen, behind, kit, out);
-                    if self.is_tunnel() {
-                        self.received_raw(&window[at..], kit, out);
-                        return window.len();
-                    }
-                    if out.waiting() > BATCH_BYTES {
-                        self.send_and_hear(kit, out);
-                    }
-                }
-                Event::Data(data) => {
-                    self.work.spend(work::CHUNK + work::bytes(data.len()));
-                    fed |= self.body_came(data, kit, out);
-                }
-                Event::End { trailers } => {
-                    self.work.spend(work::CHUNK + work::POLL);
-                    if std::mem::take(&mut fed) && !self.recharge(kit) {
-                        self.no_memory(kit, out);
-                        continue;
-                    }
-                    let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
-                    H1::new(self, out).end(fields, kit);
-                    if self.is_tunnel() {
-                        self.received_raw(&window[at..], kit, out);
-                        return window.len();
-                    }
-                }
-                // Only clients receive interim responses.
-                Event::Interim => {}
-            }
-        }
-        timing.end(&mut self.work, kit.stopwatch);
-        if fed && !self.is_ending() {
-            self.body_fed(kit, out);
-        }
-        at
-    }
-
-    /// A request's head came. Answers how many bytes of its body, which stand behind it, were used at once.
-    #[inline]
-    fn request(
-        &mut self,
-        length: Length,
-        head: &mut Head,
-        seen: &[u8],
-        behind: &[u8],
-        kit: &mut Kit,
-        out: &mut Out<'_>,
-    ) -> usize {
-        self.served += 1;
-        kit.requests += 1;
-        self.intake = Intake::default();
-        // The one before may have ended in this turn.
-        self.recycle_exchange(kit);
-        if self.account.lent() != 0 {
-            self.account.set_lent(0);
-            self.recharge(kit);
-        }
-        self.body_refused = false;
-        // Each exchange has its own time, whatever the one before left of its.
-        self.phase = Phase::Fresh;
-        if head.method == Method::Connect {
-            // What follows is no request, unless a tunnel is made of it.
-            self.http.close_after();
-        }
-        let config = &kit.shared.setup.config;
-        let last = config.caps.requests_a_connection;
-        if kit.draining || (last != 0 && self.served >= last) {
-            self.http.close_after();
-        }
-        let mut exchange = H1::new(self, out).with_behind(behind);
-        exchange.begin(length, head, seen, kit);
-        exchange.used()
-    }
-
-    /// Takes an exchange, or the one that is there.
-    pub(super) fn exchange(&mut self, kit: &mut Kit) -> &mut Exchange {
-        self.exchange.get_or_insert_with(|| kit.new_exchange())
-    }
-
-    pub(super) fn recycle_exchange(&mut self, kit: &mut Kit) {
-        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.is_over()) {
-            kit.recycle(exchange);
-        }
-    }
-
     /// Keeps bytes that cannot be worked on now.
     pub(super) fn keep(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
         if self.is_ending() {
@@ -532,7 +395,7 @@ impl Connection {
 
     /// Bytes that wait to be read from which on no more is received: fewer if there is work for many turns already.
     fn most_unread(&self) -> usize {
-        if self.unfinished { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
+        if self.work.is_unfinished() { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
     }
 
     pub(super) fn pause(&mut self, queue: &mut Queue) {

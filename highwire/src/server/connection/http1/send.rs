@@ -1,18 +1,17 @@
 //! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
 
-use super::carrier::{H1, Sent};
-use super::connection::Connection;
-use super::date::HeadKey;
-use super::dispatch::Kit;
-use super::exchange::LogLine;
-use super::exchange::abort::Abort;
-use super::exchange::lifecycle::Lifecycle;
-use super::fields::is_framing;
-use super::out::Out;
+use super::H1;
 use crate::body::BodyStream;
 use crate::file_part::Step;
-use crate::request::Caller;
 use crate::response::{Content, Rendered, Response, Streamed};
+use crate::server::connection::Connection;
+use crate::server::connection::out::Out;
+use crate::server::date::HeadKey;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::carrier::Sent;
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::fields::is_framing;
 use crate::upgrade::{RAW_BYTES, Raw, Switch};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
@@ -34,7 +33,7 @@ const PARTS_A_TURN: usize = 256;
 impl Connection {
     /// Sends a response, or begins with one whose body comes in parts. Takes its body.
     #[inline]
-    pub(super) fn send(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn send(&mut self, response: &mut Response, kit: &mut Kit, out: &mut Out<'_>) {
         let status = response.status.as_u16();
         if let Content::Bytes(body) = &response.content
             && body.len() <= INLINE_BYTES
@@ -169,7 +168,7 @@ impl Connection {
     }
 
     /// Sends on with a body in parts, as far as the peer takes it.
-    pub(super) fn pump(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn pump(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         if self.http.server() != h1::state::State::SendsBody {
             return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
         }
@@ -182,7 +181,12 @@ impl Connection {
         kit.context.inbox.waker(self.task().number()).wake();
     }
 
-    pub(super) fn send_part(&mut self, bytes: Bytes, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
+    pub(in crate::server::connection) fn send_part(
+        &mut self,
+        bytes: Bytes,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) -> Result<(), proto::Error> {
         if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, kit, out);
         }
@@ -195,7 +199,12 @@ impl Connection {
     }
 
     /// Has the driver send a part of a file.
-    pub(super) fn send_step(&mut self, step: Step, kit: &mut Kit, out: &mut Out<'_>) -> Result<(), proto::Error> {
+    pub(in crate::server::connection) fn send_step(
+        &mut self,
+        step: Step,
+        kit: &mut Kit,
+        out: &mut Out<'_>,
+    ) -> Result<(), proto::Error> {
         let (waiting, length) = (out.waiting(), step.range.end - step.range.start);
         let mut after = Vec::new();
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
@@ -209,14 +218,14 @@ impl Connection {
     }
 
     /// Hands what was written to the driver, and goes on when it is out.
-    pub(super) fn send_and_hear(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn send_and_hear(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let length = out.flush_and_hear(self.id);
         self.sent_away(length, kit, out);
     }
 
     /// Bytes are with the driver until it says that they are out. Where the budget has no room for them, whoever asked for
     /// them and does not read them is cut.
-    pub(super) fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
         self.blocked = true;
         self.account.add_unsent(length);
         if !self.recharge(kit) {
@@ -226,7 +235,7 @@ impl Connection {
     }
 
     /// Ends a response whose body was sent.
-    pub(super) fn send_end(
+    pub(in crate::server::connection) fn send_end(
         &mut self,
         trailers: &[(HeaderName, HeaderValue)],
         out: &mut Out<'_>,
@@ -247,7 +256,7 @@ impl Connection {
     }
 
     /// Sends an interim response.
-    pub(super) fn send_interim(
+    pub(in crate::server::connection) fn send_interim(
         &mut self,
         status: u16,
         fields: &[(HeaderName, HeaderValue)],
@@ -277,7 +286,7 @@ impl Connection {
     }
 
     /// Bytes of another protocol came.
-    pub(super) fn received_raw(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn received_raw(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
         let Some(tunnel) = self.tunnel() else { return };
         if !bytes.is_empty() {
             let mut raw = tunnel.raw.borrow_mut();
@@ -293,7 +302,7 @@ impl Connection {
     }
 
     /// Runs the other protocol's task, and sends what it wrote.
-    pub(super) fn drive_tunnel(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn drive_tunnel(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
         let number = self.task().number();
         let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
         if tunnel.poll(&kit.context.inbox.waker(number)).is_err() {
@@ -334,33 +343,6 @@ impl Connection {
         }
         self.resume_if_wanted(out.queue);
     }
-}
-
-/// Writes the access log's line.
-#[cold]
-pub(super) fn log_answer(line: &LogLine, caller: Caller<'_>, response: &Response, kit: &Kit) {
-    let bytes = match &response.content {
-        Content::Bytes(bytes) => Some(bytes.len() as u64),
-        Content::Stream(streamed) => streamed.length,
-        Content::Switch(_) => None,
-    };
-    let tls = caller.tls.map(|tls| tls.facts()).or_else(|| caller.kept.cloned());
-    let tls = tls.as_ref();
-    tracing::info!(
-        target: "highwire::access",
-        peer = %crate::Peer::from(caller.peer),
-        method = line.method.as_str(),
-        target = line.target.as_str(),
-        protocol = line.protocol,
-        status = response.status.as_u16(),
-        bytes,
-        microseconds = kit.now.since(line.since).as_micros() as u64,
-        tls = tls.map(|tls| tls.version),
-        cipher = tls.map(|tls| tls.cipher),
-        server_name = tls.and_then(|tls| tls.server_name.as_deref()),
-        alpn = tls.and_then(|tls| tls.alpn.as_deref()),
-        subject = tls.and_then(|tls| tls.client.as_ref()?.subject.as_deref()),
-    );
 }
 
 /// Writes `Server` and `Date`, but what the handler gives itself, as one that passes on another server's answer does.

@@ -11,14 +11,14 @@ use proto::{Error, Event, Head, Length, Limits, Role};
 
 /// A head, and the bytes that it was read from.
 #[derive(Default)]
-pub(super) struct CallHead {
-    pub(super) head: Head,
-    pub(super) window: Vec<u8>,
+pub(in crate::server) struct CallHead {
+    pub(in crate::server) head: Head,
+    pub(in crate::server) window: Vec<u8>,
 }
 
 impl CallHead {
     /// Reads the head of a request whose body is as long as is said.
-    pub(super) fn read(&mut self, request: &Parts, length: Length, limits: &Limits) -> Result<(), Error> {
+    pub(in crate::server) fn read(&mut self, request: &Parts, length: Length, limits: &Limits) -> Result<(), Error> {
         self.window.clear();
         write(request, length, &mut self.window);
         let received = h1::Connection::new(Role::Server).receive(&self.window, &mut self.head, limits)?;

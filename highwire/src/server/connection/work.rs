@@ -52,12 +52,24 @@ pub(super) fn bytes(count: usize) -> u32 {
 /// How many turns' allowances a connection may owe.
 const MOST_TURNS_OWED: i32 = 100;
 
-/// What a connection has left of its allowance.
+/// What a connection leaves for its next turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Left {
+    #[default]
+    Nothing,
+    /// What it has received and could not read.
+    Unread,
+    /// That, and what was woken.
+    Woken,
+}
+
+/// What a connection may still do in the present turn, and what it leaves for the next one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     turn: u32,
-    /// Below zero, it is a debt.
-    left: i32,
+    /// Nanoseconds of its allowance. Below zero, it is a debt.
+    allowance: i32,
+    left: Left,
 }
 
 impl Work {
@@ -67,15 +79,15 @@ impl Work {
         if self.turn != turn {
             let allowance = i32::try_from(allowance).unwrap_or(i32::MAX);
             // What is owed has a bound: one handler that was slow once must not cost its connection its turns for seconds.
-            let owed = self.left.clamp(allowance.saturating_mul(-MOST_TURNS_OWED), 0);
-            *self = Work { turn, left: owed.saturating_add(allowance) };
+            let owed = self.allowance.clamp(allowance.saturating_mul(-MOST_TURNS_OWED), 0);
+            *self = Work { turn, allowance: owed.saturating_add(allowance), left: self.left };
         }
     }
 
     /// Uses up a part of the allowance. What is over it comes off that of the next turn.
     #[inline]
     pub(super) fn spend(&mut self, price: u32) {
-        self.left = self.left.saturating_sub_unsigned(price);
+        self.allowance = self.allowance.saturating_sub_unsigned(price);
     }
 
     /// Uses up what was measured.
@@ -87,7 +99,32 @@ impl Work {
     /// Returns true if nothing is left for this turn.
     #[inline]
     pub(super) fn is_spent(&self) -> bool {
-        self.left <= 0
+        self.allowance <= 0
+    }
+
+    /// Returns true if it goes on in a later turn.
+    #[inline]
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.left != Left::Nothing
+    }
+
+    /// What was received is read on in a later turn. Returns true if nothing was left for one before.
+    pub(super) fn leave_unread(&mut self) -> bool {
+        let is_first = self.left == Left::Nothing;
+        if is_first {
+            self.left = Left::Unread;
+        }
+        is_first
+    }
+
+    /// What was woken is moved on in a later turn, too.
+    pub(super) fn leave_woken(&mut self) {
+        self.left = Left::Woken;
+    }
+
+    /// Takes what the last turn has left.
+    pub(super) fn take_left(&mut self) -> Left {
+        std::mem::take(&mut self.left)
     }
 }
 
@@ -121,7 +158,7 @@ impl Timing {
     pub(super) fn new(bytes: usize, work: &Work, stopwatch: fn() -> u64) -> Timing {
         let is_whole = bytes >= TIMED_BYTES;
         let began = if is_whole { stopwatch() } else { 0 };
-        Timing { events: 0, next: 1, step: 1, began, left: work.left, is_whole }
+        Timing { events: 0, next: 1, step: 1, began, left: work.allowance, is_whole }
     }
 
     /// Before another event: has the work cost what was measured, if that is more than its price.
@@ -143,12 +180,12 @@ impl Timing {
 
     fn look(&mut self, work: &mut Work, now: u64) {
         if self.events > 1 || self.is_whole {
-            let priced = self.left.saturating_sub(work.left);
+            let priced = self.left.saturating_sub(work.allowance);
             let took = i32::try_from(now.saturating_sub(self.began)).unwrap_or(i32::MAX);
             self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 4).min(MOST_EVENTS) };
-            work.left = work.left.min(self.left.saturating_sub(took));
+            work.allowance = work.allowance.min(self.left.saturating_sub(took));
         }
-        (self.began, self.left, self.next) = (now, work.left, self.events + self.step);
+        (self.began, self.left, self.next) = (now, work.allowance, self.events + self.step);
     }
 }
 
@@ -192,7 +229,7 @@ mod tests {
             work.spend(10);
             NOW.set(NOW.get() + 5000);
             timing.end(&mut work, || NOW.get());
-            assert_eq!(work.left, left, "{bytes} bytes");
+            assert_eq!(work.allowance, left, "{bytes} bytes");
         }
     }
 

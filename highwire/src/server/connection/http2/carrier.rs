@@ -1,28 +1,37 @@
 //! An exchange over HTTP/2: one of many on its connection, on a stream of its own.
 
-use super::super::connection::Connection;
-use super::super::exchange::Waits;
-use super::super::exchange::lifecycle::Lifecycle;
-use super::super::fields::is_sent_without_connection;
-use super::super::grants::wider;
-use super::super::out::Out;
-use super::super::streams::Http2;
-use super::*;
+use super::grants::wider;
+use super::streams::Http2;
+use crate::Response;
 use crate::StatusCode;
+use crate::body::Part;
+use crate::request::{BodyUse, Caller};
 use crate::response::Content;
+use crate::server::connection::Connection;
+use crate::server::connection::out::Out;
+use crate::server::context::TaskKind;
+use crate::server::dispatch::Kit;
+use crate::server::exchange::Waits;
+use crate::server::exchange::abort::Abort;
+use crate::server::exchange::carrier::{Carrier, Sent};
+use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::exchange::{Exchange, Intake};
+use crate::server::fields::is_sent_without_connection;
+use http::{HeaderName, HeaderValue};
+use proto::Length;
 use proto::h2::{Code, FRAME_BYTES, StreamRef};
 
 /// A stream of a connection, whose protocol is taken out of it meanwhile.
-pub(in crate::server) struct H2<'c, 'q> {
-    pub(in crate::server) connection: &'c mut Connection,
-    pub(in crate::server) http2: &'c mut Http2,
-    pub(in crate::server) stream: StreamRef,
-    pub(in crate::server) out: &'c mut Out<'q>,
+pub(in crate::server::connection) struct H2<'c, 'q> {
+    pub(in crate::server::connection) connection: &'c mut Connection,
+    pub(in crate::server::connection) http2: &'c mut Http2,
+    pub(in crate::server::connection) stream: StreamRef,
+    pub(in crate::server::connection) out: &'c mut Out<'q>,
 }
 
 impl H2<'_, '_> {
     /// Sends one frame of what has been made of the response's body.
-    pub(in crate::server) fn send_pending(&mut self, kit: &Kit) -> Result<Sent, Abort> {
+    pub(in crate::server::connection) fn send_pending(&mut self, kit: &Kit) -> Result<Sent, Abort> {
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
         let is_streamed = active.exchange.outgoing.is_streaming();
         let part = active.pending.slice(..active.pending.len().min(FRAME_BYTES as usize));
