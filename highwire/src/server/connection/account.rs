@@ -1,6 +1,7 @@
 //! What a connection holds for its peer, charged to the worker's share of the memory budget.
 
 use super::Connection;
+use super::transport::Transport;
 use crate::body::BodyError;
 use crate::server::budget::Share;
 use crate::server::dispatch::Kit;
@@ -16,8 +17,8 @@ pub(super) struct Account {
     unsent: u32,
     /// A TLS session, with what that holds of records that are not whole.
     session: u32,
-    /// What HTTP/2 streams held when they were last counted: while something is done with them, they are elsewhere.
-    streams: u32,
+    /// What its exchanges held when they were counted last.
+    exchanges: u32,
 }
 
 fn clamp(bytes: usize) -> u32 {
@@ -48,8 +49,8 @@ impl Account {
         std::mem::replace(&mut self.session, clamp(bytes)) != self.session
     }
 
-    pub(super) fn set_streams(&mut self, bytes: usize) {
-        self.streams = clamp(bytes);
+    pub(super) fn set_exchanges(&mut self, bytes: usize) {
+        self.exchanges = clamp(bytes);
     }
 
     fn charge(&mut self, held: usize, share: &mut Share) -> bool {
@@ -74,38 +75,60 @@ impl Account {
     }
 }
 
-impl Connection {
-    /// Charges the worker's share for what this connection holds now: whether there was enough.
-    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
-        if let Some(http2) = &mut self.http2 {
-            self.account.set_streams(http2.held());
-        }
+impl Transport {
+    /// Charges the worker's share for what the connection holds now, with its exchanges as they were counted last. Returns false
+    /// if there is no room.
+    pub(super) fn charge(&mut self, kit: &mut Kit) -> bool {
         let held = self.held();
         self.account.charge(held, &mut kit.share)
     }
 
-    /// The same while its streams, which hold so many bytes, are elsewhere. One connection may not have what is for all; of
-    /// HTTP/1 it has one body at a time, which has a bound of its own.
-    pub(super) fn recharge_streams(&mut self, bytes: usize, kit: &mut Kit) -> bool {
-        self.account.set_streams(bytes);
+    /// The same where its streams hold so many bytes. One connection may not have what is for all; of HTTP/1 it has one body at a
+    /// time, which has a bound of its own.
+    pub(super) fn charge_streams(&mut self, bytes: usize, kit: &mut Kit) -> bool {
+        self.account.set_exchanges(bytes);
         let held = self.held();
         kit.share.allows(self.account.charged as usize, held) && self.account.charge(held, &mut kit.share)
     }
 
     /// Bytes that it holds for its peer.
     fn held(&self) -> usize {
-        let (account, lent) = (&self.account, self.account.lent());
+        let account = &self.account;
         account.unsent as usize
             + account.session as usize
-            + account.streams as usize
+            + account.exchanges as usize
             + self.unread.capacity()
             + self.sealed.capacity()
-            + self.exchange.as_ref().map_or(lent, |exchange| exchange.lent(lent) + exchange.held())
     }
 
     /// Gives everything back but for the TLS session: no request is served any more. Returns bytes that the driver still has.
     pub(super) fn release_exchanges(&mut self, kit: &mut Kit) -> usize {
         self.unread = Vec::new();
+        self.account.close(&mut kit.share)
+    }
+
+    /// Gives everything back: the connection is over.
+    pub(super) fn release(&mut self, kit: &mut Kit) {
+        self.release_exchanges(kit);
+        self.account = Account::default();
+    }
+}
+
+impl Connection {
+    /// Charges the worker's share for what this connection holds now. Returns false if there is no room.
+    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
+        let lent = self.transport.account.lent();
+        let exchanges = match (&mut self.http2, &self.exchange) {
+            (Some(http2), _) => http2.held(),
+            (None, Some(exchange)) => exchange.lent(lent) + exchange.held(),
+            (None, None) => lent,
+        };
+        self.transport.account.set_exchanges(exchanges);
+        self.transport.charge(kit)
+    }
+
+    /// Ends what is under way, of every protocol: handlers are cancelled.
+    pub(super) fn release_protocol(&mut self, kit: &mut Kit) {
         if let Some(http2) = self.http2.take() {
             http2.release(kit);
         }
@@ -113,12 +136,22 @@ impl Connection {
             exchange.give_up(BodyError::CutShort, kit);
             kit.recycle(exchange);
         }
-        self.account.close(&mut kit.share)
+    }
+
+    /// The same, once nothing is read or answered any more.
+    #[inline]
+    pub(super) fn release_if_ended(&mut self, kit: &mut Kit) {
+        if self.transport.is_ending() && (self.http2.is_some() || self.exchange.is_some()) {
+            self.release_protocol(kit);
+            // What was charged for it after the end has no use any more.
+            self.transport.account.set_exchanges(0);
+            self.transport.charge(kit);
+        }
     }
 
     /// Gives everything back: the connection is over.
     pub(in crate::server) fn release(&mut self, kit: &mut Kit) {
-        self.release_exchanges(kit);
-        self.account = Account::default();
+        self.release_protocol(kit);
+        self.transport.release(kit);
     }
 }

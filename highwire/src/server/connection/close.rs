@@ -13,7 +13,7 @@ use crate::server::dispatch::Kit;
 use crate::server::exchange::Waits;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::lifecycle::Lifecycle;
-use io::{Op, Queue};
+use io::Queue;
 use proto::h2::Failure;
 use proto::{Head, h1};
 
@@ -23,9 +23,9 @@ pub(super) const DRAIN_TICKS: u32 = 2;
 impl Connection {
     /// What the peer sent is not HTTP, or is refused: it is told once, and the connection ends.
     pub(super) fn refuse(&mut self, error: proto::Error, kit: &mut Kit, head: &Head, window: &[u8], out: &mut Out<'_>) {
-        tracing::debug!(peer = %crate::Peer::from(self.peer), %error, "a request is refused");
+        tracing::debug!(peer = %crate::Peer::from(self.transport.peer), %error, "a request is refused");
         let _ = (head, window);
-        self.unread = Vec::new();
+        self.transport.unread = Vec::new();
         self.end_with(Abort::Malformed(error), kit, out);
     }
 
@@ -43,15 +43,15 @@ impl Connection {
 
     /// The engine has no memory for what the peer sends.
     pub(super) fn no_memory(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        self.unread = Vec::new();
+        self.transport.unread = Vec::new();
         if let Some(http2) = &mut self.http2 {
             let failure = Failure { code: Abort::NoMemory.code(), text: Abort::NoMemory.text() };
             http2.http.fail(failure, &mut out.queue.output);
             return self.finish(kit, out);
         }
         self.end_with(Abort::NoMemory, kit, out);
-        out.flush(self.id);
-        if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
+        out.flush(self.transport.id);
+        if !matches!(self.transport.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
             self.finish(kit, out);
         }
     }
@@ -65,80 +65,33 @@ impl Connection {
                 || self.http.server() == h1::state::State::SendsBody
             {
                 self.body_refused = true;
-                return self.pause(out.queue);
+                return self.transport.pause(out.queue);
             }
             return self.finish(kit, out);
         }
         self.end_with(Abort::BodyTooLarge(self.intake.route, body_use), kit, out);
-        out.flush(self.id);
-        if !matches!(self.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
+        out.flush(self.transport.id);
+        if !matches!(self.transport.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
             self.finish(kit, out);
         }
     }
 
-    /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
+    /// The last answer is sent: see [`Transport::finish`](super::transport::Transport::finish).
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let unsent = self.release_exchanges(kit);
-        self.recharge(kit);
-        if self.ended && !self.blocked && out.waiting() > 0 {
-            // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.
-            self.send_and_hear(kit, out);
-        }
-        if self.phase == Phase::Gone {
-            return;
-        }
-        if self.blocked {
-            // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
-            self.account.add_unsent(unsent);
-            if !self.recharge(kit) {
-                return self.abort(kit, out);
-            }
-            if self.phase != Phase::Closing {
-                out.close_tls(self.id);
-                out.flush_before(self.id, true);
-                out.queue.push(Op::Shutdown { socket: self.id });
-            }
-            self.phase = Phase::Fresh;
-            return self.wait_for(Phase::Closing, kit);
-        }
-        let lingers = !kit.shared.setup.config.deadlines.linger.is_zero();
-        if !self.ended && lingers {
-            // The last bytes and the end leave in one packet.
-            out.close_tls(self.id);
-            out.flush_before(self.id, true);
-            if self.phase != Phase::Closing {
-                out.queue.push(Op::Shutdown { socket: self.id });
-            }
-            if std::mem::take(&mut self.paused) {
-                out.queue.push(Op::ResumeRecv { socket: self.id });
-            }
-            self.phase = Phase::Fresh;
-            self.wait_for(Phase::Linger, kit);
-        } else {
-            self.close(kit, out);
-        }
+        self.release_protocol(kit);
+        self.transport.finish(kit, out);
     }
 
     /// Closes now; what was sent still goes out.
     pub(super) fn close(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        // The last bytes and the end leave in one packet.
-        out.close_tls(self.id);
-        out.flush_before(self.id, self.phase != Phase::Gone);
-        self.release(kit);
-        if self.phase != Phase::Gone {
-            self.phase = Phase::Gone;
-            out.queue.push(Op::Close { socket: self.id });
-        }
+        self.release_protocol(kit);
+        self.transport.close(kit, out);
     }
 
     /// Cuts the connection: the peer must see that what it got is not whole.
     pub(super) fn abort(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        out.flush(self.id);
-        self.release(kit);
-        if self.phase != Phase::Gone {
-            self.phase = Phase::Gone;
-            out.queue.push(Op::Abort { socket: self.id });
-        }
+        self.release_protocol(kit);
+        self.transport.abort(kit, out);
     }
 
     /// The connection broke: the handler is told, the peer cannot be.
@@ -155,27 +108,27 @@ impl Connection {
         if self.http2.is_some() {
             return self.expired_http2(kit, head, out);
         }
-        if self.work.is_unfinished() && matches!(self.phase, Phase::Fresh | Phase::Idle) {
+        if self.transport.work.is_unfinished() && matches!(self.transport.phase, Phase::Fresh | Phase::Idle) {
             // It has requests; the worker has had no time for them.
             return self.wait_for(Phase::Idle, kit);
         }
-        let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
+        let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
         match phase {
-            Phase::Gone => self.phase = Phase::Gone,
+            Phase::Gone => self.transport.phase = Phase::Gone,
             Phase::Linger => self.close(kit, out),
             Phase::Proxy | Phase::Fresh | Phase::Idle => self.finish(kit, out),
             Phase::Head => {
-                self.unread = Vec::new();
+                self.transport.unread = Vec::new();
                 self.end_with(Abort::HeadTooSlow, kit, out);
             }
             Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
             Phase::Body => H1::new(self, out).expire(Waits::Body, kit),
             Phase::Handler => H1::new(self, out).expire(Waits::Handler, kit),
             Phase::Write | Phase::Closing => self.abort(kit, out),
-            Phase::Tunnel | Phase::Streams => self.phase = phase,
+            Phase::Tunnel | Phase::Streams => self.transport.phase = phase,
         }
-        out.flush(self.id);
-        if !self.is_ending() && !matches!(self.phase, Phase::Tunnel | Phase::Body) {
+        out.flush(self.transport.id);
+        if !self.transport.is_ending() && !matches!(self.transport.phase, Phase::Tunnel | Phase::Body) {
             if self.http.must_close() {
                 self.finish(kit, out);
             } else {
@@ -183,7 +136,7 @@ impl Connection {
                 self.settle(kit, head, out);
             }
         }
-        let gone_or_ending = matches!(self.phase, Phase::Gone | Phase::Linger);
+        let gone_or_ending = matches!(self.transport.phase, Phase::Gone | Phase::Linger);
         if gone_or_ending && matches!(phase, Phase::Head | Phase::Write | Phase::Closing) {
             kit.count_cut();
         }
@@ -204,17 +157,21 @@ impl Connection {
         self.http.close_after();
         if let Some(tunnel) = self.tunnel() {
             tunnel.end(false);
-        } else if matches!(self.phase, Phase::Proxy | Phase::Fresh | Phase::Idle) && self.unread.is_empty() {
+        } else if matches!(self.transport.phase, Phase::Proxy | Phase::Fresh | Phase::Idle)
+            && self.transport.unread.is_empty()
+        {
             // Its next request may be on its way, or with the kernel already: it has a moment to show.
-            kit.deadlines.set(self.id.index, kit.tick, DRAIN_TICKS);
+            kit.deadlines.set(self.transport.id.index, kit.tick, DRAIN_TICKS);
         }
     }
 
     /// The hard deadline of a shutdown: whether something was cut.
     pub(crate) fn cut(&mut self, kit: &mut Kit, queue: &mut Queue) -> bool {
         let busy = match &self.http2 {
-            Some(http2) => http2.http.open_streams() > 0 || self.blocked,
-            None => !matches!(self.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh | Phase::Proxy),
+            Some(http2) => http2.http.open_streams() > 0 || self.transport.blocked,
+            None => {
+                !matches!(self.transport.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh | Phase::Proxy)
+            }
         };
         self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
         busy

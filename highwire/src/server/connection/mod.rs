@@ -15,20 +15,17 @@ mod out;
 mod proxy;
 mod settle;
 mod tls;
+mod transport;
 mod turn;
 pub(super) mod work;
 
-use self::account::Account;
 use self::http1::H1;
 use self::http2::streams::Http2;
 use self::out::Out;
-use self::work::Work;
-use crate::request::Caller;
-use crate::server::context::TaskKind;
+use self::transport::Transport;
 use crate::server::dispatch::Kit;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{Exchange, Intake, Tunnel};
-use crate::server::secure::Secure;
 use io::{Op, Peer, Queue, SocketId};
 use proto::{Head, Role, h1};
 
@@ -67,40 +64,18 @@ pub(super) const UNREAD_BYTES: usize = 64 * 1024;
 /// Room that a new window of unread bytes gets.
 const WINDOW_BYTES: usize = 4 * 1024;
 
-/// A connection.
+/// A connection: what carries it, and the protocol that it speaks.
 pub(crate) struct Connection {
-    id: SocketId,
-    peer: Peer,
+    transport: Transport,
     http: h1::Connection,
-    unread: Vec<u8>,
+    /// The present exchange over HTTP/1, if it is not over at once.
     exchange: Option<Box<Exchange>>,
+    /// What was counted of its body.
+    intake: Intake,
+    /// No more of that body is read: it is too large, and its answer is still to come.
+    body_refused: bool,
     /// What it has in place of one exchange, where it speaks HTTP/2.
     http2: Option<Box<Http2>>,
-    /// Its TLS; in [`Out`] while something is done with it.
-    tls: Option<Box<Secure>>,
-    /// Bytes of a handshake that wait for their turn.
-    sealed: Vec<u8>,
-    /// Requests so far.
-    served: u32,
-    account: Account,
-    intake: Intake,
-    phase: Phase,
-    /// The driver still holds bytes that the peer has not taken.
-    blocked: bool,
-    /// The driver was told to stop receiving.
-    paused: bool,
-    /// The peer has ended its direction.
-    ended: bool,
-    /// The peer itself has said so.
-    end_said: bool,
-    /// The protocol has been told so.
-    end_seen: bool,
-    /// No more of the present body is read: it is too large, and its answer is still to come.
-    body_refused: bool,
-    /// It has TLS.
-    is_secure: bool,
-    /// What it may still cause in the present turn.
-    work: Work,
 }
 
 impl Connection {
@@ -108,26 +83,12 @@ impl Connection {
     pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, kit: &mut Kit) -> Connection {
         kit.deadlines.set(id.index, kit.tick, kit.timeouts.head);
         Connection {
-            id,
-            peer,
+            transport: Transport::new(id, peer, proxied),
             http: h1::Connection::new(Role::Server),
-            unread: Vec::new(),
             exchange: None,
-            http2: None,
-            tls: None,
-            sealed: Vec::new(),
-            served: 0,
-            account: Account::default(),
             intake: Intake::default(),
-            phase: if proxied { Phase::Proxy } else { Phase::Fresh },
-            blocked: false,
-            paused: false,
-            ended: false,
-            end_said: false,
-            end_seen: false,
             body_refused: false,
-            is_secure: false,
-            work: Work::default(),
+            http2: None,
         }
     }
 
@@ -140,7 +101,7 @@ impl Connection {
         act: impl FnOnce(&mut Connection, &mut Kit, &mut Out<'_>),
     ) {
         let mut out = Out::new(queue);
-        if let Some(mut tls) = self.tls.take() {
+        if let Some(mut tls) = self.transport.tls.take() {
             tls.scratch = std::mem::take(&mut kit.scratch);
             out.tls = Some(tls);
         }
@@ -148,47 +109,35 @@ impl Connection {
         if out.tls.as_ref().is_some_and(|tls| tls.broken) {
             self.abort(kit, &mut out);
         }
+        self.release_if_ended(kit);
         if let Some(mut tls) = out.tls.take() {
             kit.scratch = std::mem::take(&mut tls.scratch);
-            self.tls = Some(tls);
+            self.transport.tls = Some(tls);
         }
     }
 
     pub(crate) fn is_gone(&self) -> bool {
-        self.phase == Phase::Gone
+        self.transport.phase == Phase::Gone
     }
 
     pub(crate) fn is_secure(&self) -> bool {
-        self.is_secure
+        self.transport.is_secure
     }
 
     pub(crate) fn id(&self) -> SocketId {
-        self.id
+        self.transport.id
     }
 
     pub(crate) fn peer(&self) -> Peer {
-        self.peer
-    }
-
-    /// Who asks, as handlers see it.
-    pub(super) fn caller<'o>(&self, out: &'o Out<'_>) -> Caller<'o> {
-        Caller { peer: self.peer, tls: out.tls.as_deref(), kept: None }
-    }
-
-    pub(super) fn task(&self) -> TaskKind {
-        TaskKind::Connection { index: self.id.index, generation: self.id.generation }
-    }
-
-    pub(super) fn stream_task(&self, stream: proto::h2::StreamRef) -> TaskKind {
-        TaskKind::stream(self.id, stream.place)
+        self.transport.peer
     }
 
     /// Bytes came.
     pub(crate) fn received(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        if self.is_ending() {
+        if self.transport.is_ending() {
             return;
         }
-        if self.phase == Phase::Proxy {
+        if self.transport.phase == Phase::Proxy {
             return self.received_proxied(bytes, kit, head, queue);
         }
         self.with_out(kit, queue, |connection, kit, out| match out.tls {
@@ -202,14 +151,14 @@ impl Connection {
     pub(super) fn received_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         if self.is_tunnel() {
             self.received_raw(bytes, kit, out);
-        } else if self.unread.is_empty() {
+        } else if self.transport.unread.is_empty() {
             let used = self.advance(bytes, kit, head, out);
             if used < bytes.len() {
                 self.keep(&bytes[used..], kit, out);
             }
         } else {
             self.keep(bytes, kit, out);
-            if self.work.is_unfinished() {
+            if self.transport.work.is_unfinished() {
                 // Its turn has not come again.
                 return;
             }
@@ -219,16 +168,11 @@ impl Connection {
         self.settle(kit, head, out);
     }
 
-    /// Whether nothing is read any more.
-    pub(super) fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Closing | Phase::Linger | Phase::Gone)
-    }
-
     /// The peer ended its direction.
     pub(crate) fn peer_ended(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
         self.with_out(kit, queue, |connection, kit, out| {
-            if connection.phase == Phase::Linger && !connection.blocked {
-                connection.ended = true;
+            if connection.transport.phase == Phase::Linger && !connection.transport.blocked {
+                connection.transport.ended = true;
                 return connection.close(kit, out);
             }
             let is_said = out.tls.is_none();
@@ -238,36 +182,36 @@ impl Connection {
 
     /// Nothing more comes. `is_said`: by the peer itself.
     pub(super) fn peer_is_done(&mut self, is_said: bool, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        self.ended = true;
+        self.transport.ended = true;
         // Behind its own word comes the end of what carried it, which says nothing more.
-        self.end_said |= is_said;
+        self.transport.end_said |= is_said;
         // A handshake that waits for its turn, and what is behind it, came before the end.
-        if self.is_ending() || !self.sealed.is_empty() {
+        if self.transport.is_ending() || !self.transport.sealed.is_empty() {
             return;
         }
-        if self.phase == Phase::Proxy {
+        if self.transport.phase == Phase::Proxy {
             // Nobody knows whose connection it was.
             return self.close(kit, out);
         }
         if let Some(tunnel) = self.tunnel() {
             // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
-            tunnel.end(!self.end_said);
+            tunnel.end(!self.transport.end_said);
         }
         self.settle(kit, head, out);
     }
 
     /// The driver's bytes are with the kernel.
     pub(crate) fn drained(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        self.blocked = false;
-        self.account.set_unsent(0);
+        self.transport.blocked = false;
+        self.transport.account.set_unsent(0);
         self.recharge(kit);
         self.with_out(kit, queue, |connection, kit, out| {
-            if connection.phase == Phase::Closing {
+            if connection.transport.phase == Phase::Closing {
                 connection.finish(kit, out);
-            } else if !connection.is_ending() && connection.sealed.is_empty() {
-                if connection.phase == Phase::Write {
+            } else if !connection.transport.is_ending() && connection.transport.sealed.is_empty() {
+                if connection.transport.phase == Phase::Write {
                     // It is taken: whatever has to be taken next has its whole time.
-                    connection.phase = Phase::Fresh;
+                    connection.transport.phase = Phase::Fresh;
                 }
                 connection.drive(kit, head, out);
                 connection.settle(kit, head, out);
@@ -277,27 +221,27 @@ impl Connection {
 
     /// The driver holds bytes that the peer does not take, copies of so many.
     pub(crate) fn blocked(&mut self, held: usize, kit: &mut Kit, queue: &mut Queue) {
-        if self.phase == Phase::Gone {
+        if self.transport.phase == Phase::Gone {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| connection.sent_away(held, kit, out));
-        if self.phase == Phase::Gone {
+        if self.transport.phase == Phase::Gone {
             return;
         }
-        if self.phase == Phase::Linger {
+        if self.transport.phase == Phase::Linger {
             // The last answer was not out yet: the peer has the time that it has for any other.
             return self.wait_for(Phase::Closing, kit);
         }
         // Whoever does not read answers may not send requests.
-        self.pause(queue);
-        if self.phase != Phase::Closing {
+        self.transport.pause(queue);
+        if self.transport.phase != Phase::Closing {
             self.wait_for(Phase::Write, kit);
         }
     }
 
     /// The peer took some of them.
     pub(crate) fn progressed(&mut self, kit: &mut Kit) {
-        if matches!(self.phase, Phase::Write | Phase::Closing) {
+        if matches!(self.transport.phase, Phase::Write | Phase::Closing) {
             self.wait_to_write(kit);
         }
     }
@@ -320,12 +264,12 @@ impl Connection {
     pub(super) fn proceed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         // The end of a body has no bytes of its own, and may be all that is left.
         let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
-        if self.is_ending() || (self.unread.is_empty() && !end_is_due()) {
+        if self.transport.is_ending() || (self.transport.unread.is_empty() && !end_is_due()) {
             return;
         }
-        let mut unread = std::mem::take(&mut self.unread);
+        let mut unread = std::mem::take(&mut self.transport.unread);
         let used = self.advance(&unread, kit, head, out);
-        if self.is_ending() {
+        if self.transport.is_ending() {
             // It was given back with everything else.
             return;
         }
@@ -345,7 +289,7 @@ impl Connection {
         if unread.capacity() > UNREAD_BYTES && unread.len() < unread.capacity() / 4 {
             unread.shrink_to_fit();
         }
-        self.unread = unread;
+        self.transport.unread = unread;
     }
 
     /// Whether another protocol owns the bytes.
@@ -359,7 +303,7 @@ impl Connection {
 
     /// Whether requests may be read on: the peer takes its answers, and the present exchange is not in the way.
     fn may_read(&self) -> bool {
-        !self.blocked && !self.body_refused && !self.is_ending()
+        !self.transport.blocked && !self.body_refused && !self.transport.is_ending()
     }
 
     /// Reads events from the window until it holds no more, or something has to be waited for: how many bytes were used.
@@ -373,20 +317,20 @@ impl Connection {
 
     /// Keeps bytes that cannot be worked on now.
     pub(super) fn keep(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
-        if self.is_ending() {
+        if self.transport.is_ending() {
             return;
         }
-        if self.unread.capacity() == 0 {
-            self.unread.reserve_exact(bytes.len().max(WINDOW_BYTES));
+        if self.transport.unread.capacity() == 0 {
+            self.transport.unread.reserve_exact(bytes.len().max(WINDOW_BYTES));
         }
         let most = self.most_unread();
-        if self.unread.len() + bytes.len() > self.unread.capacity().max(most) {
+        if self.transport.unread.len() + bytes.len() > self.transport.unread.capacity().max(most) {
             // It was to stop here: room for as much again would only be held.
-            self.unread.reserve_exact(bytes.len().max(WINDOW_BYTES * 8));
+            self.transport.unread.reserve_exact(bytes.len().max(WINDOW_BYTES * 8));
         }
-        self.unread.extend_from_slice(bytes);
-        if self.unread.len() >= most {
-            self.pause(out.queue);
+        self.transport.unread.extend_from_slice(bytes);
+        if self.transport.unread.len() >= most {
+            self.transport.pause(out.queue);
         }
         if !self.recharge(kit) {
             self.no_memory(kit, out);
@@ -395,29 +339,23 @@ impl Connection {
 
     /// Bytes that wait to be read from which on no more is received: fewer if there is work for many turns already.
     fn most_unread(&self) -> usize {
-        if self.work.is_unfinished() { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
-    }
-
-    pub(super) fn pause(&mut self, queue: &mut Queue) {
-        if !std::mem::replace(&mut self.paused, true) {
-            queue.push(Op::PauseRecv { socket: self.id });
-        }
+        if self.transport.work.is_unfinished() { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
     }
 
     /// Receives again where nothing stands against it.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
-        if !self.paused {
+        if !self.transport.paused {
             return;
         }
         let raw_is_full = self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().paused);
-        let full = self.blocked
+        let full = self.transport.blocked
             || self.body_refused
-            || self.unread.len() >= self.most_unread()
+            || self.transport.unread.len() >= self.most_unread()
             || raw_is_full
             || self.incoming_is_full();
-        if !full && self.phase != Phase::Gone {
-            self.paused = false;
-            queue.push(Op::ResumeRecv { socket: self.id });
+        if !full && self.transport.phase != Phase::Gone {
+            self.transport.paused = false;
+            queue.push(Op::ResumeRecv { socket: self.transport.id });
         }
     }
 }

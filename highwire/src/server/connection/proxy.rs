@@ -113,26 +113,26 @@ impl Connection {
     #[cold]
     pub(super) fn received_proxied(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
         // The header is shorter than any buffer: what was kept of it is bounded by it.
-        let mut window = std::mem::take(&mut self.unread);
+        let mut window = std::mem::take(&mut self.transport.unread);
         window.extend_from_slice(bytes);
         match read(&window) {
             Said::NeedMore => {
-                self.unread = window;
+                self.transport.unread = window;
                 if !self.recharge(kit) {
                     self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
                 }
             }
             Said::Wrong => {
-                tracing::debug!(peer = %crate::Peer::from(self.peer), "a connection does not begin with the PROXY protocol");
+                tracing::debug!(peer = %crate::Peer::from(self.transport.peer), "a connection does not begin with the PROXY protocol");
                 self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
             }
             Said::Header { bytes, peer } => {
-                self.phase = Phase::Fresh;
+                self.transport.phase = Phase::Fresh;
                 if let Some(peer) = peer {
-                    if !kit.shared.admit_for(self.peer, peer) {
+                    if !kit.shared.admit_for(self.transport.peer, peer) {
                         return self.with_out(kit, queue, |connection, kit, out| connection.refuse_peer(kit, out));
                     }
-                    self.peer = peer;
+                    self.transport.peer = peer;
                 }
                 if !kit.shared.config().http1 && !self.is_secure() {
                     self.speak_http2(kit, queue);
@@ -150,7 +150,7 @@ impl Connection {
             return self.abort(kit, out);
         }
         self.end_with(Abort::TooManyConnections, kit, out);
-        if !self.is_ending() {
+        if !self.transport.is_ending() {
             self.finish(kit, out);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::close::DRAIN_TICKS;
 use super::out::Out;
+use super::transport::Transport;
 use super::{Connection, Phase};
 use crate::server::dispatch::Kit;
 use crate::server::exchange::Exchange;
@@ -13,26 +14,26 @@ impl Connection {
     pub(super) fn settle(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_none()
             && self.exchange.is_none()
-            && self.unread.is_empty()
-            && !self.blocked
-            && !self.ended
-            && self.account.lent() == 0
+            && self.transport.unread.is_empty()
+            && !self.transport.blocked
+            && !self.transport.ended
+            && self.transport.account.lent() == 0
             && !self.http.must_close()
         {
             // The usual case: everything is answered, and another request may come.
-            if self.http.client() == h1::state::State::Idle && !self.is_ending() {
-                out.flush(self.id);
-                self.phase = Phase::Idle;
-                kit.deadlines.set(self.id.index, kit.tick, idle_ticks(kit));
+            if self.http.client() == h1::state::State::Idle && !self.transport.is_ending() {
+                out.flush(self.transport.id);
+                self.transport.phase = Phase::Idle;
+                kit.deadlines.set(self.transport.id.index, kit.tick, idle_ticks(kit));
                 return;
             }
         }
         self.settle_slowly(kit, head, out);
-        if self.blocked && out.waiting() > 0 && !self.is_ending() {
+        if self.transport.blocked && out.waiting() > 0 && !self.transport.is_ending() {
             // It comes behind what the peer has not taken: the driver keeps it too.
             self.sent_away(out.waiting(), kit, out);
         }
-        out.flush(self.id);
+        out.flush(self.transport.id);
     }
 
     pub(super) fn settle_slowly(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
@@ -40,21 +41,21 @@ impl Connection {
         if self.http2.is_some() {
             return self.settle_http2(kit, out);
         }
-        if self.is_ending() {
+        if self.transport.is_ending() {
             return;
         }
-        if self.ended && !self.end_seen && !self.blocked {
+        if self.transport.ended && !self.transport.end_seen && !self.transport.blocked {
             self.see_end(kit, head, out);
-            if self.is_ending() {
+            if self.transport.is_ending() {
                 return;
             }
         }
         self.recycle_exchange(kit);
-        if self.account.lent() != 0
-            && !self.blocked
+        if self.transport.account.lent() != 0
+            && !self.transport.blocked
             && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer())
         {
-            self.account.set_lent(0);
+            self.transport.account.set_lent(0);
             self.recharge(kit);
         }
         let exchange = self.exchange.as_deref();
@@ -62,19 +63,19 @@ impl Connection {
         if !answering && (self.http.must_close() || self.is_finished_with_peer()) {
             return self.finish(kit, out);
         }
-        let phase = if self.blocked
+        let phase = if self.transport.blocked
             || exchange.is_some_and(|exchange| exchange.outgoing.is_streaming() && !exchange.awaits_answer())
         {
-            if self.blocked { Phase::Write } else { Phase::Handler }
+            if self.transport.blocked { Phase::Write } else { Phase::Handler }
         } else if exchange.is_some_and(|exchange| exchange.tunnel().is_some()) {
             Phase::Tunnel
         } else if self.http.client() == State::SendsBody {
             if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
         } else if exchange.is_some_and(Exchange::awaits_answer) {
             Phase::Handler
-        } else if !self.unread.is_empty() && !self.work.is_unfinished() {
+        } else if !self.transport.unread.is_empty() && !self.transport.work.is_unfinished() {
             Phase::Head
-        } else if self.served == 0 {
+        } else if self.transport.served == 0 {
             Phase::Fresh
         } else {
             Phase::Idle
@@ -87,7 +88,7 @@ impl Connection {
         use h1::state::State;
         // What could not be read before it may be by now.
         self.proceed(kit, head, out);
-        if self.is_ending() || self.blocked || self.work.is_unfinished() {
+        if self.transport.is_ending() || self.transport.blocked || self.transport.work.is_unfinished() {
             return;
         }
         // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
@@ -96,27 +97,48 @@ impl Connection {
             State::SendsBody => !self.incoming_is_full() && !self.body_refused,
             _ => false,
         };
-        if !reads_on && !self.unread.is_empty() {
+        if !reads_on && !self.transport.unread.is_empty() {
             return;
         }
-        self.end_seen = true;
-        let unread = std::mem::take(&mut self.unread);
+        self.transport.end_seen = true;
+        let unread = std::mem::take(&mut self.transport.unread);
         if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
             self.refuse(error, kit, head, &unread, out);
         } else if let Some(tunnel) = self.tunnel() {
             // It came before the other protocol did, behind bytes that belong to that.
-            tunnel.end(!self.end_said);
+            tunnel.end(!self.transport.end_said);
         }
     }
 
     /// Whether the peer has ended its direction and nothing that it asked for is left to answer.
     pub(super) fn is_finished_with_peer(&self) -> bool {
         use h1::state::State;
-        self.end_seen
+        self.transport.end_seen
             && matches!(self.http.client(), State::Closed)
             && matches!(self.http.server(), State::Idle | State::MustClose | State::Closed | State::Done)
     }
 
+    /// Waits for something, as long as its deadline allows; see [`Transport::wait_for`].
+    pub(super) fn wait_for(&mut self, phase: Phase, kit: &mut Kit) {
+        let is_new = self.transport.phase != phase;
+        if phase == Phase::Body && is_new {
+            self.intake.arrived = 0;
+        }
+        self.transport.wait_for(phase, kit);
+        if phase == Phase::Write && is_new {
+            self.wait_to_write(kit);
+        }
+    }
+
+    /// From now on the peer has its time to take some of what it is sent.
+    pub(super) fn wait_to_write(&mut self, kit: &mut Kit) {
+        let due = kit.tick.saturating_add(kit.timeouts.write);
+        let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, kit));
+        kit.deadlines.set_at(self.transport.id.index, due);
+    }
+}
+
+impl Transport {
     /// Waits for something, as long as its deadline allows. Waiting on for the same thing does not move the deadline, but
     /// for another request's coming.
     pub(super) fn wait_for(&mut self, phase: Phase, kit: &mut Kit) {
@@ -128,25 +150,13 @@ impl Connection {
         let after = match phase {
             Phase::Proxy | Phase::Fresh | Phase::Head => timeouts.head,
             Phase::Idle => idle_ticks(kit),
-            Phase::Body => {
-                self.intake.arrived = 0;
-                timeouts.body
-            }
+            Phase::Body => timeouts.body,
             Phase::Handler => timeouts.handler,
-            Phase::Write | Phase::Closing => return self.wait_to_write(kit),
+            Phase::Write | Phase::Closing => timeouts.write,
             Phase::Linger => timeouts.linger,
-            Phase::Tunnel | Phase::Streams | Phase::Gone => {
-                return kit.deadlines.clear(self.id.index);
-            }
+            Phase::Tunnel | Phase::Streams | Phase::Gone => return kit.deadlines.clear(self.id.index),
         };
         kit.deadlines.set(self.id.index, kit.tick, after);
-    }
-
-    /// From now on the peer has its time to take some of what it is sent.
-    pub(super) fn wait_to_write(&mut self, kit: &mut Kit) {
-        let due = kit.tick.saturating_add(kit.timeouts.write);
-        let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, kit));
-        kit.deadlines.set_at(self.id.index, due);
     }
 }
 

@@ -21,10 +21,10 @@ impl Connection {
     /// The connection begins with a handshake: whether there is memory for that.
     #[cfg(feature = "tls")]
     pub(crate) fn secure(&mut self, secure: Box<Secure>, kit: &mut Kit) -> bool {
-        self.tls = Some(secure);
-        self.is_secure = true;
-        self.account.set_session(SESSION_BYTES);
-        kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.handshake);
+        self.transport.tls = Some(secure);
+        self.transport.is_secure = true;
+        self.transport.account.set_session(SESSION_BYTES);
+        kit.deadlines.set(self.transport.id.index, kit.tick, kit.timeouts.handshake);
         self.recharge(kit)
     }
 
@@ -34,7 +34,7 @@ impl Connection {
         if tls.is_declined(bytes) {
             return self.go_plain(bytes, kit, head, out);
         }
-        if !self.sealed.is_empty() {
+        if !self.transport.sealed.is_empty() {
             return self.keep_sealed(bytes, kit, out);
         }
         if tls.is_handshaking() && tls.completes_record(bytes) {
@@ -58,20 +58,20 @@ impl Connection {
         let is_http2 = tls.speaks_http2() || !config.http1;
         let is_negotiated = tls.speaks_http2() || config.http2_without_alpn;
         let session = SESSION_BYTES + tls.held();
-        out.send_raw(self.id, &raw);
-        let fits = !self.account.set_session(session) || self.recharge(kit);
+        out.send_raw(self.transport.id, &raw);
+        let fits = !self.transport.account.set_session(session) || self.recharge(kit);
         match heard {
             _ if !fits => self.abort(kit, out),
             Ok(heard) => {
                 if heard.opened {
                     kit.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
                     let patience = if kit.draining { DRAIN_TICKS } else { kit.timeouts.head };
-                    kit.deadlines.set(self.id.index, kit.tick, patience);
+                    kit.deadlines.set(self.transport.id.index, kit.tick, patience);
                     if tracing::enabled!(tracing::Level::DEBUG)
                         && let Some(tls) = &out.tls
                     {
                         let facts = tls.facts();
-                        tracing::debug!(peer = %crate::Peer::from(self.peer), ?facts, "a TLS connection stands");
+                        tracing::debug!(peer = %crate::Peer::from(self.transport.peer), ?facts, "a TLS connection stands");
                     }
                     if is_http2 {
                         self.begin_http2(kit, out);
@@ -80,7 +80,7 @@ impl Connection {
                         }
                     }
                 }
-                if self.is_ending() {
+                if self.transport.is_ending() {
                     plain.clear();
                 } else if !plain.is_empty() || (heard.opened && self.http2.is_some()) {
                     self.received_plain(&plain, kit, head, out);
@@ -94,7 +94,7 @@ impl Connection {
                 // In the clear, since that is what it speaks.
                 out.tls = None;
                 self.end_with(crate::server::exchange::abort::Abort::NotTls, kit, out);
-                if !self.is_ending() {
+                if !self.transport.is_ending() {
                     self.finish(kit, out);
                 }
             }
@@ -102,7 +102,7 @@ impl Connection {
                 if out.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
                     kit.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 }
-                tracing::debug!(peer = %crate::Peer::from(self.peer), error, "a TLS connection failed");
+                tracing::debug!(peer = %crate::Peer::from(self.transport.peer), error, "a TLS connection failed");
                 // What came before the fault is still answered by nobody: the peer could not read it.
                 out.tls = None;
                 self.finish(kit, out);
@@ -125,10 +125,10 @@ impl Connection {
     /// The peer speaks in the clear, on a port that serves that too.
     fn go_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
         out.tls = None;
-        self.is_secure = false;
-        self.account.set_session(0);
+        self.transport.is_secure = false;
+        self.transport.account.set_session(0);
         self.recharge(kit);
-        kit.deadlines.set(self.id.index, kit.tick, kit.timeouts.head);
+        kit.deadlines.set(self.transport.id.index, kit.tick, kit.timeouts.head);
         if !kit.shared.setup.config.http1 {
             self.begin_http2(kit, out);
         }
@@ -137,13 +137,13 @@ impl Connection {
 
     /// Keeps bytes of a handshake whose turn has not come.
     fn keep_sealed(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
-        if self.sealed.is_empty() {
-            kit.waiting.push_back(self.id);
+        if self.transport.sealed.is_empty() {
+            kit.waiting.push_back(self.transport.id);
         }
-        self.sealed.extend_from_slice(bytes);
-        if self.sealed.len() >= super::UNREAD_BYTES {
+        self.transport.sealed.extend_from_slice(bytes);
+        if self.transport.sealed.len() >= super::UNREAD_BYTES {
             // A request may come right behind the handshake.
-            self.pause(out.queue);
+            self.transport.pause(out.queue);
         }
         if !self.recharge(kit) {
             self.abort(kit, out);
@@ -152,15 +152,15 @@ impl Connection {
 
     /// The turn of a handshake that had to wait has come.
     pub(crate) fn proceed_tls(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        if self.is_ending() || self.sealed.is_empty() {
+        if self.transport.is_ending() || self.transport.sealed.is_empty() {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
-            let sealed = std::mem::take(&mut connection.sealed);
+            let sealed = std::mem::take(&mut connection.transport.sealed);
             connection.recharge(kit);
             connection.decrypt(&sealed, kit, head, out);
             connection.resume_if_wanted(out.queue);
-            if connection.ended {
+            if connection.transport.ended {
                 connection.peer_is_done(false, kit, head, out);
             }
         });

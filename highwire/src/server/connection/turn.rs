@@ -2,6 +2,7 @@
 
 use super::Connection;
 use super::out::Out;
+use super::transport::Transport;
 use super::work::Left;
 use crate::server::dispatch::Kit;
 use io::Queue;
@@ -10,25 +11,15 @@ use proto::Head;
 impl Connection {
     /// A task of this connection was woken.
     pub(crate) fn woken(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        if self.is_ending() {
+        if self.transport.is_ending() {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
-            if !connection.sealed.is_empty() || connection.is_late(kit) {
+            if !connection.transport.sealed.is_empty() || connection.transport.is_late(kit) {
                 return;
             }
             connection.drive_timed(kit, head, out);
         });
-    }
-
-    /// Returns true if the allowance of this turn is used up, or its turn has not come: what was woken is moved on later.
-    pub(super) fn is_late(&mut self, kit: &mut Kit) -> bool {
-        self.work.begin(kit.turn, kit.allowance);
-        let is_late = self.work.is_unfinished() || self.is_spent(kit);
-        if is_late {
-            self.work.leave_woken();
-        }
-        is_late
     }
 
     /// Moves on whatever can move. What takes long, since the handler works on a body, counts as the connection's work.
@@ -38,20 +29,20 @@ impl Connection {
         let begun = if is_fed { (kit.stopwatch)() } else { 0 };
         self.drive(kit, head, out);
         if is_fed {
-            self.work.spend_since(begun, kit.stopwatch);
+            self.transport.work.spend_since(begun, kit.stopwatch);
         }
         self.settle(kit, head, out);
     }
 
     /// Another turn has come for what could not be worked on in the last one.
     pub(crate) fn go_on(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        let was_woken = self.work.take_left() == Left::Woken;
-        if self.is_ending() {
+        let was_woken = self.transport.work.take_left() == Left::Woken;
+        if self.transport.is_ending() {
             return;
         }
         self.with_out(kit, queue, |connection, kit, out| {
             if was_woken {
-                if connection.is_late(kit) {
+                if connection.transport.is_late(kit) {
                     return;
                 }
                 return connection.drive_timed(kit, head, out);
@@ -60,6 +51,18 @@ impl Connection {
             connection.resume_if_wanted(out.queue);
             connection.settle(kit, head, out);
         });
+    }
+}
+
+impl Transport {
+    /// Returns true if the allowance of this turn is used up, or its turn has not come: what was woken is moved on later.
+    pub(super) fn is_late(&mut self, kit: &mut Kit) -> bool {
+        self.work.begin(kit.turn, kit.allowance);
+        let is_late = self.work.is_unfinished() || self.is_spent(kit);
+        if is_late {
+            self.work.leave_woken();
+        }
+        is_late
     }
 
     /// Returns true if the allowance of this turn is used up; what is left to do is done in the next turn then.

@@ -25,10 +25,10 @@ impl Connection {
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader()) {
             let begun = (kit.stopwatch)();
-            self.work.spend(work::POLL);
+            self.transport.work.spend(work::POLL);
             H1::new(self, out).poll_answer(kit);
             self.pump(kit, out);
-            self.work.spend_since(begun, kit.stopwatch);
+            self.transport.work.spend_since(begun, kit.stopwatch);
         }
     }
 

@@ -51,12 +51,12 @@ impl Carrier for H1<'_, '_> {
 
     #[inline]
     fn task(&self) -> TaskKind {
-        self.connection.task()
+        self.connection.transport.task()
     }
 
     #[inline]
     fn caller(&self) -> Caller<'_> {
-        self.connection.caller(self.out)
+        self.connection.transport.caller(self.out)
     }
 
     #[inline]
@@ -81,11 +81,11 @@ impl Carrier for H1<'_, '_> {
     }
 
     fn lent(&mut self) -> usize {
-        self.connection.account.lent()
+        self.connection.transport.account.lent()
     }
 
     fn lend(&mut self, bytes: usize) {
-        self.connection.account.set_lent(bytes);
+        self.connection.transport.account.set_lent(bytes);
     }
 
     fn awaits_continue(&self) -> bool {
@@ -168,7 +168,7 @@ impl Carrier for H1<'_, '_> {
 
     fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort> {
         // The handler has made a part, so that the deadline for the next one begins anew.
-        self.connection.phase = Phase::Fresh;
+        self.connection.transport.phase = Phase::Fresh;
         let sent = match part {
             Part::Bytes(bytes) => self.connection.send_part(bytes, kit, self.out),
             Part::File(step) => self.connection.send_step(step, kit, self.out),
@@ -194,7 +194,7 @@ impl Carrier for H1<'_, '_> {
             return self.connection.abort(kit, self.out);
         }
         // The answer is complete already; only what came behind it was wrong.
-        self.out.flush(self.connection.id);
+        self.out.flush(self.connection.transport.id);
         self.connection.finish(kit, self.out);
     }
 }

@@ -27,15 +27,15 @@ impl Connection {
         let mut at = 0;
         // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
         let mut fed = false;
-        self.work.begin(kit.turn, kit.allowance);
-        let mut timing = Timing::new(window.len(), &self.work, kit.stopwatch);
+        self.transport.work.begin(kit.turn, kit.allowance);
+        let mut timing = Timing::new(window.len(), &self.transport.work, kit.stopwatch);
         if self.http.client() == h1::state::State::SendsBody {
             self.http.set_second(kit.tick / TICKS_A_SECOND);
         }
         while self.may_read() {
             let rest = &window[at..];
-            timing.event(&mut self.work, kit.stopwatch);
-            if self.is_spent(kit) {
+            timing.event(&mut self.transport.work, kit.stopwatch);
+            if self.transport.is_spent(kit) {
                 break;
             }
             // A body that has come whole ends at once, however much of it waits for its handler.
@@ -44,10 +44,10 @@ impl Connection {
                     self.body_fed(kit, out);
                     continue;
                 }
-                self.pause(out.queue);
+                self.transport.pause(out.queue);
                 break;
             }
-            if self.served == 0 && rest.first() == Some(&h2::PREFACE[0]) {
+            if self.transport.served == 0 && rest.first() == Some(&h2::PREFACE[0]) {
                 match self.begins_http2(rest, kit, out) {
                     Some(true) => {
                         self.begin_http2(kit, out);
@@ -76,7 +76,7 @@ impl Connection {
                 Event::Paused | Event::Closed => break,
                 Event::Head(length) => {
                     let (seen, behind) = rest.split_at(received.consumed);
-                    self.work.spend(work::scanned_head(seen.len(), head.fields.len()));
+                    self.transport.work.spend(work::scanned_head(seen.len(), head.fields.len()));
                     at += self.request(length, head, seen, behind, kit, out);
                     if self.is_tunnel() {
                         self.received_raw(&window[at..], kit, out);
@@ -87,11 +87,11 @@ impl Connection {
                     }
                 }
                 Event::Data(data) => {
-                    self.work.spend(work::CHUNK + work::bytes(data.len()));
+                    self.transport.work.spend(work::CHUNK + work::bytes(data.len()));
                     fed |= self.body_came(data, kit, out);
                 }
                 Event::End { trailers } => {
-                    self.work.spend(work::CHUNK + work::POLL);
+                    self.transport.work.spend(work::CHUNK + work::POLL);
                     if std::mem::take(&mut fed) && !self.recharge(kit) {
                         self.no_memory(kit, out);
                         continue;
@@ -107,8 +107,8 @@ impl Connection {
                 Event::Interim => {}
             }
         }
-        timing.end(&mut self.work, kit.stopwatch);
-        if fed && !self.is_ending() {
+        timing.end(&mut self.transport.work, kit.stopwatch);
+        if fed && !self.transport.is_ending() {
             self.body_fed(kit, out);
         }
         at
@@ -125,25 +125,25 @@ impl Connection {
         kit: &mut Kit,
         out: &mut Out<'_>,
     ) -> usize {
-        self.served += 1;
+        self.transport.served += 1;
         kit.requests += 1;
         self.intake = Intake::default();
         // The one before may have ended in this turn.
         self.recycle_exchange(kit);
-        if self.account.lent() != 0 {
-            self.account.set_lent(0);
+        if self.transport.account.lent() != 0 {
+            self.transport.account.set_lent(0);
             self.recharge(kit);
         }
         self.body_refused = false;
         // Each exchange has its own time, whatever the one before left of its.
-        self.phase = Phase::Fresh;
+        self.transport.phase = Phase::Fresh;
         if head.method == Method::Connect {
             // What follows is no request, unless a tunnel is made of it.
             self.http.close_after();
         }
         let config = &kit.shared.setup.config;
         let last = config.caps.requests_a_connection;
-        if kit.draining || (last != 0 && self.served >= last) {
+        if kit.draining || (last != 0 && self.transport.served >= last) {
             self.http.close_after();
         }
         let mut exchange = H1::new(self, out).with_behind(behind);

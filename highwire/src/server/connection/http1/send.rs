@@ -159,8 +159,8 @@ impl Connection {
         let waiting = out.waiting();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
-            out.flush_before(self.id, true);
-            let own = out.send_bytes(self.id, bytes);
+            out.flush_before(self.transport.id, true);
+            let own = out.send_bytes(self.transport.id, bytes);
             out.queue.output.extend_from_slice(&after);
             self.sent_away(waiting + own, kit, out);
         }
@@ -173,12 +173,12 @@ impl Connection {
             return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
         }
         for _ in 0..PARTS_A_TURN {
-            if self.blocked || self.is_ending() || H1::new(self, out).send_next(kit) != Sent::More {
+            if self.transport.blocked || self.transport.is_ending() || H1::new(self, out).send_next(kit) != Sent::More {
                 return;
             }
         }
         // A body of many small parts that are always ready may not keep the others waiting.
-        kit.context.inbox.waker(self.task().number()).wake();
+        kit.context.inbox.waker(self.transport.task().number()).wake();
     }
 
     pub(in crate::server::connection) fn send_part(
@@ -208,9 +208,9 @@ impl Connection {
         let (waiting, length) = (out.waiting(), step.range.end - step.range.start);
         let mut after = Vec::new();
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
-            out.flush_before(self.id, true);
+            out.flush_before(self.transport.id, true);
             let Step { file, range, more } = step;
-            out.queue.push(Op::SendFile { socket: self.id, file, offset: range.start, length, more });
+            out.queue.push(Op::SendFile { socket: self.transport.id, file, offset: range.start, length, more });
             out.queue.output.extend_from_slice(&after);
             self.sent_away(waiting, kit, out);
         }
@@ -219,19 +219,14 @@ impl Connection {
 
     /// Hands what was written to the driver, and goes on when it is out.
     pub(in crate::server::connection) fn send_and_hear(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let length = out.flush_and_hear(self.id);
-        self.sent_away(length, kit, out);
+        self.transport.send_and_hear(kit, out);
+        self.release_if_ended(kit);
     }
 
-    /// Bytes are with the driver until it says that they are out. Where the budget has no room for them, whoever asked for
-    /// them and does not read them is cut.
+    /// Bytes are with the driver until it says that they are out.
     pub(in crate::server::connection) fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
-        self.blocked = true;
-        self.account.add_unsent(length);
-        if !self.recharge(kit) {
-            crate::server::quiet::log!(Memory, warn, "an answer does not fit the memory budget; the connection is cut");
-            self.abort(kit, out);
-        }
+        self.transport.sent_away(length, kit, out);
+        self.release_if_ended(kit);
     }
 
     /// Ends a response whose body was sent.
@@ -250,7 +245,7 @@ impl Connection {
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
         let sent = self.http.send_response(head, &mut out.queue.output, |_| {});
         if sent.and_then(|()| self.http.send_end(&mut out.queue.output, |_| {})).is_err() {
-            out.flush(self.id);
+            out.flush(self.transport.id);
             self.close(kit, out);
         }
     }
@@ -274,12 +269,12 @@ impl Connection {
         if let Err(error) = accepted {
             return self.broken_answer(error, kit, out);
         }
-        let raw = Raw::new(kit.context.inbox.waker(self.task().number()));
+        let raw = Raw::new(kit.context.inbox.waker(self.transport.task().number()));
         let is_draining = kit.draining;
         match self.exchange(kit).start_tunnel(raw, switch, is_draining) {
             Ok(()) => self.drive_tunnel(kit, out),
             Err(_) => {
-                out.flush(self.id);
+                out.flush(self.transport.id);
                 self.close(kit, out);
             }
         }
@@ -295,7 +290,7 @@ impl Connection {
             let full = raw.paused;
             drop(raw);
             if full {
-                self.pause(out.queue);
+                self.transport.pause(out.queue);
             }
         }
         if self.recharge(kit) { self.drive_tunnel(kit, out) } else { self.abort(kit, out) }
@@ -303,31 +298,31 @@ impl Connection {
 
     /// Runs the other protocol's task, and sends what it wrote.
     pub(in crate::server::connection) fn drive_tunnel(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let number = self.task().number();
+        let number = self.transport.task().number();
         let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
         if tunnel.poll(&kit.context.inbox.waker(number)).is_err() {
             return self.abort(kit, out);
         }
         let raw = tunnel.raw.clone();
         let mut raw = raw.borrow_mut();
-        if !self.blocked {
+        if !self.transport.blocked {
             if raw.outgoing.is_empty() {
                 if !raw.flushed {
                     raw.flushed = true;
                     raw.writer.take().into_iter().for_each(Waker::wake);
                 }
             } else {
-                out.flush(self.id);
+                out.flush(self.transport.id);
                 for bytes in raw.outgoing.drain(..) {
                     if !bytes.is_empty() {
-                        out.send_bytes(self.id, bytes);
-                        self.blocked = true;
+                        out.send_bytes(self.transport.id, bytes);
+                        self.transport.blocked = true;
                     }
                 }
                 let held = std::mem::take(&mut raw.outgoing_held);
                 raw.writer.take().into_iter().for_each(Waker::wake);
-                if self.blocked {
-                    self.account.set_unsent(held);
+                if self.transport.blocked {
+                    self.transport.account.set_unsent(held);
                 }
             }
         }
@@ -338,7 +333,7 @@ impl Connection {
             return self.abort(kit, out);
         }
         if over {
-            out.flush(self.id);
+            out.flush(self.transport.id);
             return self.finish(kit, out);
         }
         self.resume_if_wanted(out.queue);

@@ -7,8 +7,8 @@ use crate::StatusCode;
 use crate::body::Part;
 use crate::request::{BodyUse, Caller};
 use crate::response::Content;
-use crate::server::connection::Connection;
 use crate::server::connection::out::Out;
+use crate::server::connection::transport::Transport;
 use crate::server::context::TaskKind;
 use crate::server::dispatch::Kit;
 use crate::server::exchange::Waits;
@@ -21,9 +21,9 @@ use http::{HeaderName, HeaderValue};
 use proto::Length;
 use proto::h2::{Code, FRAME_BYTES, StreamRef};
 
-/// A stream of a connection, whose protocol is taken out of it meanwhile.
+/// A stream of a connection.
 pub(in crate::server::connection) struct H2<'c, 'q> {
-    pub(in crate::server::connection) connection: &'c mut Connection,
+    pub(in crate::server::connection) transport: &'c mut Transport,
     pub(in crate::server::connection) http2: &'c mut Http2,
     pub(in crate::server::connection) stream: StreamRef,
     pub(in crate::server::connection) out: &'c mut Out<'q>,
@@ -60,11 +60,11 @@ impl Carrier for H2<'_, '_> {
     const SHARES_CONNECTION: bool = true;
 
     fn task(&self) -> TaskKind {
-        self.connection.stream_task(self.stream)
+        self.transport.stream_task(self.stream)
     }
 
     fn caller(&self) -> Caller<'_> {
-        self.connection.caller(self.out)
+        self.transport.caller(self.out)
     }
 
     #[inline]
@@ -81,7 +81,7 @@ impl Carrier for H2<'_, '_> {
     }
 
     fn charge(&mut self, kit: &mut Kit) -> bool {
-        self.connection.charge_streams(self.http2, kit)
+        self.transport.charge_streams(self.http2.held(), kit)
     }
 
     /// The stream that wanted the room gets 503, and the others go on.
@@ -101,14 +101,14 @@ impl Carrier for H2<'_, '_> {
 
     /// What the stream brings is kept for the protocol that may be accepted.
     fn connect(&mut self, kit: &mut Kit) -> bool {
-        self.connection.connect_http2(self.http2, self.stream, kit);
+        self.transport.connect_http2(self.http2, self.stream, kit);
         self.http2.http.widen(self.stream, wider(kit.shared.config()), &mut self.out.queue.output);
         true
     }
 
     fn connected(&mut self, length: Length, kit: &mut Kit) {
         if length == Length::Empty {
-            self.connection.end_tunnel(self.http2, self.stream, kit, self.out);
+            self.transport.end_tunnel(self.http2, self.stream, kit, self.out);
         }
     }
 
@@ -170,16 +170,16 @@ impl Carrier for H2<'_, '_> {
     }
 
     fn polled(&mut self, kit: &mut Kit) {
-        self.connection.credit_http2(self.http2, self.stream, kit, self.out);
+        self.transport.credit_http2(self.http2, self.stream, kit, self.out);
     }
 
     fn request_ended(&mut self, kit: &mut Kit) {
-        self.connection.done_http2(self.http2, self.stream, kit, self.out);
+        self.transport.done_http2(self.http2, self.stream, kit, self.out);
     }
 
     fn admit(&mut self, response: &mut Response, kit: &mut Kit) {
         if let Some(active) = self.http2.get(self.stream).filter(|active| active.exchange.tunnel().is_some()) {
-            self.connection.answer_connect(active, response, kit);
+            self.transport.answer_connect(active, response, kit);
         }
         if let Content::Switch(_) = &response.content {
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
@@ -203,7 +203,7 @@ impl Carrier for H2<'_, '_> {
 
     #[inline]
     fn send(&mut self, response: &mut Response, kit: &mut Kit) {
-        self.connection.send_http2(self.http2, self.stream, response, kit, self.out);
+        self.transport.send_http2(self.http2, self.stream, response, kit, self.out);
     }
 
     /// The part waits for its turn as one whose predecessors were sent does.

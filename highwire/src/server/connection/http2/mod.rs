@@ -19,6 +19,7 @@ use crate::request::BodyUse;
 use crate::server::connection::Connection;
 use crate::server::connection::http1::trailer_fields;
 use crate::server::connection::out::Out;
+use crate::server::connection::transport::Transport;
 use crate::server::connection::work::{self, Timing};
 use crate::server::deadline::TICKS_A_SECOND;
 use crate::server::dispatch::Kit;
@@ -51,7 +52,7 @@ impl Connection {
     pub(crate) fn speak_http2(&mut self, kit: &mut Kit, queue: &mut io::Queue) {
         self.with_out(kit, queue, |connection, kit, out| {
             connection.begin_http2(kit, out);
-            out.flush(connection.id);
+            out.flush(connection.transport.id);
         });
     }
 
@@ -70,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// Reads events until the window holds no more, or the peer has to take some answers first: how many bytes were used.
+    /// Reads events until the window holds no more, or the peer has to take some answers first. Returns how many bytes were used.
     pub(in crate::server::connection) fn advance_http2(
         &mut self,
         window: &[u8],
@@ -78,7 +79,22 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) -> usize {
-        let Some(mut http2) = self.http2.take() else { return window.len() };
+        let Connection { transport, http2: Some(http2), .. } = self else { return window.len() };
+        let used = transport.advance_http2(http2, window, kit, head, out);
+        self.release_if_ended(kit);
+        used
+    }
+}
+
+impl Transport {
+    fn advance_http2(
+        &mut self,
+        http2: &mut Http2,
+        window: &[u8],
+        kit: &mut Kit,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) -> usize {
         let mut fields = std::mem::take(&mut kit.fields);
         // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
         let limits = &kit.shared.setup.config.limits.clone();
@@ -96,7 +112,7 @@ impl Connection {
                 Ok(received) => received,
                 Err(failure) => {
                     tracing::debug!(peer = %crate::Peer::from(self.peer), code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
-                    self.count_failure(&http2, kit);
+                    self.count_failure(http2, kit);
                     at = window.len();
                     self.unread = Vec::new();
                     self.finish(kit, out);
@@ -111,21 +127,21 @@ impl Connection {
                 Event::NeedMore => break,
                 Event::Head(stream, length) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
-                    self.request_http2(&mut http2, stream, length, (head, &fields), kit, out);
+                    self.request_http2(http2, stream, length, (head, &fields), kit, out);
                 }
                 Event::Refused(stream, error) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
                     let mut response = Abort::Malformed(error).response(kit);
-                    H2 { connection: self, http2: &mut http2, stream, out }.respond(&mut response, kit);
+                    H2 { transport: self, http2, stream, out }.respond(&mut response, kit);
                 }
                 Event::Data(stream, data) => {
                     self.work.spend(work::FRAME + work::bytes(data.len()));
-                    self.data_http2(&mut http2, stream, data, kit, out);
+                    self.data_http2(http2, stream, data, kit, out);
                 }
                 Event::End(stream, trailers) => {
                     self.work.spend(work::FRAME + work::POLL);
                     let trailers = if trailers { trailer_fields(head, &fields) } else { Vec::new() };
-                    self.end_http2(&mut http2, stream, trailers, kit, out);
+                    self.end_http2(http2, stream, trailers, kit, out);
                 }
                 Event::Reset(stream, _) => {
                     self.work.spend(work::FRAME + work::POLL);
@@ -133,11 +149,11 @@ impl Connection {
                 }
                 Event::Opened(stream) => {
                     self.work.spend(work::FRAME);
-                    has_opened |= self.opened_http2(&mut http2, stream);
+                    has_opened |= http2.opened(stream);
                 }
                 Event::AllOpened => {
                     self.work.spend(work::FRAME);
-                    has_opened |= self.all_opened_http2(&mut http2);
+                    has_opened |= http2.all_opened();
                 }
                 Event::GoingAway | Event::Interim(_) => {}
             }
@@ -148,22 +164,12 @@ impl Connection {
         timing.end(&mut self.work, kit.stopwatch);
         fields.clear();
         kit.fields = fields;
-        self.tell_fed(&mut http2, kit, out);
+        self.tell_fed(http2, kit, out);
         if has_opened {
             // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
-            self.pump_http2(&mut http2, kit, out);
+            self.pump_http2(http2, kit, out);
         }
-        self.put_back(http2, kit);
         at
-    }
-
-    /// After something was done with the connection's protocol: it stays, or goes with the connection.
-    pub(in crate::server::connection) fn put_back(&mut self, http2: Box<Http2>, kit: &mut Kit) {
-        if self.is_ending() {
-            http2.release(kit);
-        } else {
-            self.http2 = Some(http2);
-        }
     }
 
     #[cold]
@@ -201,7 +207,7 @@ impl Connection {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);
         }
-        H2 { connection: self, http2, stream, out }.begin(length, head, window, kit);
+        H2 { transport: self, http2, stream, out }.begin(length, head, window, kit);
     }
 
     /// Bytes of a body came.
@@ -220,7 +226,7 @@ impl Connection {
         if body_use != BodyUse::None && !was_fed {
             http2.fed.push(stream);
         }
-        H2 { connection: self, http2, stream, out }.data(data, kit);
+        H2 { transport: self, http2, stream, out }.data(data, kit);
     }
 
     /// Charges what has come of bodies, and tells handlers of it: once for all that was received in one go.
@@ -234,9 +240,9 @@ impl Connection {
                 return;
             }
             let is_fed = http2.get(stream).is_some_and(|active| std::mem::take(&mut active.fed));
-            let mut exchange = H2 { connection: self, http2, stream, out };
+            let mut exchange = H2 { transport: self, http2, stream, out };
             if is_fed && exchange.charge_or_abort(kit) {
-                exchange.connection.work.spend(work::POLL);
+                exchange.transport.work.spend(work::POLL);
                 exchange.poll_answer(kit);
             }
         }
@@ -287,14 +293,9 @@ impl Connection {
         }
         (active.due, active.waits) = (handler_due, Waits::Handler);
         let is_fed = std::mem::take(&mut active.fed);
-        let mut exchange = H2 { connection: self, http2, stream, out };
+        let mut exchange = H2 { transport: self, http2, stream, out };
         if !is_fed || exchange.charge_or_abort(kit) {
             exchange.end(trailers, kit);
         }
-    }
-
-    /// Charges what the connection holds now, with its streams. Returns false if there is no room.
-    pub(in crate::server::connection) fn charge_streams(&mut self, http2: &mut Http2, kit: &mut Kit) -> bool {
-        self.recharge_streams(http2.held(), kit)
     }
 }

@@ -8,6 +8,8 @@ use crate::request::BodyUse;
 use crate::response::{Content, Response};
 use crate::server::connection::Connection;
 use crate::server::connection::out::Out;
+use crate::server::connection::transport::Transport;
+use crate::server::connection::work::POLL;
 use crate::server::dispatch::Kit;
 use crate::server::exchange::carrier::Sent;
 use crate::server::exchange::lifecycle::Lifecycle;
@@ -25,7 +27,7 @@ const AHEAD_BYTES: usize = 64 * 1024;
 /// Frames in a row before other connections have their turn.
 const FRAMES_A_TURN: usize = 64;
 
-impl Connection {
+impl Transport {
     /// Sends a response, or begins with one that cannot be sent at once.
     #[inline]
     pub(in crate::server::connection) fn send_http2(
@@ -70,9 +72,9 @@ impl Connection {
                     active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
                     active.pending = bytes.slice(sent..);
                     active.exchange.outgoing.begin();
-                    self.schedule_http2(http2, stream);
+                    http2.schedule(stream);
                     self.pump_http2(http2, kit, out);
-                    H2 { connection: self, http2, stream, out }.charge_or_abort(kit);
+                    H2 { transport: self, http2, stream, out }.charge_or_abort(kit);
                     return;
                 }
             }
@@ -82,7 +84,7 @@ impl Connection {
                 let active = http2.active(stream, kit);
                 active.exchange.outgoing.stream(*streamed);
                 (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
-                self.schedule_http2(http2, stream);
+                http2.schedule(stream);
                 return self.pump_http2(http2, kit, out);
             }
             Content::Switch(_) => {}
@@ -131,37 +133,6 @@ impl Connection {
         http2.forget(stream, kit);
     }
 
-    /// A stream has something to send.
-    pub(in crate::server::connection) fn schedule_http2(&mut self, http2: &mut Http2, stream: StreamRef) {
-        let priority = http2.http.priority(stream);
-        let Some(active) = http2.get(stream) else { return };
-        if !std::mem::replace(&mut active.scheduled, true) {
-            http2.schedule.add(stream, priority);
-        }
-    }
-
-    /// The peer allows more on a stream: whether that has something to send.
-    pub(in crate::server::connection) fn opened_http2(&mut self, http2: &mut Http2, stream: StreamRef) -> bool {
-        let capacity = http2.http.capacity(stream);
-        let has_something = http2.get(stream).is_some_and(|active| can_send(active, capacity));
-        if has_something {
-            self.schedule_http2(http2, stream);
-        }
-        has_something
-    }
-
-    /// The peer allows more on all streams together: whether one of them has something to send.
-    pub(in crate::server::connection) fn all_opened_http2(&mut self, http2: &mut Http2) -> bool {
-        for place in 0..http2.active.len() {
-            let Some(active) = &http2.active[place] else { continue };
-            let stream = active.stream;
-            if can_send(active, http2.http.capacity(stream)) {
-                self.schedule_http2(http2, stream);
-            }
-        }
-        !http2.schedule.is_empty()
-    }
-
     /// Sends on with whoever's turn it is, as far as the peer takes it.
     pub(in crate::server::connection) fn pump_http2(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
         for _ in 0..FRAMES_A_TURN {
@@ -202,7 +173,7 @@ impl Connection {
             http2.get(stream).into_iter().for_each(|active| active.took(0, all, kit));
             return Sent::Waits;
         }
-        let mut exchange = H2 { connection: self, http2, stream, out };
+        let mut exchange = H2 { transport: self, http2, stream, out };
         if !is_pending {
             return exchange.send_next(kit);
         }
@@ -210,58 +181,94 @@ impl Connection {
         exchange.sent_or_abort(sent, kit)
     }
 
-    /// Moves on whatever can move: handlers, bodies, unread frames.
-    pub(in crate::server::connection) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        // What the peer has said comes first: where more can always be sent, it would never be heard.
-        self.proceed(kit, head, out);
-        self.resume_if_wanted(out.queue);
-        let Some(mut http2) = self.http2.take() else { return };
-        for place in 0..http2.active.len() {
-            self.drive_stream(&mut http2, place, kit, out);
-            if self.is_ending() {
-                break;
-            }
-        }
-        self.driven(http2, kit, head, out);
-    }
-
-    /// A task of one of the streams was woken.
-    pub(crate) fn woken_stream(&mut self, place: usize, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        if self.is_ending() {
-            return;
-        }
-        self.with_out(kit, queue, |connection, kit, out| {
-            if connection.is_late(kit) {
-                return;
-            }
-            let begun = (kit.stopwatch)();
-            let Some(mut http2) = connection.http2.take() else { return };
-            connection.work.spend(crate::server::connection::work::POLL);
-            connection.drive_stream(&mut http2, place, kit, out);
-            connection.driven(http2, kit, head, out);
-            connection.work.spend_since(begun, kit.stopwatch);
-        });
-    }
-
     /// Moves on what can move on one stream: its handler, its bodies, its other protocol.
     fn drive_stream(&mut self, http2: &mut Http2, place: usize, kit: &mut Kit, out: &mut Out<'_>) {
         let Some(Some(active)) = http2.active.get(place) else { return };
         let (stream, exchange) = (active.stream, &active.exchange);
         if exchange.awaits_answer() {
-            H2 { connection: self, http2, stream, out }.poll_answer(kit);
+            H2 { transport: self, http2, stream, out }.poll_answer(kit);
         } else if exchange.tunnel().is_some() {
             self.poll_tunnel(http2, stream, kit, out);
         } else if exchange.outgoing.is_streaming() && active.waits != Waits::Write {
             // One that waits for its window is scheduled when that opens.
-            self.schedule_http2(http2, stream);
+            http2.schedule(stream);
         }
         self.credit_http2(http2, stream, kit, out);
     }
+}
+
+impl Http2 {
+    /// A stream has something to send.
+    pub(in crate::server::connection) fn schedule(&mut self, stream: StreamRef) {
+        let priority = self.http.priority(stream);
+        let Some(active) = self.get(stream) else { return };
+        if !std::mem::replace(&mut active.scheduled, true) {
+            self.schedule.add(stream, priority);
+        }
+    }
+
+    /// The peer allows more on a stream: whether that has something to send.
+    pub(in crate::server::connection) fn opened(&mut self, stream: StreamRef) -> bool {
+        let capacity = self.http.capacity(stream);
+        let has_something = self.get(stream).is_some_and(|active| can_send(active, capacity));
+        if has_something {
+            self.schedule(stream);
+        }
+        has_something
+    }
+
+    /// The peer allows more on all streams together: whether one of them has something to send.
+    pub(in crate::server::connection) fn all_opened(&mut self) -> bool {
+        for place in 0..self.active.len() {
+            let Some(active) = &self.active[place] else { continue };
+            let stream = active.stream;
+            if can_send(active, self.http.capacity(stream)) {
+                self.schedule(stream);
+            }
+        }
+        !self.schedule.is_empty()
+    }
+}
+
+impl Connection {
+    /// Moves on whatever can move: handlers, bodies, unread frames.
+    pub(in crate::server::connection) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        // What the peer has said comes first: where more can always be sent, it would never be heard.
+        self.proceed(kit, head, out);
+        self.resume_if_wanted(out.queue);
+        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        for place in 0..http2.active.len() {
+            transport.drive_stream(http2, place, kit, out);
+            if transport.is_ending() {
+                break;
+            }
+        }
+        self.driven(kit, head, out);
+    }
+
+    /// A task of one of the streams was woken.
+    pub(crate) fn woken_stream(&mut self, place: usize, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+        if self.transport.is_ending() {
+            return;
+        }
+        self.with_out(kit, queue, |connection, kit, out| {
+            let Connection { transport, http2: Some(http2), .. } = &mut *connection else { return };
+            if transport.is_late(kit) {
+                return;
+            }
+            let begun = (kit.stopwatch)();
+            transport.work.spend(POLL);
+            transport.drive_stream(http2, place, kit, out);
+            connection.driven(kit, head, out);
+            connection.transport.work.spend_since(begun, kit.stopwatch);
+        });
+    }
 
     /// After streams were moved on: sends what they have, and reads on.
-    fn driven(&mut self, mut http2: Box<Http2>, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        self.pump_http2(&mut http2, kit, out);
-        self.put_back(http2, kit);
+    fn driven(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        transport.pump_http2(http2, kit, out);
+        self.release_if_ended(kit);
         self.proceed(kit, head, out);
         self.resume_if_wanted(out.queue);
         self.settle_http2(kit, out);

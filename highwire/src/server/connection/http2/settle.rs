@@ -3,6 +3,7 @@
 use super::H2;
 use super::streams::{Active, Http2};
 use crate::server::connection::out::Out;
+use crate::server::connection::transport::Transport;
 use crate::server::connection::{Connection, Phase};
 use crate::server::deadline::NEVER;
 use crate::server::dispatch::Kit;
@@ -15,25 +16,28 @@ use proto::h2::{Code, StreamRef};
 impl Connection {
     /// After whatever happened: what the connection waits for now, and how long.
     pub(in crate::server::connection) fn settle_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        if self.is_ending() {
-            return out.flush(self.id);
+        if self.transport.is_ending() {
+            return out.flush(self.transport.id);
         }
         if !self.recharge(kit) && !self.give_way(kit, out) {
             return self.no_memory(kit, out);
         }
         let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
-        let waits_to_be_read = self.work.is_unfinished() || (self.blocked && (end_is_due || !self.unread.is_empty()));
-        if self.ended && !waits_to_be_read {
-            self.end_tunnels(kit, out);
+        let waits_to_be_read = self.transport.work.is_unfinished()
+            || (self.transport.blocked && (end_is_due || !self.transport.unread.is_empty()));
+        if self.transport.ended && !waits_to_be_read {
+            if let Some(http2) = &mut self.http2 {
+                http2.end_tunnels(kit, out);
+            }
             self.end_hopeless(kit, out);
         }
-        let Some(http2) = &mut self.http2 else { return out.flush(self.id) };
+        let Some(http2) = &mut self.http2 else { return out.flush(self.transport.id) };
         http2.grant_waiting(kit, out);
-        http2.note_blocked(self.blocked, kit);
+        http2.note_blocked(self.transport.blocked, kit);
         let owed = std::mem::take(&mut http2.owed);
         http2.http.dropped(owed, &mut out.queue.output);
         let is_quiet = http2.http.open_streams() == 0;
-        if is_quiet && !waits_to_be_read && (self.ended || http2.http.is_gone()) {
+        if is_quiet && !waits_to_be_read && (self.transport.ended || http2.http.is_gone()) {
             return self.finish(kit, out);
         }
         if is_quiet {
@@ -42,29 +46,29 @@ impl Connection {
         }
         let due = http2.due();
         let idle_due = http2.idle_since.unwrap_or(kit.tick).saturating_add(kit.timeouts.idle);
-        if self.blocked && out.waiting() > 0 {
+        if self.transport.blocked && out.waiting() > 0 {
             self.sent_away(out.waiting(), kit, out);
         }
-        out.flush(self.id);
-        if self.phase == Phase::Gone {
+        out.flush(self.transport.id);
+        if self.transport.phase == Phase::Gone {
             return;
         }
-        if self.blocked {
+        if self.transport.blocked {
             self.wait_for(Phase::Write, kit);
             let write_due = self.http2.as_ref().map_or(NEVER, |http2| http2.write_due);
-            kit.deadlines.set_at(self.id.index, due.map_or(write_due, |due| due.min(write_due)));
+            kit.deadlines.set_at(self.transport.id.index, due.map_or(write_due, |due| due.min(write_due)));
         } else if let Some(due) = due {
-            self.phase = Phase::Streams;
-            kit.deadlines.set_at(self.id.index, due);
-        } else if !self.unread.is_empty()
-            && !self.work.is_unfinished()
-            && (self.phase == Phase::Head || idle_due > kit.tick)
+            self.transport.phase = Phase::Streams;
+            kit.deadlines.set_at(self.transport.id.index, due);
+        } else if !self.transport.unread.is_empty()
+            && !self.transport.work.is_unfinished()
+            && (self.transport.phase == Phase::Head || idle_due > kit.tick)
         {
             self.wait_for(Phase::Head, kit);
         } else {
             // Whatever else comes, such as PINGs, is no request.
-            self.phase = Phase::Idle;
-            kit.deadlines.set_at(self.id.index, idle_due);
+            self.transport.phase = Phase::Idle;
+            kit.deadlines.set_at(self.transport.id.index, idle_due);
         }
     }
 
@@ -77,7 +81,7 @@ impl Connection {
             let Some(Some(active)) = http2.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.tunnel().is_some());
             let waits = active.waits == Waits::Write && !active.scheduled;
-            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.blocked) {
+            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.transport.blocked) {
                 http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
                 http2.forget(stream, kit);
             }
@@ -88,21 +92,20 @@ impl Connection {
     /// that was enough.
     #[cold]
     fn give_way(&mut self, kit: &mut Kit, out: &mut Out<'_>) -> bool {
-        let Some(mut http2) = self.http2.take() else { return false };
+        let Connection { transport, http2: Some(http2), .. } = self else { return false };
         let mut fits = false;
         while let (false, Some(stream)) = (fits, http2.largest()) {
             http2.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
             http2.forget(stream, kit);
-            self.account.set_streams(http2.held());
-            fits = self.recharge(kit);
+            transport.account.set_exchanges(http2.held());
+            fits = transport.charge(kit);
         }
-        self.http2 = Some(http2);
         fits
     }
 
     /// The deadline of the present phase passed.
     pub(in crate::server::connection) fn expired_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
+        let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
         let may_write = self.http2.as_ref().is_some_and(|http2| http2.write_due > kit.tick);
         match phase {
             Phase::Write if !may_write => {
@@ -110,16 +113,16 @@ impl Connection {
                 self.abort(kit, out);
             }
             Phase::Streams | Phase::Write => {
-                let Some(mut http2) = self.http2.take() else { return };
+                let Connection { transport, http2: Some(http2), .. } = &mut *self else { return };
                 // What the peer has to take has the rest of its time.
-                self.phase = phase;
+                transport.phase = phase;
                 if http2.goes_at.take_if(|at| *at <= kit.tick).is_some() {
                     // Whoever has begun a stream meanwhile has it served.
                     http2.http.go_away(&mut out.queue.output);
                 }
-                self.streams_expired(&mut http2, kit, out);
+                transport.streams_expired(http2, kit, out);
                 http2.look();
-                self.put_back(http2, kit);
+                self.release_if_ended(kit);
                 self.drive_http2(kit, head, out);
             }
             _ => {
@@ -130,9 +133,19 @@ impl Connection {
                 self.finish(kit, out);
             }
         }
-        out.flush(self.id);
+        out.flush(self.transport.id);
     }
 
+    /// A graceful shutdown begins.
+    pub(in crate::server::connection) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        let Some(http2) = self.http2.as_mut().filter(|http2| http2.goes_at.is_none()) else { return };
+        http2.http.go_away(&mut out.queue.output);
+        http2.goes_at = Some(kit.tick.saturating_add(crate::server::connection::close::DRAIN_TICKS));
+        http2.active.iter().flatten().for_each(|active| active.drain());
+    }
+}
+
+impl Transport {
     /// Ends what streams have waited for too long.
     fn streams_expired(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
         let arrived = http2.arrived;
@@ -168,26 +181,20 @@ impl Connection {
                 }
                 continue;
             }
-            if self.waits_for_its_turn(http2, stream, kit) {
+            if http2.waits_for_its_turn(stream, kit) {
                 continue;
             }
-            H2 { connection: self, http2, stream, out }.expire(waits, kit);
+            H2 { transport: self, http2, stream, out }.expire(waits, kit);
         }
     }
+}
 
-    /// A graceful shutdown begins.
-    pub(in crate::server::connection) fn drain_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let Some(http2) = self.http2.as_mut().filter(|http2| http2.goes_at.is_none()) else { return };
-        http2.http.go_away(&mut out.queue.output);
-        http2.goes_at = Some(kit.tick.saturating_add(crate::server::connection::close::DRAIN_TICKS));
-        http2.active.iter().flatten().for_each(|active| active.drain());
-    }
-
+impl Http2 {
     /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send, as fast
     /// as it would have to take it from this one.
-    fn waits_for_its_turn(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) -> bool {
-        let (is_open, all) = (http2.http.is_open_by_itself(stream), http2.sent);
-        let Some(active) = http2.get(stream) else { return false };
+    fn waits_for_its_turn(&mut self, stream: StreamRef, kit: &Kit) -> bool {
+        let (is_open, all) = (self.http.is_open_by_itself(stream), self.sent);
+        let Some(active) = self.get(stream) else { return false };
         let waits = active.is_answered() && (active.scheduled || active.waits == Waits::Write);
         if !waits || !is_open || all - active.sent_before < kit.shared.config().deadlines.least_taken() {
             return false;

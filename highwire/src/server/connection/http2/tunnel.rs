@@ -8,8 +8,8 @@ use super::streams::{Active, Http2};
 use crate::StatusCode;
 use crate::body::{BodyStream, PART_BYTES};
 use crate::response::{Content, Response, Streamed};
-use crate::server::connection::Connection;
 use crate::server::connection::out::Out;
+use crate::server::connection::transport::Transport;
 use crate::server::deadline::NEVER;
 use crate::server::dispatch::Kit;
 use crate::server::exchange::lifecycle::Lifecycle;
@@ -48,7 +48,7 @@ impl Stream for Written {
     }
 }
 
-impl Connection {
+impl Transport {
     /// A CONNECT came: what its stream brings is kept for the protocol that may be accepted.
     pub(in crate::server::connection) fn connect_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) {
         let waker = kit.context.inbox.waker(self.stream_task(stream).number());
@@ -101,7 +101,7 @@ impl Connection {
             raw.paused = true;
             active.given += data.len();
         }
-        if (H2 { connection: self, http2, stream, out }).charge_or_abort(kit) {
+        if (H2 { transport: self, http2, stream, out }).charge_or_abort(kit) {
             self.poll_tunnel(http2, stream, kit, out);
             self.credit_http2(http2, stream, kit, out);
         }
@@ -123,20 +123,6 @@ impl Connection {
         self.poll_tunnel(http2, stream, kit, out);
     }
 
-    /// The peer has ended the connection's direction, and none of its streams': other protocols there are cut.
-    pub(in crate::server::connection) fn end_tunnels(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let Some(mut http2) = self.http2.take() else { return };
-        for place in 0..http2.active.len() {
-            let Some(Some(active)) = http2.active.get(place) else { continue };
-            let stream = active.stream;
-            if active.exchange.tunnel().is_some() && http2.http.awaits_body(stream) {
-                http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
-                http2.forget(stream, kit);
-            }
-        }
-        self.http2 = Some(http2);
-    }
-
     /// Runs the other protocol's task; what it wrote is sent when it is the stream's turn.
     pub(in crate::server::connection) fn poll_tunnel(
         &mut self,
@@ -149,13 +135,27 @@ impl Connection {
         let Some(active) = http2.get(stream) else { return };
         let Some(tunnel) = active.exchange.tunnel_mut() else { return };
         if let Err(abort) = tunnel.poll(&kit.context.inbox.waker(number)) {
-            return H2 { connection: self, http2, stream, out }.abort(abort, kit);
+            return H2 { transport: self, http2, stream, out }.abort(abort, kit);
         }
         let raw = tunnel.raw.borrow();
         let has_something = !raw.outgoing.is_empty() || raw.finished || !raw.flushed;
         drop(raw);
         if active.exchange.outgoing.is_streaming() && has_something {
-            self.schedule_http2(http2, stream);
+            http2.schedule(stream);
+        }
+    }
+}
+
+impl Http2 {
+    /// The peer has ended the connection's direction, and none of its streams': other protocols there are cut.
+    pub(in crate::server::connection) fn end_tunnels(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        for place in 0..self.active.len() {
+            let Some(Some(active)) = self.active.get(place) else { continue };
+            let stream = active.stream;
+            if active.exchange.tunnel().is_some() && self.http.awaits_body(stream) {
+                self.http.reset(stream, Code::Cancel, &mut out.queue.output);
+                self.forget(stream, kit);
+            }
         }
     }
 }
