@@ -4,7 +4,7 @@ use bytes::Bytes;
 use highwire::body::BodyError;
 use highwire::server::{Config, Engine};
 use highwire::time::sleep;
-use highwire::{App, Body, spawn};
+use highwire::{App, Body, Response, StatusCode, spawn};
 use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -88,4 +88,40 @@ fn each_body_is_its_own_on_uring() {
 fn each_body_is_its_own_on_readiness() {
     pairs(Engine::Readiness);
     assert!(READ.lock().expect("no panic").iter().all(|&bytes| bytes == 5), "{READ:?}");
+}
+
+/// What is no request stands behind one that was answered, and whose exchange the connection still has: the error's answer is
+/// another exchange's, also where it comes in parts.
+#[test]
+fn an_error_behind_an_answer_has_an_answer_of_its_own() {
+    let on_error = |status: StatusCode, text: &str| {
+        let (mut sender, receiver) = highwire::body::channel();
+        let text = Bytes::from(format!("{} {text}", status.as_u16()));
+        spawn(async move {
+            if sender.send(text).await.is_ok() {
+                sender.finish();
+            }
+        });
+        Response::stream(receiver).with_status(status)
+    };
+    for engine in [Engine::Uring, Engine::Readiness] {
+        for access_log in [false, true] {
+            let set = |config: &mut Config| {
+                (config.engine, config.workers, config.access_log) = (engine, 1, access_log);
+            };
+            let app = app().on_error(on_error).configure(set);
+            let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+            for (path, answer) in [("/none", "none"), ("/late", "late 5"), ("/whole", "whole 5")] {
+                let what = format!("{engine:?} {access_log} {path}");
+                let mut client = Http1::new(connect_within(&handle.addresses()[0], PATIENCE));
+                let asked = head(path, "Content-Length: 5") + "12345" + "no request\r\n\r\n";
+                client.send(asked.as_bytes()).expect("an open connection");
+                assert_eq!(client.response().expect(&what).text(), answer, "{what}");
+                let error = client.response().expect(&what);
+                assert_eq!((error.status, error.text().starts_with("400 ")), (400, true), "{what}: {}", error.text());
+            }
+            handle.abort();
+            handle.wait().expect("a server that ends");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use highwire::{App, Peer};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 use testkit::http1::{self, body};
 use tls_peer::{Authority, Client, simple};
@@ -72,8 +72,12 @@ fn the_proxy_says_whose_connection_it_is() {
             stream.write_all(wrong).expect("the server reads");
             assert_eq!(read(&mut stream), "", "whoever does not begin so is cut");
         }
+        let mut stream = connect(&handle);
+        stream.write_all(b"PROXY TCP4 192.0.2.1").expect("the server reads");
+        stream.shutdown(Shutdown::Write).expect("a socket");
+        assert_eq!(read(&mut stream), "", "a header that is cut short is no request");
         handle.stop();
-        assert_eq!(handle.wait().expect("it ends").accepted, 11);
+        assert_eq!(handle.wait().expect("it ends").accepted, 12);
     }
 }
 

@@ -9,13 +9,16 @@ use std::time::Duration;
 fn worker(memory: usize) -> (Network, Worker<Simulated>) {
     let network = Network::new(7, Faults::default());
     let driver = Simulated::new(network.clone()).expect("a driver");
-    let app = App::new().get("/", || "here").configure(|config| {
+    let app = App::new().get("/", || "here").get("/large", || vec![b'x'; LARGE]).configure(|config| {
         config.memory = Some(memory);
         config.caps.connections = Some(10_000);
     });
     let server = app.server().expect("an app").listen_tls("127.0.0.1:0", server_config()).expect("a port");
     (network, server.into_worker(driver).expect("a worker"))
 }
+
+/// Bytes of a large answer.
+const LARGE: usize = 4 << 20;
 
 /// The first bytes of a client hello of 60,000 bytes, in records of 16,000.
 fn half_a_hello(bytes: usize) -> Vec<u8> {
@@ -94,4 +97,28 @@ fn an_honest_handshake_passes_a_thousand_that_drip() {
         }
     }
     panic!("there is no answer: {}", String::from_utf8_lossy(&plain));
+}
+
+#[test]
+fn a_large_answer_that_the_client_does_not_read_is_charged() {
+    let (network, mut worker) = worker(256 << 20);
+    let mut session = Clients::new(Resumption::default()).session(Version::Tls13, Http::One);
+    let client = network.connect();
+    let (mut out, mut plain) = (Vec::new(), Vec::new());
+    session.open(&[], &mut plain, &mut out).expect("a hello");
+    while session.is_handshaking() || !out.is_empty() {
+        let sent = client.send(&out);
+        out.drain(..sent);
+        worker.turn(Some(network.now())).expect("a turn");
+        while let Some(Arrived::Bytes(bytes)) = client.receive(usize::MAX) {
+            session.open(&bytes, &mut plain, &mut out).expect("TLS");
+        }
+    }
+    network.hold(1024);
+    session.seal(b"GET /large HTTP/1.1\r\nHost: sim\r\n\r\n", &mut out);
+    client.send(&out);
+    for _ in 0..10 {
+        worker.turn(Some(network.now())).expect("a turn");
+    }
+    assert!(worker.account() >= LARGE, "{} bytes are charged", worker.account());
 }

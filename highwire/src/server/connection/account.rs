@@ -6,7 +6,7 @@ use crate::body::BodyError;
 use crate::server::budget::Share;
 use crate::server::dispatch::Kit;
 
-/// What a connection is charged for, in bytes. What can be asked of its buffers and exchanges is not kept here.
+/// What a connection is charged for, in bytes. What can be asked of its buffers is not kept here.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     /// Taken from the worker's share.
@@ -101,15 +101,16 @@ impl Transport {
             + self.sealed.capacity()
     }
 
-    /// Gives everything back but for the TLS session: no request is served any more. Returns bytes that the driver still has.
-    pub(super) fn release_exchanges(&mut self, kit: &mut Kit) -> usize {
+    /// Drops what is unread, and gives everything back but for the TLS session: no request is served any more. Returns bytes that
+    /// the driver still has.
+    pub(super) fn close_account(&mut self, kit: &mut Kit) -> usize {
         self.unread = Vec::new();
         self.account.close(&mut kit.share)
     }
 
     /// Gives everything back: the connection is over.
     pub(super) fn release(&mut self, kit: &mut Kit) {
-        self.release_exchanges(kit);
+        self.close_account(kit);
         self.account = Account::default();
     }
 }
@@ -117,6 +118,12 @@ impl Transport {
 impl Connection {
     /// Charges the worker's share for what this connection holds now. Returns false if there is no room.
     pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
+        self.count_exchanges();
+        self.transport.charge(kit)
+    }
+
+    /// Counts what its exchanges hold now. It is charged with whatever is charged next.
+    pub(super) fn count_exchanges(&mut self) {
         let lent = self.transport.account.lent();
         let exchanges = match (&mut self.http2, &self.exchange) {
             (Some(http2), _) => http2.held(),
@@ -124,7 +131,6 @@ impl Connection {
             (None, None) => lent,
         };
         self.transport.account.set_exchanges(exchanges);
-        self.transport.charge(kit)
     }
 
     /// Ends what is under way, of every protocol: handlers are cancelled.

@@ -31,6 +31,8 @@ impl Connection {
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting the connection.
     pub(super) fn end_with(&mut self, abort: Abort, kit: &mut Kit, out: &mut Out<'_>) {
+        // What the last request has left is none of this one's.
+        self.recycle_exchange(kit);
         H1::new(self, out).abort(abort, kit);
         self.recharge(kit);
     }

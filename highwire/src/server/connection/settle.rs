@@ -140,7 +140,8 @@ impl Connection {
 
 impl Transport {
     /// Waits for something, as long as its deadline allows. Waiting on for the same thing does not move the deadline, but
-    /// for another request's coming.
+    /// for another request's coming. For what has a deadline of the protocol's own ([`Phase::Write`] over HTTP/2) see
+    /// [`Connection::wait_for`].
     pub(super) fn wait_for(&mut self, phase: Phase, kit: &mut Kit) {
         if self.phase == phase && !matches!(phase, Phase::Idle | Phase::Linger) {
             return;

@@ -1,5 +1,5 @@
-//! A connection without its protocol: its socket and its TLS, what was received and not read, what the driver still has to send,
-//! what it waits for, and what it is charged for all that.
+//! What a connection is beneath its protocol: its socket and its TLS, what was received and not read, what the driver still has to
+//! send, what it waits for, and what it is charged for.
 
 use super::Phase;
 use super::account::Account;
@@ -106,7 +106,7 @@ impl Transport {
 
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
     pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let unsent = self.release_exchanges(kit);
+        let unsent = self.close_account(kit);
         self.charge(kit);
         if self.ended && !self.blocked && out.waiting() > 0 {
             // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.

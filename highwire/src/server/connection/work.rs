@@ -141,7 +141,8 @@ pub(super) struct Timing {
     next: u32,
     step: u32,
     began: u64,
-    left: i32,
+    /// What the connection had of its allowance then.
+    allowance: i32,
     /// All events are timed, with the last one.
     is_whole: bool,
 }
@@ -158,7 +159,7 @@ impl Timing {
     pub(super) fn new(bytes: usize, work: &Work, stopwatch: fn() -> u64) -> Timing {
         let is_whole = bytes >= TIMED_BYTES;
         let began = if is_whole { stopwatch() } else { 0 };
-        Timing { events: 0, next: 1, step: 1, began, left: work.allowance, is_whole }
+        Timing { events: 0, next: 1, step: 1, began, allowance: work.allowance, is_whole }
     }
 
     /// Before another event: has the work cost what was measured, if that is more than its price.
@@ -180,12 +181,12 @@ impl Timing {
 
     fn look(&mut self, work: &mut Work, now: u64) {
         if self.events > 1 || self.is_whole {
-            let priced = self.left.saturating_sub(work.allowance);
+            let priced = self.allowance.saturating_sub(work.allowance);
             let took = i32::try_from(now.saturating_sub(self.began)).unwrap_or(i32::MAX);
             self.step = if took > priced.saturating_mul(2) { 1 } else { (self.step * 4).min(MOST_EVENTS) };
-            work.allowance = work.allowance.min(self.left.saturating_sub(took));
+            work.allowance = work.allowance.min(self.allowance.saturating_sub(took));
         }
-        (self.began, self.left, self.next) = (now, work.allowance, self.events + self.step);
+        (self.began, self.allowance, self.next) = (now, work.allowance, self.events + self.step);
     }
 }
 

@@ -16,9 +16,9 @@ pub(crate) enum State {
     Whole,
     /// Its body goes on part by part.
     Parts,
-    /// A tunnel's bytes have taken its place.
+    /// What comes, or is sent, belongs to a tunnel, which may still have to be accepted.
     Tunnel,
-    /// All of it is through.
+    /// All of it has come, or is with the carrier.
     Complete,
     /// It has ended before its time.
     Cut,
@@ -35,7 +35,7 @@ pub(crate) enum Step {
     Stream,
     /// Another protocol takes its place: by Upgrade, or by CONNECT.
     Switch,
-    /// Whoever read its body does so no more.
+    /// Whoever read its body, or was to accept the tunnel, does so no more.
     LetGo,
     /// It ends.
     End,

@@ -219,12 +219,14 @@ impl Connection {
 
     /// Hands what was written to the driver, and goes on when it is out.
     pub(in crate::server::connection) fn send_and_hear(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+        self.count_exchanges();
         self.transport.send_and_hear(kit, out);
         self.release_if_ended(kit);
     }
 
-    /// Bytes are with the driver until it says that they are out.
+    /// Bytes are with the driver until it says that they are out. If the budget has no room for them, the connection is cut.
     pub(in crate::server::connection) fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
+        self.count_exchanges();
         self.transport.sent_away(length, kit, out);
         self.release_if_ended(kit);
     }

@@ -83,7 +83,7 @@ pub(in crate::server::connection) struct Active {
 }
 
 impl Active {
-    /// Whether the answer's head is sent.
+    /// Whether an answer has begun: its head goes out, or has gone.
     pub(in crate::server::connection) fn is_answered(&self) -> bool {
         self.exchange.outgoing.has_begun()
     }
