@@ -8,9 +8,9 @@ use super::connection::Connection;
 use super::context::{Context, TaskKind};
 use super::date::CommonLines;
 use super::deadline;
-use super::dispatch::Kit;
-use super::outside::Outside;
+use super::dispatch::WorkerContext;
 use super::pool::Pool;
+use super::remote::Remote;
 use super::shared::Shared;
 use crate::Result;
 use bytes::Bytes;
@@ -64,20 +64,19 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, 
 /// still served; it is counted from when it is made until it is dropped, on a thread that panics or was never started, too.
 pub(super) struct Acceptor {
     shared: Arc<Shared>,
-    outsides: Vec<Arc<Outside>>,
+    remotes: Vec<Arc<Remote>>,
 }
 
 impl Acceptor {
-    pub(super) fn new(shared: Arc<Shared>, outsides: Vec<Arc<Outside>>) -> Acceptor {
+    pub(super) fn new(shared: Arc<Shared>, remotes: Vec<Arc<Remote>>) -> Acceptor {
         shared.acceptors.fetch_add(1, Ordering::Release);
-        Acceptor { shared, outsides }
+        Acceptor { shared, remotes }
     }
 
     /// Hands each connection to the worker that has the fewest.
     pub(super) fn hand_out(&self, listeners: &[Listener]) {
         accept(&self.shared, listeners, |socket, number| {
-            if let Some(least) = self.outsides.iter().min_by_key(|outside| outside.connections.load(Ordering::Relaxed))
-            {
+            if let Some(least) = self.remotes.iter().min_by_key(|remote| remote.connections.load(Ordering::Relaxed)) {
                 least.hand(socket, number);
             }
         });
@@ -87,7 +86,7 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.shared.acceptors.fetch_sub(1, Ordering::Release);
-        self.outsides.iter().for_each(|outside| outside.notifier.notify());
+        self.remotes.iter().for_each(|remote| remote.notifier.notify());
     }
 }
 
@@ -159,7 +158,7 @@ struct Thread {
     socket: Socket,
     notifier: Notifier,
     clock: RealClock,
-    kit: Kit,
+    worker: WorkerContext,
     head: Head,
     queue: Queue,
     connection: Connection,
@@ -173,24 +172,35 @@ impl Thread {
         let context = Context::new(inbox, shared.clone());
         let _entered = context.enter();
         let clock = RealClock::start();
-        let mut kit = Kit::new(shared, context.clone());
+        let mut worker = WorkerContext::new(shared, context.clone());
         // There is nobody else on this thread who would have to wait.
-        kit.allowance = u32::MAX;
-        kit.begin(clock.now());
-        let connection = Connection::new(ID, socket.peer, false, &mut kit);
+        worker.allowance = u32::MAX;
+        worker.begin(clock.now());
+        let connection = Connection::new(ID, socket.peer, false, &mut worker);
         let (head, queue) = (Head::default(), Queue { ops: Vec::new(), output: Vec::new() });
-        Thread { socket, notifier, clock, kit, head, queue, connection, paused: false, ended: false, tasks: Vec::new() }
+        Thread {
+            socket,
+            notifier,
+            clock,
+            worker,
+            head,
+            queue,
+            connection,
+            paused: false,
+            ended: false,
+            tasks: Vec::new(),
+        }
     }
 
     fn run(mut self) {
-        let _entered = self.kit.context.clone().enter();
+        let _entered = self.worker.context.clone().enter();
         let mut buffer = vec![0; io::limit::RECEIVE_BYTES / 4];
         while !self.connection.is_gone() {
-            self.kit.turn = self.kit.turn.wrapping_add(1);
-            self.kit.begin(self.clock.now());
+            self.worker.turn = self.worker.turn.wrapping_add(1);
+            self.worker.begin(self.clock.now());
             let unix = clock::unix_nanoseconds();
-            self.kit.context.unix_offset.set(unix.saturating_sub(self.kit.now.nanoseconds));
-            self.kit.lines.refresh(unix / 1_000_000_000);
+            self.worker.context.unix_offset.set(unix.saturating_sub(self.worker.now.nanoseconds));
+            self.worker.lines.refresh(unix / 1_000_000_000);
             self.run_tasks();
             self.work();
             if self.connection.is_gone() {
@@ -201,21 +211,21 @@ impl Thread {
             self.expire();
             self.work();
         }
-        self.kit.context.clear();
+        self.worker.context.clear();
     }
 
     fn run_tasks(&mut self) {
         self.notifier.acknowledge();
-        self.kit.context.fire_timers();
-        self.kit.context.inbox.take_remote(&mut self.tasks);
-        self.kit.context.inbox.take_local(&mut self.tasks);
+        self.worker.context.fire_timers();
+        self.worker.context.inbox.take_remote(&mut self.tasks);
+        self.worker.context.inbox.take_local(&mut self.tasks);
         for task in std::mem::take(&mut self.tasks) {
             match TaskKind::of(task) {
-                TaskKind::Connection { .. } => self.connection.woken(&mut self.kit, &mut self.head, &mut self.queue),
+                TaskKind::Connection { .. } => self.connection.woken(&mut self.worker, &mut self.head, &mut self.queue),
                 TaskKind::Stream { place, .. } => {
-                    self.connection.woken_stream(place as usize, &mut self.kit, &mut self.head, &mut self.queue);
+                    self.connection.woken_stream(place as usize, &mut self.worker, &mut self.head, &mut self.queue);
                 }
-                TaskKind::Spawned { index, generation } => self.kit.context.clone().poll(index, generation),
+                TaskKind::Spawned { index, generation } => self.worker.context.clone().poll(index, generation),
                 // Those have workers.
                 TaskKind::Call { .. } => {}
             }
@@ -223,10 +233,10 @@ impl Thread {
     }
 
     fn patience(&self) -> Option<Duration> {
-        if self.kit.context.inbox.has_local() {
+        if self.worker.context.inbox.has_local() {
             return Some(Duration::ZERO);
         }
-        let due = self.kit.deadlines.next().into_iter().chain(self.kit.context.next_timer()).min();
+        let due = self.worker.deadlines.next().into_iter().chain(self.worker.context.next_timer()).min();
         // The end of the server is looked for now and then; a wake from elsewhere ends the wait at once.
         let due = due.map(|due| due.since(self.clock.now()));
         Some(due.map_or(PATIENCE, |due| due.min(PATIENCE)))
@@ -240,34 +250,34 @@ impl Thread {
         } else {
             calls::receive(&self.socket, &self.notifier, buffer, patience)
         };
-        self.kit.begin(self.clock.now());
+        self.worker.begin(self.clock.now());
         match got {
             Ok(Got::Bytes(count)) => {
-                self.connection.received(&buffer[..count], &mut self.kit, &mut self.head, &mut self.queue);
+                self.connection.received(&buffer[..count], &mut self.worker, &mut self.head, &mut self.queue);
             }
             Ok(Got::End) => {
                 self.ended = true;
-                self.connection.peer_ended(&mut self.kit, &mut self.head, &mut self.queue);
+                self.connection.peer_ended(&mut self.worker, &mut self.head, &mut self.queue);
             }
             Ok(Got::Nothing) => {}
-            Err(_) => self.connection.failed(&mut self.kit, &mut self.queue),
+            Err(_) => self.connection.failed(&mut self.worker, &mut self.queue),
         }
     }
 
     fn expire(&mut self) {
         let mut expired = Vec::new();
-        self.kit.deadlines.expired(deadline::tick(self.kit.now), &mut expired);
+        self.worker.deadlines.expired(deadline::tick(self.worker.now), &mut expired);
         if !expired.is_empty() {
-            self.connection.expired(&mut self.kit, &mut self.head, &mut self.queue);
+            self.connection.expired(&mut self.worker, &mut self.head, &mut self.queue);
         }
-        let shared = self.kit.shared.clone();
+        let shared = self.worker.shared.clone();
         if shared.aborting.load(Ordering::Acquire) {
-            if self.connection.cut(&mut self.kit, &mut self.queue) {
+            if self.connection.cut(&mut self.worker, &mut self.queue) {
                 shared.counters.cut.fetch_add(1, Ordering::Relaxed);
             }
-        } else if shared.draining.load(Ordering::Acquire) && !self.kit.draining {
-            self.kit.draining = true;
-            self.connection.drain(&mut self.kit, &mut self.queue);
+        } else if shared.draining.load(Ordering::Acquire) && !self.worker.draining {
+            self.worker.draining = true;
+            self.connection.drain(&mut self.worker, &mut self.queue);
         }
     }
 
@@ -301,7 +311,7 @@ impl Thread {
                     _ => false,
                 };
                 if failed {
-                    self.connection.failed(&mut self.kit, &mut self.queue);
+                    self.connection.failed(&mut self.worker, &mut self.queue);
                     self.queue.ops.clear();
                     return;
                 }
@@ -311,7 +321,7 @@ impl Thread {
 
     fn send_shared(&mut self, bytes: &Bytes) -> std::io::Result<()> {
         self.send(bytes)?;
-        self.connection.drained(&mut self.kit, &mut self.head, &mut self.queue);
+        self.connection.drained(&mut self.worker, &mut self.head, &mut self.queue);
         Ok(())
     }
 
@@ -320,7 +330,7 @@ impl Thread {
             let most = usize::try_from(length - sent).unwrap_or(usize::MAX).min(io::limit::SEND_FILE_BYTES);
             calls::send_file(&self.socket, file, offset + sent, most, PATIENCE)
         })?;
-        self.connection.drained(&mut self.kit, &mut self.head, &mut self.queue);
+        self.connection.drained(&mut self.worker, &mut self.head, &mut self.queue);
         Ok(())
     }
 
@@ -330,12 +340,12 @@ impl Thread {
 
     /// Sends all, as long as the peer takes some within the write deadline. `send` is told how much it has sent before.
     fn send_all(&self, length: u64, send: impl Fn(u64) -> std::io::Result<usize>) -> std::io::Result<()> {
-        let patience = self.kit.shared.config().deadlines.write;
+        let patience = self.worker.shared.config().deadlines.write;
         let patience = if patience.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { patience };
         let mut since: Instant = self.clock.now();
         let mut done = 0;
         while done < length {
-            if self.kit.shared.aborting.load(Ordering::Acquire) {
+            if self.worker.shared.aborting.load(Ordering::Acquire) {
                 return Err(std::io::ErrorKind::ConnectionAborted.into());
             }
             match send(done)? {

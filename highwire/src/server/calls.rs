@@ -3,7 +3,7 @@
 use super::call::{Call, CallHead, Job};
 use super::context::{self, TaskKind};
 use super::deadline::DeadlineTable;
-use super::dispatch::Kit;
+use super::dispatch::WorkerContext;
 use super::exchange::let_go;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,7 +101,7 @@ impl Calls {
     }
 
     /// Begins with what others have left.
-    pub(super) fn begin(&mut self, kit: &mut Kit) {
+    pub(super) fn begin(&mut self, worker: &mut WorkerContext) {
         for job in self.inbox.take() {
             let index = self.free.pop().unwrap_or_else(|| {
                 self.slots.push(Slot::default());
@@ -109,53 +109,53 @@ impl Calls {
             });
             let slot = &mut self.slots[index as usize];
             let task = TaskKind::Call { index, generation: slot.generation };
-            slot.call = Some(Box::new(Call::new(job, task, kit)));
+            slot.call = Some(Box::new(Call::new(job, task, worker)));
             let mut head = std::mem::take(&mut self.head);
-            self.with(index, kit, |call, kit| call.begin(&mut head, kit));
+            self.with(index, worker, |call, worker| call.begin(&mut head, worker));
             self.head = head;
         }
     }
 
     /// The task of one of them was woken.
-    pub(super) fn woken(&mut self, index: u32, generation: u32, kit: &mut Kit) {
+    pub(super) fn woken(&mut self, index: u32, generation: u32, worker: &mut WorkerContext) {
         if self.slots.get(index as usize).is_some_and(|slot| slot.generation == generation) {
-            self.with(index, kit, Call::drive);
+            self.with(index, worker, Call::drive);
         }
     }
 
     /// Lets deadlines that have passed take effect.
-    pub(super) fn expire(&mut self, kit: &mut Kit) {
+    pub(super) fn expire(&mut self, worker: &mut WorkerContext) {
         let mut expired = std::mem::take(&mut self.expired);
-        self.deadlines.expired(kit.tick, &mut expired);
-        expired.drain(..).for_each(|index| self.with(index, kit, Call::expired));
+        self.deadlines.expired(worker.tick, &mut expired);
+        expired.drain(..).for_each(|index| self.with(index, worker, Call::expired));
         self.expired = expired;
     }
 
     /// Ends all of them: the time of the shutdown is up.
-    pub(super) fn cut(&mut self, kit: &mut Kit) {
+    pub(super) fn cut(&mut self, worker: &mut WorkerContext) {
         for job in self.inbox.take() {
             self.inbox.count.fetch_sub(1, Ordering::Relaxed);
             forget(job);
         }
         for index in 0..self.slots.len() as u32 {
-            self.with(index, kit, Call::cut);
+            self.with(index, worker, Call::cut);
         }
     }
 
     /// The worker ends: so does whatever is under way, and nothing is taken any more.
-    pub(super) fn close(&mut self, kit: &mut Kit) {
+    pub(super) fn close(&mut self, worker: &mut WorkerContext) {
         self.inbox.close();
         for index in 0..self.slots.len() as u32 {
-            self.with(index, kit, Call::cut);
+            self.with(index, worker, Call::cut);
         }
     }
 
     /// Does something with a request, and forgets it if it is over afterwards. A panic in here is a bug of the engine: it
     /// costs that request.
-    fn with(&mut self, index: u32, kit: &mut Kit, act: impl FnOnce(&mut Call, &mut Kit)) {
+    fn with(&mut self, index: u32, worker: &mut WorkerContext, act: impl FnOnce(&mut Call, &mut WorkerContext)) {
         let slot = &mut self.slots[index as usize];
         let Some(call) = &mut slot.call else { return };
-        let done = catch_unwind(AssertUnwindSafe(|| act(call, kit)));
+        let done = catch_unwind(AssertUnwindSafe(|| act(call, worker)));
         if done.is_err() {
             crate::server::quiet::log!(Panic, error, "the engine panicked; a request is cut");
         }
@@ -163,11 +163,11 @@ impl Calls {
             return self.deadlines.set_at(index, call.due());
         }
         // A future that panics when it is dropped costs what it holds, and no more.
-        if catch_unwind(AssertUnwindSafe(|| call.release(kit))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| call.release(worker))).is_err() {
             crate::server::quiet::log!(Panic, error, "a handler panicked when its request ended");
         }
         let_go(slot.call.take());
-        super::exchange::orphans().into_iter().for_each(|future| kit.cancel(future));
+        super::exchange::orphans().into_iter().for_each(|future| worker.cancel(future));
         slot.generation = context::next_generation(slot.generation);
         self.free.push(index);
         self.deadlines.clear(index);

@@ -6,8 +6,8 @@ use super::context::{Context, TaskKind};
 use super::date::CommonLines;
 use super::deadline::{self, DeadlineTable};
 use super::exchange::Exchange;
-use super::outside::Outside;
 use super::quiet;
+use super::remote::Remote;
 use super::shared::Shared;
 use crate::handler::{Endpoint, Outcome};
 use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
 /// What all connections of a worker work with.
-pub(crate) struct Kit {
+pub(crate) struct WorkerContext {
     pub(crate) shared: Arc<Shared>,
     pub(crate) context: Rc<Context>,
     pub(crate) lines: CommonLines,
@@ -52,7 +52,7 @@ pub(crate) struct Kit {
     /// Requests, and streams, since they were last added to what all workers count.
     pub(crate) requests: u64,
     pub(crate) streams: u64,
-    /// See [`Outside::beat`](super::outside::Outside).
+    /// See [`Remote::beat`](super::remote::Remote).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
     endpoints: Vec<Box<dyn Endpoint>>,
@@ -105,8 +105,8 @@ enum Routed {
     Nothing,
 }
 
-impl Kit {
-    pub(crate) fn new(shared: Arc<Shared>, context: Rc<Context>) -> Kit {
+impl WorkerContext {
+    pub(crate) fn new(shared: Arc<Shared>, context: Rc<Context>) -> WorkerContext {
         let setup = &shared.setup;
         let deadlines = &setup.config.deadlines;
         let timeouts = Timeouts {
@@ -123,7 +123,7 @@ impl Kit {
         let locals = Rc::new(shared.make_locals());
         let share = Share::new(shared.budget.clone());
         let (redirects, hsts) = (setup.https.redirects(), setup.https.strict_transport_security());
-        Kit {
+        WorkerContext {
             shared,
             context,
             lines,
@@ -429,7 +429,7 @@ impl Kit {
         };
         let endpoint = &self.endpoints[route as usize];
         self.calls = self.calls.wrapping_add(1);
-        self.beat.store(Outside::beat_of(self.calls, route), Ordering::Relaxed);
+        self.beat.store(Remote::beat_of(self.calls, route), Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| endpoint.call(&mut request, answer)));
         self.beat.store(0, Ordering::Relaxed);
         match outcome {
@@ -447,7 +447,7 @@ impl Kit {
         let waker = self.context.inbox.waker(task.number());
         let endpoint = &self.endpoints[route as usize];
         self.calls = self.calls.wrapping_add(1);
-        self.beat.store(Outside::beat_of(self.calls, route), Ordering::Relaxed);
+        self.beat.store(Remote::beat_of(self.calls, route), Ordering::Relaxed);
         let poll = || endpoint.poll(place, &mut TaskContext::from_waker(&waker));
         let polled = catch_unwind(AssertUnwindSafe(poll));
         self.beat.store(0, Ordering::Relaxed);
@@ -537,7 +537,7 @@ fn resolve_dot_segments(path: &[u8], resolved: &mut Vec<u8>) -> bool {
     true
 }
 
-/// See [`Kit::prepare`]: what a 200 of bytes has no need of.
+/// See [`WorkerContext::prepare`]: what a 200 of bytes has no need of.
 #[inline(never)]
 fn prepare_at_length(response: &mut Response) {
     if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::connection::Connection;
-use super::dispatch::Kit;
+use super::dispatch::WorkerContext;
 #[cfg(feature = "tls")]
 use super::secure::Secure;
 use super::shared::Shared;
@@ -84,7 +84,7 @@ impl Listen {
     }
 
     /// What connections that come this way need.
-    pub(super) fn door(self, config: &Config) -> Result<Door> {
+    pub(super) fn listener_setup(self, config: &Config) -> Result<ListenerSetup> {
         if self.has_clear() && !config.http1 && !config.http2_cleartext {
             let text = "a listener in the clear needs http1 or http2_cleartext: both are off";
             return Err(crate::Error::Setting(text.to_string()));
@@ -115,36 +115,36 @@ impl Listen {
         };
         #[cfg(not(feature = "tls"))]
         let tls: Option<Tls> = None;
-        Ok(Door { tls, proxied: self.proxied })
+        Ok(ListenerSetup { tls, proxied: self.proxied })
     }
 }
 
 /// Another second has begun: one of the workers looks whether files of the TLS configurations have changed.
-pub(super) fn look_at_files(_doors: &[Door], _shared: &Shared, _seconds: u64) {
+pub(super) fn look_at_files(_doors: &[ListenerSetup], _shared: &Shared, _seconds: u64) {
     #[cfg(feature = "tls")]
     if !_doors.is_empty() && _shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
-        _doors.iter().filter_map(|door| door.tls.as_ref()).for_each(|tls| drop(tls.reload.look()));
+        _doors.iter().filter_map(|listener_setup| listener_setup.tls.as_ref()).for_each(|tls| drop(tls.reload.look()));
     }
 }
 
 /// What connections that came by one listener begin with.
 #[derive(Clone, Default)]
-pub(crate) struct Door {
+pub(crate) struct ListenerSetup {
     pub(crate) tls: Option<Tls>,
     /// The PROXY protocol.
     pub(crate) proxied: bool,
 }
 
-impl Door {
+impl ListenerSetup {
     /// Gives a connection the TLS of its listener: returns true if there is any, and memory for it.
     #[cfg(feature = "tls")]
-    pub(super) fn secure(&self, connection: &mut Connection, kit: &mut Kit) -> bool {
+    pub(super) fn secure(&self, connection: &mut Connection, worker: &mut WorkerContext) -> bool {
         let secure = self.tls.as_ref().and_then(Secure::accept);
-        secure.is_some_and(|secure| connection.secure(secure, kit))
+        secure.is_some_and(|secure| connection.secure(secure, worker))
     }
 
     #[cfg(not(feature = "tls"))]
-    pub(super) fn secure(&self, _: &mut Connection, _: &mut Kit) -> bool {
+    pub(super) fn secure(&self, _: &mut Connection, _: &mut WorkerContext) -> bool {
         false
     }
 
@@ -162,8 +162,9 @@ mod tests {
     #[test]
     fn required_client_certificates_are_refused_beside_the_clear() {
         let listen = |auth| Listen::new().tls(TlsConfig::new().self_signed(["localhost"]).client_auth(auth));
-        let error =
-            |listen: Listen| listen.door(&Config::default()).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = |listen: Listen| {
+            listen.listener_setup(&Config::default()).err().map(|error| error.to_string()).unwrap_or_default()
+        };
         let required = || ClientAuth::Required("clients.pem".into());
         assert!(error(listen(required()).and_plain()).starts_with("client certificates are required"));
         // Either of them alone is judged by its file.

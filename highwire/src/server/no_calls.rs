@@ -1,6 +1,6 @@
 //! What stands for `calls` without the feature `tower`: requests come by connections only.
 
-use super::dispatch::Kit;
+use super::dispatch::WorkerContext;
 
 /// Where nothing is left.
 #[derive(Debug)]
@@ -26,13 +26,13 @@ impl Calls {
         None
     }
 
-    pub(super) fn begin(&mut self, _: &mut Kit) {}
+    pub(super) fn begin(&mut self, _: &mut WorkerContext) {}
 
-    pub(super) fn woken(&mut self, _: u32, _: u32, _: &mut Kit) {}
+    pub(super) fn woken(&mut self, _: u32, _: u32, _: &mut WorkerContext) {}
 
-    pub(super) fn expire(&mut self, _: &mut Kit) {}
+    pub(super) fn expire(&mut self, _: &mut WorkerContext) {}
 
-    pub(super) fn cut(&mut self, _: &mut Kit) {}
+    pub(super) fn cut(&mut self, _: &mut WorkerContext) {}
 
-    pub(super) fn close(&mut self, _: &mut Kit) {}
+    pub(super) fn close(&mut self, _: &mut WorkerContext) {}
 }

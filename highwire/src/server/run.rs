@@ -2,8 +2,8 @@
 
 use super::blocking::{self, Acceptor};
 use super::config::{Balance, Config, Engine};
-use super::listen::{Door, Listen};
-use super::outside::Outside;
+use super::listen::{Listen, ListenerSetup};
+use super::remote::Remote;
 use super::report::Report;
 use super::shared::{RESERVED_DESCRIPTORS, Setup, Shared};
 use super::worker::Worker;
@@ -41,7 +41,7 @@ pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     /// What connections of each listener begin with, in their order.
-    doors: Vec<Door>,
+    listener_setups: Vec<ListenerSetup>,
 }
 
 impl std::fmt::Debug for Server {
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     pub(crate) fn new(setup: Setup) -> Server {
-        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new(), doors: Vec::new() }
+        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new(), listener_setups: Vec::new() }
     }
 
     fn workers(&self) -> usize {
@@ -91,7 +91,7 @@ impl Server {
             let problem = "the engine `threads` has no TLS and no PROXY protocol; the others have both";
             return Err(Error::Setting(format!("{address} cannot be listened on so: {problem}")));
         }
-        let door = listen.door(config)?;
+        let listener_setup = listen.listener_setup(config)?;
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
         // Sharing the port among our workers must not mean sharing it with a stranger by accident: the first bind shares
@@ -105,7 +105,7 @@ impl Server {
             options.reuse_port = true;
             listener = Listener::bind(&bound, &options)?;
         }
-        self.doors.push(door);
+        self.listener_setups.push(listener_setup);
         self.listeners.push(listener);
         Ok(self)
     }
@@ -113,12 +113,12 @@ impl Server {
     /// Says what connections of the driver's next listener begin with, where the driver has listeners of its own.
     #[cfg(feature = "tls")]
     pub(crate) fn behind(mut self, listen: Listen) -> Result<Server> {
-        self.doors.push(listen.door(self.shared.config())?);
+        self.listener_setups.push(listen.listener_setup(self.shared.config())?);
         Ok(self)
     }
 
     pub(crate) fn listen_on(mut self, listener: Listener, _: Address) -> Server {
-        self.doors.push(Door::default());
+        self.listener_setups.push(ListenerSetup::default());
         self.listeners.push(listener);
         self
     }
@@ -194,7 +194,7 @@ impl Server {
     fn start_all(self) -> Result<Handle> {
         let addresses = self.addresses();
         let (shared, count) = (self.shared.clone(), self.workers());
-        let mut handle = Handle { shared, addresses, outsides: Vec::new(), threads: Vec::new() };
+        let mut handle = Handle { shared, addresses, remotes: Vec::new(), threads: Vec::new() };
         let started = match self.shared.config().engine {
             Engine::Threads => self.start_threads(&mut handle),
             Engine::Readiness => self.start_workers(&mut handle, count, Readiness::new),
@@ -231,7 +231,7 @@ impl Server {
     /// # Errors
     /// What keeps the worker from starting.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D>> {
-        Worker::new(self.shared, driver, self.listeners, self.doors)
+        Worker::new(self.shared, driver, self.listeners, self.listener_setups)
     }
 
     fn start_workers<D: Driver + 'static>(
@@ -258,7 +258,7 @@ impl Server {
         let pin = self.shared.config().pin;
         for (number, share) in shares.into_iter().enumerate() {
             let cpu = pin.then(|| cpus[number % cpus.len()]);
-            let (shared, doors) = (self.shared.clone(), self.doors.clone());
+            let (shared, listener_setups) = (self.shared.clone(), self.listener_setups.clone());
             let (tell, told) = mpsc::channel();
             let run = move || {
                 if let Some(cpu) = cpu
@@ -266,10 +266,11 @@ impl Server {
                 {
                     tracing::warn!(%error, cpu, "a worker could not be pinned");
                 }
-                let worker = make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share, doors));
+                let worker =
+                    make().map_err(Error::from).and_then(|driver| Worker::new(shared, driver, share, listener_setups));
                 match worker {
                     Ok(mut worker) => {
-                        if tell.send(Ok(worker.outside())).is_ok() {
+                        if tell.send(Ok(worker.remote())).is_ok() {
                             return worker.run();
                         }
                         Ok(())
@@ -282,11 +283,11 @@ impl Server {
                 }
             };
             handle.threads.push(spawn(format!("highwire-{number}"), run)?);
-            let outside = told.recv().map_err(|_| Error::Setting("a worker ended at its start".to_string()))??;
-            handle.outsides.push(outside);
+            let remote = told.recv().map_err(|_| Error::Setting("a worker ended at its start".to_string()))??;
+            handle.remotes.push(remote);
         }
         if handoff {
-            let acceptor = Acceptor::new(self.shared, handle.outsides.clone());
+            let acceptor = Acceptor::new(self.shared, handle.remotes.clone());
             handle.threads.push(spawn("highwire-accept".to_string(), move || {
                 acceptor.hand_out(&for_acceptor);
                 Ok(())
@@ -340,7 +341,7 @@ fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
 pub struct Handle {
     shared: Arc<Shared>,
     addresses: Vec<String>,
-    outsides: Vec<Arc<Outside>>,
+    remotes: Vec<Arc<Remote>>,
     threads: Vec<JoinHandle<Result<()>>>,
 }
 
@@ -369,7 +370,7 @@ impl Handle {
     /// Stops accepting, finishes what is under way, and ends at the shutdown deadline at the latest.
     pub fn stop(&self) {
         self.shared.draining.store(true, Ordering::Release);
-        self.outsides.iter().for_each(|outside| outside.notifier.notify());
+        self.remotes.iter().for_each(|remote| remote.notifier.notify());
     }
 
     /// Ends at once.
@@ -382,13 +383,13 @@ impl Handle {
     /// workers have ended, it is dropped, which answers it.
     #[cfg(feature = "tower")]
     pub(crate) fn ask(&self, job: super::Job) {
-        let count = |outside: &Arc<Outside>| outside.inbox.count();
-        let in_all = self.outsides.iter().map(count).sum::<usize>();
+        let count = |remote: &Arc<Remote>| remote.inbox.count();
+        let in_all = self.remotes.iter().map(count).sum::<usize>();
         if in_all < self.shared.most_connections
-            && let Some(outside) = self.outsides.iter().min_by_key(|outside| count(outside))
+            && let Some(remote) = self.remotes.iter().min_by_key(|remote| count(remote))
         {
-            outside.inbox.leave(job);
-            outside.notifier.notify();
+            remote.inbox.leave(job);
+            remote.notifier.notify();
         }
     }
 
@@ -451,9 +452,9 @@ impl Watch {
             return;
         }
         let looks = (stall.as_millis() / WATCH.as_millis()).max(1) as u32;
-        self.last.resize(handle.outsides.len(), (0, 0));
-        for (outside, (last, same)) in handle.outsides.iter().zip(&mut self.last) {
-            let beat = outside.beat.load(Ordering::Relaxed);
+        self.last.resize(handle.remotes.len(), (0, 0));
+        for (remote, (last, same)) in handle.remotes.iter().zip(&mut self.last) {
+            let beat = remote.beat.load(Ordering::Relaxed);
             let route = beat as u32;
             if beat != *last || route == 0 {
                 (*last, *same) = (beat, 0);

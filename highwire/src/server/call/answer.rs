@@ -3,7 +3,7 @@
 use super::{Call, PARTS_A_TURN};
 use crate::body::{BoxError, Part};
 use crate::response::{Content, Response};
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::Waits;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::carrier::Sent;
@@ -43,8 +43,8 @@ impl Call {
     }
 
     /// Makes the answer's body, as far as it is taken.
-    pub(super) fn pump(&mut self, kit: &mut Kit) {
-        let waker = self.waker(kit);
+    pub(super) fn pump(&mut self, worker: &mut WorkerContext) {
+        let waker = self.waker(worker);
         let mut cx = Context::from_waker(&waker);
         for _ in 0..PARTS_A_TURN {
             let Some(writer) = &self.writer else { return };
@@ -53,7 +53,7 @@ impl Call {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return self.is_cancelled = true,
             }
-            if Lifecycle::send_next(self, kit) != Sent::More {
+            if Lifecycle::send_next(self, worker) != Sent::More {
                 return;
             }
         }

@@ -7,7 +7,7 @@ use crate::body::{BoxError, Part};
 use crate::request::{BodyUse, Caller};
 use crate::response::Content;
 use crate::server::context::TaskKind;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::carrier::{Carrier, Sent};
 use crate::server::exchange::lifecycle::Lifecycle;
@@ -27,7 +27,7 @@ impl Carrier for Call {
         Some(&mut self.exchange)
     }
 
-    fn make_exchange(&mut self, _: &mut Kit) -> &mut Exchange {
+    fn make_exchange(&mut self, _: &mut WorkerContext) -> &mut Exchange {
         &mut self.exchange
     }
 
@@ -39,13 +39,13 @@ impl Carrier for Call {
         std::mem::take(&mut self.request.extensions)
     }
 
-    fn charge(&mut self, kit: &mut Kit) -> bool {
-        self.recharge(kit)
+    fn charge(&mut self, worker: &mut WorkerContext) -> bool {
+        self.recharge(worker)
     }
 
-    fn no_memory(&mut self, kit: &mut Kit) {
+    fn no_memory(&mut self, worker: &mut WorkerContext) {
         self.is_refused = true;
-        self.abort(Abort::NoMemory, kit);
+        self.abort(Abort::NoMemory, worker);
     }
 
     fn lent(&mut self) -> usize {
@@ -61,27 +61,27 @@ impl Carrier for Call {
         false
     }
 
-    fn took(&mut self, _: BodyUse, _: usize, kit: &mut Kit) {
-        self.charge_or_abort(kit);
+    fn took(&mut self, _: BodyUse, _: usize, worker: &mut WorkerContext) {
+        self.charge_or_abort(worker);
     }
 
-    fn over_limit(&mut self, body_use: BodyUse, _: usize, kit: &mut Kit) {
+    fn over_limit(&mut self, body_use: BodyUse, _: usize, worker: &mut WorkerContext) {
         if body_use == BodyUse::None {
             return self.drop_body();
         }
         let abort = Abort::BodyTooLarge(self.intake.route, body_use);
-        self.abort(abort, kit);
+        self.abort(abort, worker);
     }
 
-    fn stop_body(&mut self, _: &mut Kit) {
+    fn stop_body(&mut self, _: &mut WorkerContext) {
         self.drop_body();
     }
 
-    fn request_ended(&mut self, _: &mut Kit) {}
+    fn request_ended(&mut self, _: &mut WorkerContext) {}
 
-    fn admit(&mut self, response: &mut Response, kit: &mut Kit) {
+    fn admit(&mut self, response: &mut Response, worker: &mut WorkerContext) {
         if let Content::Switch(_) = &response.content {
-            *response = kit.error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol here");
+            *response = worker.error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol here");
         }
     }
 
@@ -94,15 +94,15 @@ impl Carrier for Call {
         Ok(())
     }
 
-    fn send(&mut self, response: &mut Response, _: &mut Kit) {
+    fn send(&mut self, response: &mut Response, _: &mut WorkerContext) {
         self.send_response(response);
     }
 
-    fn send_part(&mut self, part: Part, _: &mut Kit) -> Result<Sent, Abort> {
+    fn send_part(&mut self, part: Part, _: &mut WorkerContext) -> Result<Sent, Abort> {
         self.write(part)
     }
 
-    fn body_waits(&mut self, _: &mut Kit) {}
+    fn body_waits(&mut self, _: &mut WorkerContext) {}
 
     fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
         self.end_answer(trailers)
@@ -112,7 +112,7 @@ impl Carrier for Call {
         self.error = Some(error);
     }
 
-    fn cut(&mut self, abort: Abort, _: &mut Kit) {
+    fn cut(&mut self, abort: Abort, _: &mut WorkerContext) {
         let error = self.error.take().unwrap_or_else(|| abort.text().into());
         self.fail(error);
     }

@@ -14,7 +14,7 @@ pub(super) use self::head::CallHead;
 use crate::body::{BodyError, BoxError};
 use crate::request::BodyUse;
 use crate::server::context::TaskKind;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::carrier::Carrier;
 use crate::server::exchange::lifecycle::Lifecycle;
@@ -75,7 +75,7 @@ pub(super) struct Call {
 const NOBODY: Peer = Peer::Internet(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Call {
-    pub(super) fn new(job: Job, task: TaskKind, kit: &Kit) -> Call {
+    pub(super) fn new(job: Job, task: TaskKind, worker: &WorkerContext) -> Call {
         let Job { request, body, answerer } = job;
         let extensions = &request.extensions;
         let socket = || extensions.get::<SocketAddr>().map(|socket| Peer::Internet(socket.ip(), socket.port()));
@@ -96,7 +96,7 @@ impl Call {
             charged: 0,
             is_refused: false,
             waits: Waits::Nothing,
-            due: kit.tick,
+            due: worker.tick,
             is_cancelled: false,
         }
     }
@@ -110,65 +110,65 @@ impl Call {
         self.due
     }
 
-    pub(super) fn waker(&self, kit: &Kit) -> Waker {
-        kit.context.inbox.waker(self.task.number())
+    pub(super) fn waker(&self, worker: &WorkerContext) -> Waker {
+        worker.context.inbox.waker(self.task.number())
     }
 
     /// Begins with it.
-    pub(super) fn begin(&mut self, call_head: &mut CallHead, kit: &mut Kit) {
-        if self.is_unwanted(kit) {
+    pub(super) fn begin(&mut self, call_head: &mut CallHead, worker: &mut WorkerContext) {
+        if self.is_unwanted(worker) {
             return self.is_cancelled = true;
         }
-        if self.recharge(kit) {
-            self.dispatch(call_head, kit);
-            if self.receive(kit) {
-                self.poll_answer(kit);
+        if self.recharge(worker) {
+            self.dispatch(call_head, worker);
+            if self.receive(worker) {
+                self.poll_answer(worker);
             }
         } else {
-            self.no_memory(kit);
+            self.no_memory(worker);
         }
-        self.pump(kit);
-        self.settle(kit);
+        self.pump(worker);
+        self.settle(worker);
     }
 
     /// Moves on whatever can move: the request's body, the handler, the answer's body.
-    pub(super) fn drive(&mut self, kit: &mut Kit) {
-        if self.is_unwanted(kit) {
+    pub(super) fn drive(&mut self, worker: &mut WorkerContext) {
+        if self.is_unwanted(worker) {
             return self.is_cancelled = true;
         }
-        self.receive(kit);
-        self.poll_answer(kit);
-        self.pump(kit);
-        self.settle(kit);
+        self.receive(worker);
+        self.poll_answer(worker);
+        self.pump(worker);
+        self.settle(worker);
     }
 
     /// Whether the answer is still to come, and nobody waits for it.
-    fn is_unwanted(&self, kit: &Kit) -> bool {
-        self.answerer.as_ref().is_some_and(|answerer| !answerer.is_wanted(&self.waker(kit)))
+    fn is_unwanted(&self, worker: &WorkerContext) -> bool {
+        self.answerer.as_ref().is_some_and(|answerer| !answerer.is_wanted(&self.waker(worker)))
     }
 
     /// Finds the route and calls its handler, or begins to collect the body for it.
-    fn dispatch(&mut self, call_head: &mut CallHead, kit: &mut Kit) {
-        kit.requests += 1;
+    fn dispatch(&mut self, call_head: &mut CallHead, worker: &mut WorkerContext) {
+        worker.requests += 1;
         if self.request.method == Method::CONNECT {
-            let mut response = kit.error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here");
-            return self.respond(&mut response, kit);
+            let mut response = worker.error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here");
+            return self.respond(&mut response, worker);
         }
         let length = match (&self.body, self.announced) {
             (None, _) => Length::Empty,
             (Some(_), Some(length)) => Length::Exact(length),
             (Some(_), None) => Length::Unknown,
         };
-        if let Err(error) = call_head.read(&self.request, length, &kit.shared.setup.config.limits) {
+        if let Err(error) = call_head.read(&self.request, length, &worker.shared.setup.config.limits) {
             tracing::debug!(peer = %self.peer, %error, "a request is refused");
-            return self.respond(&mut Abort::Malformed(error).response(kit), kit);
+            return self.respond(&mut Abort::Malformed(error).response(worker), worker);
         }
-        Lifecycle::begin(self, length, &mut call_head.head, &call_head.window, kit);
+        Lifecycle::begin(self, length, &mut call_head.head, &call_head.window, worker);
     }
 
     /// Takes what has come of the request's body, as far as somebody wants it: whether there was anything.
-    fn receive(&mut self, kit: &mut Kit) -> bool {
-        let waker = self.waker(kit);
+    fn receive(&mut self, worker: &mut WorkerContext) -> bool {
+        let waker = self.waker(worker);
         let mut any = false;
         for _ in 0..PARTS_A_TURN {
             if self.body.is_some() && self.exchange.incoming.body_use() == BodyUse::None {
@@ -190,34 +190,34 @@ impl Call {
             };
             any = true;
             match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
-                Some(Ok(Ok(data))) => self.body_came(&data, kit),
+                Some(Ok(Ok(data))) => self.body_came(&data, worker),
                 Some(Ok(Err(frame))) => {
                     if let Ok(trailers) = frame.into_trailers() {
-                        self.body_ended(trailers, kit);
+                        self.body_ended(trailers, worker);
                     }
                 }
-                Some(Err(error)) => self.body_failed(why(&error), kit),
-                None => self.body_ended(HeaderMap::new(), kit),
+                Some(Err(error)) => self.body_failed(why(&error), worker),
+                None => self.body_ended(HeaderMap::new(), worker),
             }
         }
         waker.wake();
         any
     }
 
-    fn body_came(&mut self, data: &[u8], kit: &mut Kit) {
+    fn body_came(&mut self, data: &[u8], worker: &mut WorkerContext) {
         if self.announced.is_some_and(|announced| self.intake.bytes + data.len() as u64 > announced) {
-            return self.body_failed(BodyError::CutShort, kit);
+            return self.body_failed(BodyError::CutShort, worker);
         }
-        self.data(data, kit);
+        self.data(data, worker);
     }
 
-    fn body_ended(&mut self, trailers: HeaderMap, kit: &mut Kit) {
+    fn body_ended(&mut self, trailers: HeaderMap, worker: &mut WorkerContext) {
         if self.announced.is_some_and(|announced| self.intake.bytes != announced) {
-            return self.body_failed(BodyError::CutShort, kit);
+            return self.body_failed(BodyError::CutShort, worker);
         }
         self.drop_body();
         let trailers = each_named(trailers).filter(|(name, _)| is_allowed_trailer(name));
-        Lifecycle::end(self, trailers.collect(), kit);
+        Lifecycle::end(self, trailers.collect(), worker);
     }
 
     /// Nothing more of the body is wanted.
@@ -226,21 +226,21 @@ impl Call {
     }
 
     /// No more comes of the body, and it is not whole. A handler that takes it in parts decides itself what that means.
-    fn body_failed(&mut self, why: BodyError, kit: &mut Kit) {
+    fn body_failed(&mut self, why: BodyError, worker: &mut WorkerContext) {
         let_go(self.body.take());
         let is_collecting = self.exchange.incoming.is_collecting();
         self.exchange.incoming.cut(why);
         if is_collecting {
-            let mut response = kit.error(why.into_response().status(), &why.to_string());
-            self.respond(&mut response, kit);
+            let mut response = worker.error(why.into_response().status(), &why.to_string());
+            self.respond(&mut response, worker);
         }
     }
 
     /// After whatever happened: what it waits for now, and how long.
-    fn settle(&mut self, kit: &mut Kit) {
-        if !self.is_over() && !self.recharge(kit) && !self.is_refused {
-            self.no_memory(kit);
-            self.pump(kit);
+    fn settle(&mut self, worker: &mut WorkerContext) {
+        if !self.is_over() && !self.recharge(worker) && !self.is_refused {
+            self.no_memory(worker);
+            self.pump(worker);
         }
         let waits = match &self.writer {
             Some(writer) if writer.is_full() => Waits::Write,
@@ -251,50 +251,50 @@ impl Call {
             return;
         }
         let after = match waits {
-            Waits::Body => kit.timeouts.body,
-            Waits::Write => kit.timeouts.write,
-            Waits::Handler | Waits::Nothing => kit.timeouts.handler,
+            Waits::Body => worker.timeouts.body,
+            Waits::Write => worker.timeouts.write,
+            Waits::Handler | Waits::Nothing => worker.timeouts.handler,
         };
-        (self.waits, self.due, self.intake.arrived) = (waits, kit.tick.saturating_add(after), 0);
+        (self.waits, self.due, self.intake.arrived) = (waits, worker.tick.saturating_add(after), 0);
     }
 
     /// It has waited for too long.
-    pub(super) fn expired(&mut self, kit: &mut Kit) {
+    pub(super) fn expired(&mut self, worker: &mut WorkerContext) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
-        if waits == Waits::Body && self.intake.arrived >= kit.shared.config().deadlines.least_body() {
-            return self.settle(kit);
+        if waits == Waits::Body && self.intake.arrived >= worker.shared.config().deadlines.least_body() {
+            return self.settle(worker);
         }
-        self.expire(waits, kit);
-        self.pump(kit);
-        self.settle(kit);
+        self.expire(waits, worker);
+        self.pump(worker);
+        self.settle(worker);
     }
 
     /// The worker does not wait for it any longer.
-    pub(super) fn cut(&mut self, kit: &mut Kit) {
-        kit.count_cut();
-        self.abort(Abort::ShuttingDown, kit);
+    pub(super) fn cut(&mut self, worker: &mut WorkerContext) {
+        worker.count_cut();
+        self.abort(Abort::ShuttingDown, worker);
         self.is_cancelled = true;
     }
 
     /// Charges what it holds now: whether there is room.
-    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
+    pub(super) fn recharge(&mut self, worker: &mut WorkerContext) -> bool {
         let away = self.writer.as_ref().map_or(0, Writer::held);
         let held = CALL_BYTES + self.exchange.lent(self.lent) + self.exchange.held() + away;
         if held > self.charged {
-            if !kit.share.take(held - self.charged) {
+            if !worker.share.take(held - self.charged) {
                 return false;
             }
         } else {
-            kit.share.give(self.charged - held);
+            worker.share.give(self.charged - held);
         }
         self.charged = held;
         true
     }
 
     /// It is over: whoever still waits for something of it is told.
-    pub(super) fn release(&mut self, kit: &mut Kit) {
-        kit.share.give(std::mem::take(&mut self.charged));
-        self.exchange.give_up(BodyError::CutShort, kit);
+    pub(super) fn release(&mut self, worker: &mut WorkerContext) {
+        worker.share.give(std::mem::take(&mut self.charged));
+        self.exchange.give_up(BodyError::CutShort, worker);
         (self.answerer, self.writer) = (None, None);
         let_go(self.body.take());
         self.exchange.outgoing.cut();

@@ -4,7 +4,7 @@ use super::Connection;
 use super::transport::Transport;
 use crate::body::BodyError;
 use crate::server::budget::Share;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 
 /// What a connection is charged for, in bytes. What can be asked of its buffers is not kept here.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,17 +78,17 @@ impl Account {
 impl Transport {
     /// Charges the worker's share for what the connection holds now, with its exchanges as they were counted last. Returns false
     /// if there is no room.
-    pub(super) fn charge(&mut self, kit: &mut Kit) -> bool {
+    pub(super) fn charge(&mut self, worker: &mut WorkerContext) -> bool {
         let held = self.held();
-        self.account.charge(held, &mut kit.share)
+        self.account.charge(held, &mut worker.share)
     }
 
     /// The same where its streams hold so many bytes. One connection may not have what is for all; of HTTP/1 it has one body at a
     /// time, which has a bound of its own.
-    pub(super) fn charge_streams(&mut self, bytes: usize, kit: &mut Kit) -> bool {
+    pub(super) fn charge_streams(&mut self, bytes: usize, worker: &mut WorkerContext) -> bool {
         self.account.set_exchanges(bytes);
         let held = self.held();
-        kit.share.allows(self.account.charged as usize, held) && self.account.charge(held, &mut kit.share)
+        worker.share.allows(self.account.charged as usize, held) && self.account.charge(held, &mut worker.share)
     }
 
     /// Bytes that it holds for its peer.
@@ -103,23 +103,23 @@ impl Transport {
 
     /// Drops what is unread, and gives everything back but for the TLS session: no request is served any more. Returns bytes that
     /// the driver still has.
-    pub(super) fn close_account(&mut self, kit: &mut Kit) -> usize {
+    pub(super) fn close_account(&mut self, worker: &mut WorkerContext) -> usize {
         self.unread = Vec::new();
-        self.account.close(&mut kit.share)
+        self.account.close(&mut worker.share)
     }
 
     /// Gives everything back: the connection is over.
-    pub(super) fn release(&mut self, kit: &mut Kit) {
-        self.close_account(kit);
+    pub(super) fn release(&mut self, worker: &mut WorkerContext) {
+        self.close_account(worker);
         self.account = Account::default();
     }
 }
 
 impl Connection {
     /// Charges the worker's share for what this connection holds now. Returns false if there is no room.
-    pub(super) fn recharge(&mut self, kit: &mut Kit) -> bool {
+    pub(super) fn recharge(&mut self, worker: &mut WorkerContext) -> bool {
         self.count_exchanges();
-        self.transport.charge(kit)
+        self.transport.charge(worker)
     }
 
     /// Counts what its exchanges hold now. It is charged with whatever is charged next.
@@ -134,30 +134,30 @@ impl Connection {
     }
 
     /// Ends what is under way, of every protocol: handlers are cancelled.
-    pub(super) fn release_protocol(&mut self, kit: &mut Kit) {
+    pub(super) fn release_protocol(&mut self, worker: &mut WorkerContext) {
         if let Some(http2) = self.http2.take() {
-            http2.release(kit);
+            http2.release(worker);
         }
         if let Some(mut exchange) = self.exchange.take() {
-            exchange.give_up(BodyError::CutShort, kit);
-            kit.recycle(exchange);
+            exchange.give_up(BodyError::CutShort, worker);
+            worker.recycle(exchange);
         }
     }
 
     /// The same, once nothing is read or answered any more.
     #[inline]
-    pub(super) fn release_if_ended(&mut self, kit: &mut Kit) {
+    pub(super) fn release_if_ended(&mut self, worker: &mut WorkerContext) {
         if self.transport.is_ending() && (self.http2.is_some() || self.exchange.is_some()) {
-            self.release_protocol(kit);
+            self.release_protocol(worker);
             // What was charged for it after the end has no use any more.
             self.transport.account.set_exchanges(0);
-            self.transport.charge(kit);
+            self.transport.charge(worker);
         }
     }
 
     /// Gives everything back: the connection is over.
-    pub(in crate::server) fn release(&mut self, kit: &mut Kit) {
-        self.release_protocol(kit);
-        self.transport.release(kit);
+    pub(in crate::server) fn release(&mut self, worker: &mut WorkerContext) {
+        self.release_protocol(worker);
+        self.transport.release(worker);
     }
 }

@@ -9,7 +9,7 @@ use super::http1::H1;
 use super::out::Out;
 use super::{Connection, Phase};
 use crate::request::BodyUse;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::Waits;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::lifecycle::Lifecycle;
@@ -22,19 +22,26 @@ pub(super) const DRAIN_TICKS: u32 = 2;
 
 impl Connection {
     /// What the peer sent is not HTTP, or is refused: it is told once, and the connection ends.
-    pub(super) fn refuse(&mut self, error: proto::Error, kit: &mut Kit, head: &Head, window: &[u8], out: &mut Out<'_>) {
+    pub(super) fn refuse(
+        &mut self,
+        error: proto::Error,
+        worker: &mut WorkerContext,
+        head: &Head,
+        window: &[u8],
+        out: &mut Out<'_>,
+    ) {
         tracing::debug!(peer = %crate::Peer::from(self.transport.peer), %error, "a request is refused");
         let _ = (head, window);
         self.transport.unread = Vec::new();
-        self.end_with(Abort::Malformed(error), kit, out);
+        self.end_with(Abort::Malformed(error), worker, out);
     }
 
     /// Ends whatever is under way with an error; where an answer has begun, by cutting the connection.
-    pub(super) fn end_with(&mut self, abort: Abort, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn end_with(&mut self, abort: Abort, worker: &mut WorkerContext, out: &mut Out<'_>) {
         // What the last request has left is none of this one's.
-        self.recycle_exchange(kit);
-        H1::new(self, out).abort(abort, kit);
-        self.recharge(kit);
+        self.recycle_exchange(worker);
+        H1::new(self, out).abort(abort, worker);
+        self.recharge(worker);
     }
 
     /// Returns true if some of the answer may be on its way.
@@ -44,22 +51,22 @@ impl Connection {
     }
 
     /// The engine has no memory for what the peer sends.
-    pub(super) fn no_memory(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn no_memory(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
         self.transport.unread = Vec::new();
         if let Some(http2) = &mut self.http2 {
             let failure = Failure { code: Abort::NoMemory.code(), text: Abort::NoMemory.text() };
             http2.http.fail(failure, &mut out.queue.output);
-            return self.finish(kit, out);
+            return self.finish(worker, out);
         }
-        self.end_with(Abort::NoMemory, kit, out);
+        self.end_with(Abort::NoMemory, worker, out);
         out.flush(self.transport.id);
         if !matches!(self.transport.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
-            self.finish(kit, out);
+            self.finish(worker, out);
         }
     }
 
     /// A body passed its bound.
-    pub(super) fn body_too_large(&mut self, body_use: BodyUse, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn body_too_large(&mut self, body_use: BodyUse, worker: &mut WorkerContext, out: &mut Out<'_>) {
         if body_use == BodyUse::None {
             // Only the rest of a body that nobody wants: the answer stays what it is, sent or still to come.
             self.http.close_after();
@@ -69,91 +76,91 @@ impl Connection {
                 self.body_refused = true;
                 return self.transport.pause(out.queue);
             }
-            return self.finish(kit, out);
+            return self.finish(worker, out);
         }
-        self.end_with(Abort::BodyTooLarge(self.intake.route, body_use), kit, out);
+        self.end_with(Abort::BodyTooLarge(self.intake.route, body_use), worker, out);
         out.flush(self.transport.id);
         if !matches!(self.transport.phase, Phase::Linger | Phase::Gone) && self.http.must_close() {
-            self.finish(kit, out);
+            self.finish(worker, out);
         }
     }
 
     /// The last answer is sent: see [`Transport::finish`](super::transport::Transport::finish).
-    pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        self.release_protocol(kit);
-        self.transport.finish(kit, out);
+    pub(super) fn finish(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
+        self.release_protocol(worker);
+        self.transport.finish(worker, out);
     }
 
     /// Closes now; what was sent still goes out.
-    pub(super) fn close(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        self.release_protocol(kit);
-        self.transport.close(kit, out);
+    pub(super) fn close(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
+        self.release_protocol(worker);
+        self.transport.close(worker, out);
     }
 
     /// Cuts the connection: the peer must see that what it got is not whole.
-    pub(super) fn abort(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        self.release_protocol(kit);
-        self.transport.abort(kit, out);
+    pub(super) fn abort(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
+        self.release_protocol(worker);
+        self.transport.abort(worker, out);
     }
 
     /// The connection broke: the handler is told, the peer cannot be.
-    pub(crate) fn failed(&mut self, kit: &mut Kit, queue: &mut Queue) {
-        self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
+    pub(crate) fn failed(&mut self, worker: &mut WorkerContext, queue: &mut Queue) {
+        self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
     }
 
     /// The deadline of the present phase passed.
-    pub(crate) fn expired(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        self.with_out(kit, queue, |connection, kit, out| connection.out_of_time(kit, head, out));
+    pub(crate) fn expired(&mut self, worker: &mut WorkerContext, head: &mut Head, queue: &mut Queue) {
+        self.with_out(worker, queue, |connection, worker, out| connection.out_of_time(worker, head, out));
     }
 
-    fn out_of_time(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    fn out_of_time(&mut self, worker: &mut WorkerContext, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_some() {
-            return self.expired_http2(kit, head, out);
+            return self.expired_http2(worker, head, out);
         }
         if self.transport.work.is_unfinished() && matches!(self.transport.phase, Phase::Fresh | Phase::Idle) {
             // It has requests; the worker has had no time for them.
-            return self.wait_for(Phase::Idle, kit);
+            return self.wait_for(Phase::Idle, worker);
         }
         let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
         match phase {
             Phase::Gone => self.transport.phase = Phase::Gone,
-            Phase::Linger => self.close(kit, out),
-            Phase::Proxy | Phase::Fresh | Phase::Idle => self.finish(kit, out),
+            Phase::Linger => self.close(worker, out),
+            Phase::Proxy | Phase::Fresh | Phase::Idle => self.finish(worker, out),
             Phase::Head => {
                 self.transport.unread = Vec::new();
-                self.end_with(Abort::HeadTooSlow, kit, out);
+                self.end_with(Abort::HeadTooSlow, worker, out);
             }
-            Phase::Body if self.body_is_fast_enough(kit) => self.wait_for(Phase::Body, kit),
-            Phase::Body => H1::new(self, out).expire(Waits::Body, kit),
-            Phase::Handler => H1::new(self, out).expire(Waits::Handler, kit),
-            Phase::Write | Phase::Closing => self.abort(kit, out),
+            Phase::Body if self.body_is_fast_enough(worker) => self.wait_for(Phase::Body, worker),
+            Phase::Body => H1::new(self, out).expire(Waits::Body, worker),
+            Phase::Handler => H1::new(self, out).expire(Waits::Handler, worker),
+            Phase::Write | Phase::Closing => self.abort(worker, out),
             Phase::Tunnel | Phase::Streams => self.transport.phase = phase,
         }
         out.flush(self.transport.id);
         if !self.transport.is_ending() && !matches!(self.transport.phase, Phase::Tunnel | Phase::Body) {
             if self.http.must_close() {
-                self.finish(kit, out);
+                self.finish(worker, out);
             } else {
-                self.drive(kit, head, out);
-                self.settle(kit, head, out);
+                self.drive(worker, head, out);
+                self.settle(worker, head, out);
             }
         }
         let gone_or_ending = matches!(self.transport.phase, Phase::Gone | Phase::Linger);
         if gone_or_ending && matches!(phase, Phase::Head | Phase::Write | Phase::Closing) {
-            kit.count_cut();
+            worker.count_cut();
         }
     }
 
-    fn body_is_fast_enough(&self, kit: &Kit) -> bool {
-        self.intake.arrived >= kit.shared.config().deadlines.least_body()
+    fn body_is_fast_enough(&self, worker: &WorkerContext) -> bool {
+        self.intake.arrived >= worker.shared.config().deadlines.least_body()
     }
 
     /// A graceful shutdown begins: whoever waits for nothing is let go, the others after their answer.
-    pub(crate) fn drain(&mut self, kit: &mut Kit, queue: &mut Queue) {
+    pub(crate) fn drain(&mut self, worker: &mut WorkerContext, queue: &mut Queue) {
         if self.http2.is_some() {
-            return self.with_out(kit, queue, |connection, kit, out| {
-                connection.drain_http2(kit, out);
-                connection.settle_http2(kit, out);
+            return self.with_out(worker, queue, |connection, worker, out| {
+                connection.drain_http2(worker, out);
+                connection.settle_http2(worker, out);
             });
         }
         self.http.close_after();
@@ -163,19 +170,19 @@ impl Connection {
             && self.transport.unread.is_empty()
         {
             // Its next request may be on its way, or with the kernel already: it has a moment to show.
-            kit.deadlines.set(self.transport.id.index, kit.tick, DRAIN_TICKS);
+            worker.deadlines.set(self.transport.id.index, worker.tick, DRAIN_TICKS);
         }
     }
 
     /// The hard deadline of a shutdown: whether something was cut.
-    pub(crate) fn cut(&mut self, kit: &mut Kit, queue: &mut Queue) -> bool {
+    pub(crate) fn cut(&mut self, worker: &mut WorkerContext, queue: &mut Queue) -> bool {
         let busy = match &self.http2 {
             Some(http2) => http2.http.open_streams() > 0 || self.transport.blocked,
             None => {
                 !matches!(self.transport.phase, Phase::Linger | Phase::Gone | Phase::Idle | Phase::Fresh | Phase::Proxy)
             }
         };
-        self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
+        self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
         busy
     }
 }

@@ -23,7 +23,7 @@ use self::http1::H1;
 use self::http2::streams::Http2;
 use self::out::Out;
 use self::transport::Transport;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{Exchange, Intake, Tunnel};
 use io::{Op, Peer, Queue, SocketId};
@@ -80,8 +80,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A connection that was just accepted. `proxied`: it begins with the PROXY protocol.
-    pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, kit: &mut Kit) -> Connection {
-        kit.deadlines.set(id.index, kit.tick, kit.timeouts.head);
+    pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, worker: &mut WorkerContext) -> Connection {
+        worker.deadlines.set(id.index, worker.tick, worker.timeouts.head);
         Connection {
             transport: Transport::new(id, peer, proxied),
             http: h1::Connection::new(Role::Server),
@@ -96,22 +96,22 @@ impl Connection {
     #[inline(always)]
     pub(super) fn with_out(
         &mut self,
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         queue: &mut Queue,
-        act: impl FnOnce(&mut Connection, &mut Kit, &mut Out<'_>),
+        act: impl FnOnce(&mut Connection, &mut WorkerContext, &mut Out<'_>),
     ) {
         let mut out = Out::new(queue);
         if let Some(mut tls) = self.transport.tls.take() {
-            tls.scratch = std::mem::take(&mut kit.scratch);
+            tls.scratch = std::mem::take(&mut worker.scratch);
             out.tls = Some(tls);
         }
-        act(self, kit, &mut out);
+        act(self, worker, &mut out);
         if out.tls.as_ref().is_some_and(|tls| tls.broken) {
-            self.abort(kit, &mut out);
+            self.abort(worker, &mut out);
         }
-        self.release_if_ended(kit);
+        self.release_if_ended(worker);
         if let Some(mut tls) = out.tls.take() {
-            kit.scratch = std::mem::take(&mut tls.scratch);
+            worker.scratch = std::mem::take(&mut tls.scratch);
             self.transport.tls = Some(tls);
         }
     }
@@ -133,55 +133,67 @@ impl Connection {
     }
 
     /// Bytes came.
-    pub(crate) fn received(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+    pub(crate) fn received(&mut self, bytes: &[u8], worker: &mut WorkerContext, head: &mut Head, queue: &mut Queue) {
         if self.transport.is_ending() {
             return;
         }
         if self.transport.phase == Phase::Proxy {
-            return self.received_proxied(bytes, kit, head, queue);
+            return self.received_proxied(bytes, worker, head, queue);
         }
-        self.with_out(kit, queue, |connection, kit, out| match out.tls {
-            None => connection.received_plain(bytes, kit, head, out),
-            Some(_) => connection.received_tls(bytes, kit, head, out),
+        self.with_out(worker, queue, |connection, worker, out| match out.tls {
+            None => connection.received_plain(bytes, worker, head, out),
+            Some(_) => connection.received_tls(bytes, worker, head, out),
         });
     }
 
     /// Bytes of HTTP came.
     #[inline]
-    pub(super) fn received_plain(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(super) fn received_plain(
+        &mut self,
+        bytes: &[u8],
+        worker: &mut WorkerContext,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
         if self.is_tunnel() {
-            self.received_raw(bytes, kit, out);
+            self.received_raw(bytes, worker, out);
         } else if self.transport.unread.is_empty() {
-            let used = self.advance(bytes, kit, head, out);
+            let used = self.advance(bytes, worker, head, out);
             if used < bytes.len() {
-                self.keep(&bytes[used..], kit, out);
+                self.keep(&bytes[used..], worker, out);
             }
         } else {
-            self.keep(bytes, kit, out);
+            self.keep(bytes, worker, out);
             if self.transport.work.is_unfinished() {
                 // Its turn has not come again.
                 return;
             }
-            self.proceed(kit, head, out);
+            self.proceed(worker, head, out);
         }
         self.resume_if_wanted(out.queue);
-        self.settle(kit, head, out);
+        self.settle(worker, head, out);
     }
 
     /// The peer ended its direction.
-    pub(crate) fn peer_ended(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
-        self.with_out(kit, queue, |connection, kit, out| {
+    pub(crate) fn peer_ended(&mut self, worker: &mut WorkerContext, head: &mut Head, queue: &mut Queue) {
+        self.with_out(worker, queue, |connection, worker, out| {
             if connection.transport.phase == Phase::Linger && !connection.transport.blocked {
                 connection.transport.ended = true;
-                return connection.close(kit, out);
+                return connection.close(worker, out);
             }
             let is_said = out.tls.is_none();
-            connection.peer_is_done(is_said, kit, head, out);
+            connection.peer_is_done(is_said, worker, head, out);
         });
     }
 
     /// Nothing more comes. `is_said`: by the peer itself.
-    pub(super) fn peer_is_done(&mut self, is_said: bool, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(super) fn peer_is_done(
+        &mut self,
+        is_said: bool,
+        worker: &mut WorkerContext,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
         self.transport.ended = true;
         // Behind its own word comes the end of what carried it, which says nothing more.
         self.transport.end_said |= is_said;
@@ -191,94 +203,94 @@ impl Connection {
         }
         if self.transport.phase == Phase::Proxy {
             // Nobody knows whose connection it was.
-            return self.close(kit, out);
+            return self.close(worker, out);
         }
         if let Some(tunnel) = self.tunnel() {
             // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
             tunnel.end(!self.transport.end_said);
         }
-        self.settle(kit, head, out);
+        self.settle(worker, head, out);
     }
 
     /// The driver's bytes are with the kernel.
-    pub(crate) fn drained(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+    pub(crate) fn drained(&mut self, worker: &mut WorkerContext, head: &mut Head, queue: &mut Queue) {
         self.transport.blocked = false;
         self.transport.account.set_unsent(0);
-        self.recharge(kit);
-        self.with_out(kit, queue, |connection, kit, out| {
+        self.recharge(worker);
+        self.with_out(worker, queue, |connection, worker, out| {
             if connection.transport.phase == Phase::Closing {
-                connection.finish(kit, out);
+                connection.finish(worker, out);
             } else if !connection.transport.is_ending() && connection.transport.sealed.is_empty() {
                 if connection.transport.phase == Phase::Write {
                     // It is taken: whatever has to be taken next has its whole time.
                     connection.transport.phase = Phase::Fresh;
                 }
-                connection.drive(kit, head, out);
-                connection.settle(kit, head, out);
+                connection.drive(worker, head, out);
+                connection.settle(worker, head, out);
             }
         });
     }
 
     /// The driver holds bytes that the peer does not take, copies of so many.
-    pub(crate) fn blocked(&mut self, held: usize, kit: &mut Kit, queue: &mut Queue) {
+    pub(crate) fn blocked(&mut self, held: usize, worker: &mut WorkerContext, queue: &mut Queue) {
         if self.transport.phase == Phase::Gone {
             return;
         }
-        self.with_out(kit, queue, |connection, kit, out| connection.sent_away(held, kit, out));
+        self.with_out(worker, queue, |connection, worker, out| connection.sent_away(held, worker, out));
         if self.transport.phase == Phase::Gone {
             return;
         }
         if self.transport.phase == Phase::Linger {
             // The last answer was not out yet: the peer has the time that it has for any other.
-            return self.wait_for(Phase::Closing, kit);
+            return self.wait_for(Phase::Closing, worker);
         }
         // Whoever does not read answers may not send requests.
         self.transport.pause(queue);
         if self.transport.phase != Phase::Closing {
-            self.wait_for(Phase::Write, kit);
+            self.wait_for(Phase::Write, worker);
         }
     }
 
     /// The peer took some of them.
-    pub(crate) fn progressed(&mut self, kit: &mut Kit) {
+    pub(crate) fn progressed(&mut self, worker: &mut WorkerContext) {
         if matches!(self.transport.phase, Phase::Write | Phase::Closing) {
-            self.wait_to_write(kit);
+            self.wait_to_write(worker);
         }
     }
 
     /// Moves on whatever can move: handler, response body, other protocol, unread requests.
-    pub(super) fn drive(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(super) fn drive(&mut self, worker: &mut WorkerContext, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_some() {
-            return self.drive_http2(kit, head, out);
+            return self.drive_http2(worker, head, out);
         }
         if self.exchange.is_some() {
-            H1::new(self, out).poll_answer(kit);
-            self.pump(kit, out);
-            self.drive_tunnel(kit, out);
+            H1::new(self, out).poll_answer(worker);
+            self.pump(worker, out);
+            self.drive_tunnel(worker, out);
         }
-        self.proceed(kit, head, out);
+        self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
     }
 
     /// Works through the unread bytes that are kept.
-    pub(super) fn proceed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(super) fn proceed(&mut self, worker: &mut WorkerContext, head: &mut Head, out: &mut Out<'_>) {
         // The end of a body has no bytes of its own, and may be all that is left.
         let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
         if self.transport.is_ending() || (self.transport.unread.is_empty() && !end_is_due()) {
             return;
         }
         let mut unread = std::mem::take(&mut self.transport.unread);
-        let used = self.advance(&unread, kit, head, out);
+        let used = self.advance(&unread, worker, head, out);
         if self.transport.is_ending() {
             // It was given back with everything else.
             return;
         }
         if self.is_tunnel() {
-            return self.received_raw(&unread[used.min(unread.len())..], kit, out);
+            return self.received_raw(&unread[used.min(unread.len())..], worker, out);
         }
         unread.drain(..used.min(unread.len()));
         self.put_back_unread(unread);
-        self.recharge(kit);
+        self.recharge(worker);
     }
 
     /// Keeps what is left unread: an idle connection owns no buffer, and one that had much to read gives back what it has no use for.
@@ -308,15 +320,15 @@ impl Connection {
 
     /// Reads events from the window until it holds no more, or something has to be waited for: how many bytes were used.
     #[inline]
-    fn advance(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
+    fn advance(&mut self, window: &[u8], worker: &mut WorkerContext, head: &mut Head, out: &mut Out<'_>) -> usize {
         match self.http2 {
-            None => self.advance_http1(window, kit, head, out),
-            Some(_) => self.advance_http2(window, kit, head, out),
+            None => self.advance_http1(window, worker, head, out),
+            Some(_) => self.advance_http2(window, worker, head, out),
         }
     }
 
     /// Keeps bytes that cannot be worked on now.
-    pub(super) fn keep(&mut self, bytes: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn keep(&mut self, bytes: &[u8], worker: &mut WorkerContext, out: &mut Out<'_>) {
         if self.transport.is_ending() {
             return;
         }
@@ -332,8 +344,8 @@ impl Connection {
         if self.transport.unread.len() >= most {
             self.transport.pause(out.queue);
         }
-        if !self.recharge(kit) {
-            self.no_memory(kit, out);
+        if !self.recharge(worker) {
+            self.no_memory(worker, out);
         }
     }
 

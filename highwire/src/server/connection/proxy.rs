@@ -2,7 +2,7 @@
 
 use super::out::Out;
 use super::{Connection, Phase};
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
 use io::Peer;
 use io::Queue;
@@ -111,47 +111,54 @@ fn binary(window: &[u8]) -> Said {
 impl Connection {
     /// Bytes came, and the header has not.
     #[cold]
-    pub(super) fn received_proxied(&mut self, bytes: &[u8], kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+    pub(super) fn received_proxied(
+        &mut self,
+        bytes: &[u8],
+        worker: &mut WorkerContext,
+        head: &mut Head,
+        queue: &mut Queue,
+    ) {
         // The header is shorter than any buffer: what was kept of it is bounded by it.
         let mut window = std::mem::take(&mut self.transport.unread);
         window.extend_from_slice(bytes);
         match read(&window) {
             Said::NeedMore => {
                 self.transport.unread = window;
-                if !self.recharge(kit) {
-                    self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
+                if !self.recharge(worker) {
+                    self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
                 }
             }
             Said::Wrong => {
                 tracing::debug!(peer = %crate::Peer::from(self.transport.peer), "a connection does not begin with the PROXY protocol");
-                self.with_out(kit, queue, |connection, kit, out| connection.abort(kit, out));
+                self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
             }
             Said::Header { bytes, peer } => {
                 self.transport.phase = Phase::Fresh;
                 if let Some(peer) = peer {
-                    if !kit.shared.admit_for(self.transport.peer, peer) {
-                        return self.with_out(kit, queue, |connection, kit, out| connection.refuse_peer(kit, out));
+                    if !worker.shared.admit_for(self.transport.peer, peer) {
+                        return self
+                            .with_out(worker, queue, |connection, worker, out| connection.refuse_peer(worker, out));
                     }
                     self.transport.peer = peer;
                 }
-                if !kit.shared.config().http1 && !self.is_secure() {
-                    self.speak_http2(kit, queue);
+                if !worker.shared.config().http1 && !self.is_secure() {
+                    self.speak_http2(worker, queue);
                 }
                 if window.len() > bytes {
-                    self.received(&window[bytes..], kit, head, queue);
+                    self.received(&window[bytes..], worker, head, queue);
                 }
             }
         }
     }
 
     /// The peer has too many connections already.
-    fn refuse_peer(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    fn refuse_peer(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
         if out.tls.is_some() {
-            return self.abort(kit, out);
+            return self.abort(worker, out);
         }
-        self.end_with(Abort::TooManyConnections, kit, out);
+        self.end_with(Abort::TooManyConnections, worker, out);
         if !self.transport.is_ending() {
-            self.finish(kit, out);
+            self.finish(worker, out);
         }
     }
 }

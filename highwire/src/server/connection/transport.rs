@@ -7,7 +7,7 @@ use super::out::Out;
 use super::work::Work;
 use crate::request::Caller;
 use crate::server::context::TaskKind;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::secure::Secure;
 use io::{Op, Peer, Queue, SocketId};
 
@@ -88,29 +88,29 @@ impl Transport {
     }
 
     /// Hands what was written to the driver, and goes on when it is out.
-    pub(super) fn send_and_hear(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn send_and_hear(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
         let length = out.flush_and_hear(self.id);
-        self.sent_away(length, kit, out);
+        self.sent_away(length, worker, out);
     }
 
     /// Bytes are with the driver until it says that they are out. Where the budget has no room for them, whoever asked for
     /// them and does not read them is cut.
-    pub(super) fn sent_away(&mut self, length: usize, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn sent_away(&mut self, length: usize, worker: &mut WorkerContext, out: &mut Out<'_>) {
         self.blocked = true;
         self.account.add_unsent(length);
-        if !self.charge(kit) {
+        if !self.charge(worker) {
             crate::server::quiet::log!(Memory, warn, "an answer does not fit the memory budget; the connection is cut");
-            self.abort(kit, out);
+            self.abort(worker, out);
         }
     }
 
     /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
-    pub(super) fn finish(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let unsent = self.close_account(kit);
-        self.charge(kit);
+    pub(super) fn finish(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
+        let unsent = self.close_account(worker);
+        self.charge(worker);
         if self.ended && !self.blocked && out.waiting() > 0 {
             // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.
-            self.send_and_hear(kit, out);
+            self.send_and_hear(worker, out);
         }
         if self.phase == Phase::Gone {
             return;
@@ -118,8 +118,8 @@ impl Transport {
         if self.blocked {
             // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
             self.account.add_unsent(unsent);
-            if !self.charge(kit) {
-                return self.abort(kit, out);
+            if !self.charge(worker) {
+                return self.abort(worker, out);
             }
             if self.phase != Phase::Closing {
                 out.close_tls(self.id);
@@ -127,9 +127,9 @@ impl Transport {
                 out.queue.push(Op::Shutdown { socket: self.id });
             }
             self.phase = Phase::Fresh;
-            return self.wait_for(Phase::Closing, kit);
+            return self.wait_for(Phase::Closing, worker);
         }
-        let lingers = !kit.shared.setup.config.deadlines.linger.is_zero();
+        let lingers = !worker.shared.setup.config.deadlines.linger.is_zero();
         if !self.ended && lingers {
             // The last bytes and the end leave in one packet.
             out.close_tls(self.id);
@@ -141,18 +141,18 @@ impl Transport {
                 out.queue.push(Op::ResumeRecv { socket: self.id });
             }
             self.phase = Phase::Fresh;
-            self.wait_for(Phase::Linger, kit);
+            self.wait_for(Phase::Linger, worker);
         } else {
-            self.close(kit, out);
+            self.close(worker, out);
         }
     }
 
     /// Closes now; what was sent still goes out.
-    pub(super) fn close(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn close(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
         // The last bytes and the end leave in one packet.
         out.close_tls(self.id);
         out.flush_before(self.id, self.phase != Phase::Gone);
-        self.release(kit);
+        self.release(worker);
         if self.phase != Phase::Gone {
             self.phase = Phase::Gone;
             out.queue.push(Op::Close { socket: self.id });
@@ -160,9 +160,9 @@ impl Transport {
     }
 
     /// Cuts the connection: the peer must see that what it got is not whole.
-    pub(super) fn abort(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(super) fn abort(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
         out.flush(self.id);
-        self.release(kit);
+        self.release(worker);
         if self.phase != Phase::Gone {
             self.phase = Phase::Gone;
             out.queue.push(Op::Abort { socket: self.id });

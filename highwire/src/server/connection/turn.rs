@@ -4,61 +4,61 @@ use super::Connection;
 use super::out::Out;
 use super::transport::Transport;
 use super::work::Left;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use io::Queue;
 use proto::Head;
 
 impl Connection {
     /// A task of this connection was woken.
-    pub(crate) fn woken(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+    pub(crate) fn woken(&mut self, worker: &mut WorkerContext, head: &mut Head, queue: &mut Queue) {
         if self.transport.is_ending() {
             return;
         }
-        self.with_out(kit, queue, |connection, kit, out| {
-            if !connection.transport.sealed.is_empty() || connection.transport.is_late(kit) {
+        self.with_out(worker, queue, |connection, worker, out| {
+            if !connection.transport.sealed.is_empty() || connection.transport.is_late(worker) {
                 return;
             }
-            connection.drive_timed(kit, head, out);
+            connection.drive_timed(worker, head, out);
         });
     }
 
     /// Moves on whatever can move. What takes long, since the handler works on a body, counts as the connection's work.
-    fn drive_timed(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    fn drive_timed(&mut self, worker: &mut WorkerContext, head: &mut Head, out: &mut Out<'_>) {
         let is_fed =
             self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader());
-        let begun = if is_fed { (kit.stopwatch)() } else { 0 };
-        self.drive(kit, head, out);
+        let begun = if is_fed { (worker.stopwatch)() } else { 0 };
+        self.drive(worker, head, out);
         if is_fed {
-            self.transport.work.spend_since(begun, kit.stopwatch);
+            self.transport.work.spend_since(begun, worker.stopwatch);
         }
-        self.settle(kit, head, out);
+        self.settle(worker, head, out);
     }
 
     /// Another turn has come for what could not be worked on in the last one.
-    pub(crate) fn go_on(&mut self, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+    pub(crate) fn go_on(&mut self, worker: &mut WorkerContext, head: &mut Head, queue: &mut Queue) {
         let was_woken = self.transport.work.take_left() == Left::Woken;
         if self.transport.is_ending() {
             return;
         }
-        self.with_out(kit, queue, |connection, kit, out| {
+        self.with_out(worker, queue, |connection, worker, out| {
             if was_woken {
-                if connection.transport.is_late(kit) {
+                if connection.transport.is_late(worker) {
                     return;
                 }
-                return connection.drive_timed(kit, head, out);
+                return connection.drive_timed(worker, head, out);
             }
-            connection.proceed(kit, head, out);
+            connection.proceed(worker, head, out);
             connection.resume_if_wanted(out.queue);
-            connection.settle(kit, head, out);
+            connection.settle(worker, head, out);
         });
     }
 }
 
 impl Transport {
     /// Returns true if the allowance of this turn is used up, or its turn has not come: what was woken is moved on later.
-    pub(super) fn is_late(&mut self, kit: &mut Kit) -> bool {
-        self.work.begin(kit.turn, kit.allowance);
-        let is_late = self.work.is_unfinished() || self.is_spent(kit);
+    pub(super) fn is_late(&mut self, worker: &mut WorkerContext) -> bool {
+        self.work.begin(worker.turn, worker.allowance);
+        let is_late = self.work.is_unfinished() || self.is_spent(worker);
         if is_late {
             self.work.leave_woken();
         }
@@ -67,10 +67,10 @@ impl Transport {
 
     /// Returns true if the allowance of this turn is used up; what is left to do is done in the next turn then.
     #[inline]
-    pub(super) fn is_spent(&mut self, kit: &mut Kit) -> bool {
+    pub(super) fn is_spent(&mut self, worker: &mut WorkerContext) -> bool {
         let is_spent = self.work.is_spent();
         if is_spent && self.work.leave_unread() {
-            kit.unfinished.push_back(self.id);
+            worker.unfinished.push_back(self.id);
         }
         is_spent
     }

@@ -3,7 +3,7 @@
 
 use crate::body::BodyError;
 use crate::request::BodyUse;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::quiet;
 use crate::{Response, StatusCode};
 use proto::h2::Code;
@@ -95,12 +95,12 @@ impl Abort {
     }
 
     /// What the peer is answered whose answer has not begun. A 503 says when to come again.
-    pub(crate) fn response(self, kit: &Kit) -> Response {
+    pub(crate) fn response(self, worker: &WorkerContext) -> Response {
         let Outcome { status, text, .. } = self.outcome();
         match self {
-            Abort::BodyTooLarge(route, body_use) => kit.too_large(route, body_use),
-            _ if status == StatusCode::SERVICE_UNAVAILABLE => kit.overloaded(text),
-            _ => kit.error(status, text),
+            Abort::BodyTooLarge(route, body_use) => worker.too_large(route, body_use),
+            _ if status == StatusCode::SERVICE_UNAVAILABLE => worker.overloaded(text),
+            _ => worker.error(status, text),
         }
     }
 

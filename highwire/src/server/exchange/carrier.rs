@@ -7,7 +7,7 @@ use crate::Response;
 use crate::body::{BoxError, Part};
 use crate::request::{BodyUse, Caller};
 use crate::server::context::TaskKind;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use bytes::Bytes;
 use http::{Extensions, HeaderName, HeaderValue};
 use proto::{Head, Length};
@@ -44,7 +44,7 @@ pub(in crate::server) trait Carrier {
     fn exchange(&mut self) -> Option<&mut Exchange>;
 
     /// Returns the exchange, made where there is none.
-    fn make_exchange(&mut self, kit: &mut Kit) -> &mut Exchange;
+    fn make_exchange(&mut self, worker: &mut WorkerContext) -> &mut Exchange;
 
     /// Returns what was counted of the request's body.
     fn intake(&mut self) -> Option<&mut Intake>;
@@ -55,10 +55,10 @@ pub(in crate::server) trait Carrier {
     }
 
     /// Charges what the exchange holds now. Returns false if there is no room.
-    fn charge(&mut self, kit: &mut Kit) -> bool;
+    fn charge(&mut self, worker: &mut WorkerContext) -> bool;
 
     /// The memory budget has no room for what the exchange holds.
-    fn no_memory(&mut self, kit: &mut Kit);
+    fn no_memory(&mut self, worker: &mut WorkerContext);
 
     /// Returns the bytes of a whole body that the handler has.
     fn lent(&mut self) -> usize;
@@ -67,12 +67,12 @@ pub(in crate::server) trait Carrier {
     fn lend(&mut self, bytes: usize);
 
     /// A CONNECT came for a route. Returns true if its bytes are for the protocol that may be accepted, and no body.
-    fn connect(&mut self, _: &mut Kit) -> bool {
+    fn connect(&mut self, _: &mut WorkerContext) -> bool {
         false
     }
 
     /// The handler of a CONNECT was called.
-    fn connected(&mut self, _: Length, _: &mut Kit) {}
+    fn connected(&mut self, _: Length, _: &mut WorkerContext) {}
 
     // The request's body.
 
@@ -80,15 +80,15 @@ pub(in crate::server) trait Carrier {
     fn awaits_continue(&self) -> bool;
 
     /// Prepares for a body that no handler takes. Its bytes are dropped as they come.
-    fn leave_body(&mut self, _: Length, _: &Head, _: &mut Kit) {}
+    fn leave_body(&mut self, _: Length, _: &Head, _: &mut WorkerContext) {}
 
     /// Returns the body if all of it is here already.
-    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut Kit) -> Option<Bytes> {
+    fn whole_body(&mut self, _: Length, _: &mut Head, _: &mut WorkerContext) -> Option<Bytes> {
         None
     }
 
     /// A body begins that is used in this way: the exchange is made already where there is to be one.
-    fn body_begins(&mut self, _: BodyUse, _: &mut Kit) {}
+    fn body_begins(&mut self, _: BodyUse, _: &mut WorkerContext) {}
 
     /// Bytes that are announced and have not come yet, beyond those that were counted.
     fn announced(&self) -> u64 {
@@ -96,27 +96,27 @@ pub(in crate::server) trait Carrier {
     }
 
     /// So many bytes of the body came.
-    fn took(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit);
+    fn took(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext);
 
     /// The body, of which so many bytes came last, is longer than its route takes.
-    fn over_limit(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit);
+    fn over_limit(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext);
 
     /// A body that was collected is whole.
     fn collected(&mut self) {}
 
     /// Nothing more of the body is wanted.
-    fn stop_body(&mut self, kit: &mut Kit);
+    fn stop_body(&mut self, worker: &mut WorkerContext);
 
     /// The handler was polled, and may have taken some of the body.
-    fn polled(&mut self, _: &mut Kit) {}
+    fn polled(&mut self, _: &mut WorkerContext) {}
 
     /// The request is complete, and its handler knows.
-    fn request_ended(&mut self, kit: &mut Kit);
+    fn request_ended(&mut self, worker: &mut WorkerContext);
 
     // The response.
 
     /// Replaces a response that cannot be sent here by one that can. Ends the connection behind a response that asks for that.
-    fn admit(&mut self, response: &mut Response, kit: &mut Kit);
+    fn admit(&mut self, response: &mut Response, worker: &mut WorkerContext);
 
     /// Returns true if no response has begun.
     fn may_answer(&mut self) -> bool;
@@ -125,7 +125,7 @@ pub(in crate::server) trait Carrier {
     fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error>;
 
     /// Sends a final response, or begins with it.
-    fn send(&mut self, response: &mut Response, kit: &mut Kit);
+    fn send(&mut self, response: &mut Response, worker: &mut WorkerContext);
 
     /// Returns true if parts of a body may be ranges of files.
     fn sends_files(&self) -> bool {
@@ -133,10 +133,10 @@ pub(in crate::server) trait Carrier {
     }
 
     /// Sends a part of a response's body, as far as the peer takes it.
-    fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort>;
+    fn send_part(&mut self, part: Part, worker: &mut WorkerContext) -> Result<Sent, Abort>;
 
     /// The next part of a response's body is not ready.
-    fn body_waits(&mut self, kit: &mut Kit);
+    fn body_waits(&mut self, worker: &mut WorkerContext);
 
     /// Ends a response whose body was sent.
     fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort>;
@@ -145,5 +145,5 @@ pub(in crate::server) trait Carrier {
     fn keep_error(&mut self, _: BoxError) {}
 
     /// Ends a response that has begun, so that the peer sees that it is not whole.
-    fn cut(&mut self, abort: Abort, kit: &mut Kit);
+    fn cut(&mut self, abort: Abort, worker: &mut WorkerContext);
 }

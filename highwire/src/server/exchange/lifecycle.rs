@@ -8,7 +8,7 @@ use super::outgoing::Next;
 use super::{Collect, Waits};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::{HeaderName, HeaderValue, Response};
 use proto::{Head, Length, Method};
 use std::task::Poll;
@@ -17,82 +17,89 @@ use std::task::Poll;
 pub(in crate::server) trait Lifecycle: Carrier {
     /// A request came: finds its route, and calls its handler or waits for its body.
     #[inline]
-    fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], kit: &mut Kit) {
-        kit.override_method(head, window);
-        if kit.shared.setup.config.access_log {
-            let now = kit.now;
-            self.make_exchange(kit).keep_log(LogLine::new(head, window, now));
+    fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext) {
+        worker.override_method(head, window);
+        if worker.shared.setup.config.access_log {
+            let now = worker.now;
+            self.make_exchange(worker).keep_log(LogLine::new(head, window, now));
         }
-        let route = match kit.route(head, window, self.caller()) {
+        let route = match worker.route(head, window, self.caller()) {
             Ok(route) => route,
             Err(mut response) => {
                 if length != Length::Empty {
-                    self.leave_body(length, head, kit);
+                    self.leave_body(length, head, worker);
                 }
-                return self.respond(&mut response, kit);
+                return self.respond(&mut response, worker);
             }
         };
-        if head.method == Method::Connect && self.connect(kit) {
-            self.call(route, (head, window), Ready::Nothing, kit);
-            return self.connected(length, kit);
+        if head.method == Method::Connect && self.connect(worker) {
+            self.call(route, (head, window), Ready::Nothing, worker);
+            return self.connected(length, worker);
         }
         if length == Length::Empty {
-            return self.call(route, (head, window), Ready::Nothing, kit);
+            return self.call(route, (head, window), Ready::Nothing, worker);
         }
-        self.begin_with_body(route, length, head, window, kit);
+        self.begin_with_body(route, length, head, window, worker);
     }
 
     /// The rest of [`begin`](Self::begin) for a request that has a body.
-    fn begin_with_body(&mut self, route: u32, length: Length, head: &mut Head, window: &[u8], kit: &mut Kit) {
-        let body_use = match kit.body_use(route) {
+    fn begin_with_body(
+        &mut self,
+        route: u32,
+        length: Length,
+        head: &mut Head,
+        window: &[u8],
+        worker: &mut WorkerContext,
+    ) {
+        let body_use = match worker.body_use(route) {
             // Another protocol's bytes begin behind the body: it is read first (RFC 9110 section 7.8).
             BodyUse::None if head.upgrade && Self::UPGRADES => BodyUse::Whole,
             body_use => body_use,
         };
         let announced = if let Length::Exact(length) = length { length } else { 0 };
-        if let Some(mut response) = kit.announces_too_much(route, body_use, announced) {
-            self.stop_body(kit);
-            return self.respond(&mut response, kit);
+        if let Some(mut response) = worker.announces_too_much(route, body_use, announced) {
+            self.stop_body(worker);
+            return self.respond(&mut response, worker);
         }
         if body_use != BodyUse::None && head.expects_continue && self.awaits_continue() {
             // The request was just begun, so that a state table permits it, and there is no field that could be refused.
             let _ = self.interim(100, &[]);
         }
         if body_use == BodyUse::Whole
-            && let Some(body) = self.whole_body(length, head, kit)
+            && let Some(body) = self.whole_body(length, head, worker)
         {
             let bytes = body.len();
-            self.call(route, (head, window), Ready::Whole(body), kit);
+            self.call(route, (head, window), Ready::Whole(body), worker);
             if self.exchange().is_some_and(|exchange| exchange.awaits_answer()) {
                 self.lend(bytes);
-                self.charge_or_abort(kit);
+                self.charge_or_abort(worker);
             }
             return;
         }
         let task = self.task();
         match body_use {
             BodyUse::None => {
-                self.body_begins(body_use, kit);
+                self.body_begins(body_use, worker);
                 self.count_from(route);
-                self.leave_body(length, head, kit);
-                self.call(route, (head, window), Ready::Nothing, kit);
+                self.leave_body(length, head, worker);
+                self.call(route, (head, window), Ready::Nothing, worker);
             }
             BodyUse::Whole => {
-                self.make_exchange(kit).incoming.collect(route, head, window);
-                self.body_begins(body_use, kit);
+                self.make_exchange(worker).incoming.collect(route, head, window);
+                self.body_begins(body_use, worker);
                 self.count_from(route);
             }
             BodyUse::Parts => {
-                let waker = kit.context.inbox.waker(task.number());
-                let body = self.make_exchange(kit).incoming.stream(waker);
-                self.body_begins(body_use, kit);
+                let waker = worker.context.inbox.waker(task.number());
+                let body = self.make_exchange(worker).incoming.stream(waker);
+                self.body_begins(body_use, worker);
                 self.count_from(route);
-                self.call(route, (head, window), Ready::Parts(body), kit);
+                self.call(route, (head, window), Ready::Parts(body), worker);
             }
         }
         // What has an answer already is charged with that.
         if self.may_answer() {
-            self.charge_or_abort(kit);
+            self.charge_or_abort(worker);
         }
     }
 
@@ -105,28 +112,28 @@ pub(in crate::server) trait Lifecycle: Carrier {
 
     /// Calls the handler of the route that was found just before, and deals with what it answers.
     #[inline]
-    fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, kit: &mut Kit) {
+    fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, worker: &mut WorkerContext) {
         let mut hooks = Hooks { extensions: self.take_extensions(), ..Hooks::default() };
         let mut answer = None;
-        let outcome = kit.call(route, request, self.caller(), self.task(), body, &mut hooks, &mut answer);
+        let outcome = worker.call(route, request, self.caller(), self.task(), body, &mut hooks, &mut answer);
         if hooks.are_for_exchange() {
-            self.make_exchange(kit).take_hooks(&mut hooks);
+            self.make_exchange(worker).take_hooks(&mut hooks);
         }
         match outcome {
             Outcome::Ready => match &mut answer {
                 // A handler that took a `Reply` answers by it alone.
                 Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
-                    self.answer(response, kit);
+                    self.answer(response, worker);
                 }
-                _ => self.poll_answer(kit),
+                _ => self.poll_answer(worker),
             },
             Outcome::Pending(place) => {
-                self.make_exchange(kit).awaits((route, place));
+                self.make_exchange(worker).awaits((route, place));
                 self.send_interims();
                 if Self::SHARES_CONNECTION {
-                    self.charge_or_abort(kit);
+                    self.charge_or_abort(worker);
                 } else {
-                    self.charge_unfolded(kit);
+                    self.charge_unfolded(worker);
                 }
             }
         }
@@ -134,12 +141,12 @@ pub(in crate::server) trait Lifecycle: Carrier {
 
     /// Sends a handler's answer, and begins with its body.
     #[inline]
-    fn answer(&mut self, response: &mut Response, kit: &mut Kit) {
+    fn answer(&mut self, response: &mut Response, worker: &mut WorkerContext) {
         if self.exchange().is_none() {
-            return self.respond(response, kit);
+            return self.respond(response, worker);
         }
         self.send_interims();
-        self.respond(response, kit);
+        self.respond(response, worker);
         if let Some(exchange) = self.exchange() {
             exchange.has_answered();
         }
@@ -147,32 +154,32 @@ pub(in crate::server) trait Lifecycle: Carrier {
 
     /// Sends a response: every final one passes here.
     #[inline]
-    fn respond(&mut self, response: &mut Response, kit: &mut Kit) {
-        self.admit(response, kit);
-        kit.prepare(response, self.caller().is_secure());
-        let Some(exchange) = self.exchange() else { return self.send(response, kit) };
+    fn respond(&mut self, response: &mut Response, worker: &mut WorkerContext) {
+        self.admit(response, worker);
+        worker.prepare(response, self.caller().is_secure());
+        let Some(exchange) = self.exchange() else { return self.send(response, worker) };
         exchange.outgoing.begin();
         if let Some(line) = exchange.take_log() {
-            log_answer(&line, self.caller(), response, kit);
+            log_answer(&line, self.caller(), response, worker);
         }
-        self.send(response, kit);
+        self.send(response, worker);
         if let Some(exchange) = self.exchange() {
             exchange.outgoing.end_unless_it_goes_on();
         }
     }
 
     /// Sees whether the answer has come, from the handler's future or from elsewhere.
-    fn poll_answer(&mut self, kit: &mut Kit) {
+    fn poll_answer(&mut self, worker: &mut WorkerContext) {
         let task = self.task();
         self.send_interims();
         let Some(exchange) = self.exchange() else { return };
-        if let Some(mut response) = exchange.take_answer(kit, task, Self::CREDITS) {
-            self.answer(&mut response, kit);
+        if let Some(mut response) = exchange.take_answer(worker, task, Self::CREDITS) {
+            self.answer(&mut response, worker);
         } else {
             self.send_interims();
-            self.charge_unfolded(kit);
+            self.charge_unfolded(worker);
         }
-        self.polled(kit);
+        self.polled(worker);
     }
 
     /// Sends the interim responses that the handler has asked for.
@@ -188,51 +195,51 @@ pub(in crate::server) trait Lifecycle: Carrier {
     }
 
     /// Some of the request's body came: the handler gets it, or it is dropped. Returns which.
-    fn data(&mut self, data: &[u8], kit: &mut Kit) -> BodyUse {
+    fn data(&mut self, data: &[u8], worker: &mut WorkerContext) -> BodyUse {
         let (body_use, has_let_go) =
             self.exchange().map_or((BodyUse::None, false), |exchange| exchange.incoming.receive(data));
         let announced = self.announced();
         let Some(intake) = self.intake() else { return body_use };
         intake.count(data.len(), has_let_go);
-        if intake.bytes.saturating_add(announced) > kit.body_limit(intake.route, body_use) {
-            self.over_limit(body_use, data.len(), kit);
+        if intake.bytes.saturating_add(announced) > worker.body_limit(intake.route, body_use) {
+            self.over_limit(body_use, data.len(), worker);
         } else {
-            self.took(body_use, data.len(), kit);
+            self.took(body_use, data.len(), worker);
         }
         body_use
     }
 
     /// The request is complete.
-    fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, kit: &mut Kit) {
+    fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, worker: &mut WorkerContext) {
         let Some(exchange) = self.exchange() else { return };
         match exchange.incoming.end(trailers) {
             Ended::Collected(Collect { route, head, window, body }) => {
                 self.collected();
                 self.lend(body.capacity());
                 // The look-up left the path's parameters for the last head that was seen: this one's are found again.
-                match kit.route(&head, &window, self.caller()) {
-                    Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), kit),
-                    Err(mut response) => self.respond(&mut response, kit),
+                match worker.route(&head, &window, self.caller()) {
+                    Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
+                    Err(mut response) => self.respond(&mut response, worker),
                 }
             }
-            Ended::Told => self.poll_answer(kit),
+            Ended::Told => self.poll_answer(worker),
             Ended::Unread => {}
         }
-        self.request_ended(kit);
+        self.request_ended(worker);
     }
 
     /// Sends the next part of the response's body, if there is one.
-    fn send_next(&mut self, kit: &mut Kit) -> Sent {
-        let waker = kit.context.inbox.waker(self.task().number());
+    fn send_next(&mut self, worker: &mut WorkerContext) -> Sent {
+        let waker = worker.context.inbox.waker(self.task().number());
         let sends_files = self.sends_files();
         let Some(exchange) = self.exchange() else { return Sent::Over };
         let Some(next) = exchange.outgoing.next(sends_files, &waker) else { return Sent::Over };
         let sent = match next {
             Poll::Pending => {
-                self.body_waits(kit);
+                self.body_waits(worker);
                 return Sent::Waits;
             }
-            Poll::Ready(Next::Part(part)) => self.send_part(part, kit),
+            Poll::Ready(Next::Part(part)) => self.send_part(part, worker),
             Poll::Ready(Next::End) => {
                 let trailers = exchange.outgoing.end();
                 self.end_body(trailers)
@@ -242,7 +249,7 @@ pub(in crate::server) trait Lifecycle: Carrier {
                 Err(abort)
             }
         };
-        self.sent_or_abort(sent, kit)
+        self.sent_or_abort(sent, worker)
     }
 
     /// Ends a response whose body was sent, with its trailers. A panic of those costs no more than one of the body itself:
@@ -252,54 +259,54 @@ pub(in crate::server) trait Lifecycle: Carrier {
     }
 
     /// Cuts a response of which something could not be sent.
-    fn sent_or_abort(&mut self, sent: Result<Sent, Abort>, kit: &mut Kit) -> Sent {
+    fn sent_or_abort(&mut self, sent: Result<Sent, Abort>, worker: &mut WorkerContext) -> Sent {
         sent.unwrap_or_else(|abort| {
             if let Abort::BodyMisfit(_) = abort {
                 abort.logged();
             }
-            self.abort(abort, kit);
+            self.abort(abort, worker);
             Sent::Waits
         })
     }
 
     /// Ends the exchange before its time: by an answer, or where one has begun by cutting that.
-    fn abort(&mut self, abort: Abort, kit: &mut Kit) {
-        self.stop_body(kit);
+    fn abort(&mut self, abort: Abort, worker: &mut WorkerContext) {
+        self.stop_body(worker);
         if let Some(exchange) = self.exchange() {
-            exchange.give_up(abort.body_error(), kit);
+            exchange.give_up(abort.body_error(), worker);
         }
         if self.may_answer() {
-            self.respond(&mut abort.response(kit), kit);
+            self.respond(&mut abort.response(worker), worker);
         } else {
-            self.cut(abort, kit);
+            self.cut(abort, worker);
         }
     }
 
     /// The exchange has waited for too long.
-    fn expire(&mut self, waits: Waits, kit: &mut Kit) {
-        kit.count_cut();
+    fn expire(&mut self, waits: Waits, worker: &mut WorkerContext) {
+        worker.count_cut();
         let abort = match waits {
             Waits::Body => Abort::BodyTooSlow,
             Waits::Write => Abort::WriteTooSlow,
             Waits::Handler | Waits::Nothing => Abort::HandlerTooSlow,
         };
-        self.abort(abort.logged(), kit);
+        self.abort(abort.logged(), worker);
     }
 
     /// Charges what the exchange holds. Returns false if there was no room and the exchange has ended.
-    fn charge_or_abort(&mut self, kit: &mut Kit) -> bool {
-        let has_room = self.charge(kit);
+    fn charge_or_abort(&mut self, worker: &mut WorkerContext) -> bool {
+        let has_room = self.charge(worker);
         if !has_room {
-            self.no_memory(kit);
+            self.no_memory(worker);
         }
         has_room
     }
 
     /// A handler that has still to answer may hold a whole body that was decoded since it was charged last.
-    fn charge_unfolded(&mut self, kit: &mut Kit) {
+    fn charge_unfolded(&mut self, worker: &mut WorkerContext) {
         let lent = self.lent();
         if self.exchange().is_some_and(|exchange| exchange.lent(lent) > lent) {
-            self.charge_or_abort(kit);
+            self.charge_or_abort(worker);
         }
     }
 }

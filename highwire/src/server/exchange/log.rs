@@ -3,7 +3,7 @@
 use crate::Response;
 use crate::request::Caller;
 use crate::response::Content;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use proto::Head;
 
 /// What the access log says of a request.
@@ -29,7 +29,7 @@ impl LogLine {
 
 /// Writes the access log's line.
 #[cold]
-pub(super) fn log_answer(line: &LogLine, caller: Caller<'_>, response: &Response, kit: &Kit) {
+pub(super) fn log_answer(line: &LogLine, caller: Caller<'_>, response: &Response, worker: &WorkerContext) {
     let bytes = match &response.content {
         Content::Bytes(bytes) => Some(bytes.len() as u64),
         Content::Stream(streamed) => streamed.length,
@@ -45,7 +45,7 @@ pub(super) fn log_answer(line: &LogLine, caller: Caller<'_>, response: &Response
         protocol = line.protocol,
         status = response.status.as_u16(),
         bytes,
-        microseconds = kit.now.since(line.since).as_micros() as u64,
+        microseconds = worker.now.since(line.since).as_micros() as u64,
         tls = tls.map(|tls| tls.version),
         cipher = tls.map(|tls| tls.cipher),
         server_name = tls.and_then(|tls| tls.server_name.as_deref()),

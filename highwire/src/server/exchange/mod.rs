@@ -22,7 +22,7 @@ pub(super) use tunnel::Tunnel;
 use self::abort::Abort;
 use self::log::LogLine;
 use super::context::TaskKind;
-use super::dispatch::Kit;
+use super::dispatch::WorkerContext;
 use crate::Response;
 use crate::body::BodyError;
 use crate::reply::{Awaited, InterimQueue};
@@ -108,38 +108,43 @@ impl Exchange {
 
     /// Sees whether the answer has come, from the handler's future or from elsewhere. `credits`: the peer is credited afterwards
     /// for what the handler takes of the body, and no wake has to tell of it.
-    pub(crate) fn take_answer(&mut self, kit: &mut Kit, task: TaskKind, credits: bool) -> Option<Response> {
+    pub(crate) fn take_answer(
+        &mut self,
+        worker: &mut WorkerContext,
+        task: TaskKind,
+        credits: bool,
+    ) -> Option<Response> {
         if credits {
             self.incoming.wake_for_taken(false);
         }
-        let answer = self.poll_answer(kit, task);
+        let answer = self.poll_answer(worker, task);
         if credits {
             self.incoming.wake_for_taken(true);
         }
         answer
     }
 
-    fn poll_answer(&mut self, kit: &mut Kit, task: TaskKind) -> Option<Response> {
+    fn poll_answer(&mut self, worker: &mut WorkerContext, task: TaskKind) -> Option<Response> {
         // The answer is made here, by a function of the program's.
         let taken = catch_unwind(AssertUnwindSafe(|| self.reply.as_ref().and_then(|slot| slot.take())));
-        if let Some(response) = taken.unwrap_or_else(|_| Some(kit.panicked())) {
+        if let Some(response) = taken.unwrap_or_else(|_| Some(worker.panicked())) {
             self.reply = None;
             if let Some(future) = self.future.take() {
-                kit.cancel(future);
+                worker.cancel(future);
             }
             return Some(response);
         }
-        let Poll::Ready(response) = kit.poll(self.future?, task) else { return None };
+        let Poll::Ready(response) = worker.poll(self.future?, task) else { return None };
         self.future = None;
         // A handler that took a `Reply` answers by it alone.
         self.reply.is_none().then_some(response)
     }
 
     /// The handler gets no more of its request, and is not waited for.
-    pub(crate) fn give_up(&mut self, why: BodyError, kit: &mut Kit) {
+    pub(crate) fn give_up(&mut self, why: BodyError, worker: &mut WorkerContext) {
         self.incoming.give_up(why);
         if let Some(future) = self.future.take() {
-            kit.cancel(future);
+            worker.cancel(future);
         }
         self.reply = None;
         if let Some(tunnel) = &self.tunnel {

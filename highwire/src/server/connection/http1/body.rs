@@ -5,7 +5,7 @@ use crate::request::BodyUse;
 use crate::server::connection::Connection;
 use crate::server::connection::out::Out;
 use crate::server::connection::work;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::trailers::is_allowed_trailer;
 use http::{HeaderName, HeaderValue};
@@ -13,28 +13,33 @@ use proto::Head;
 
 impl Connection {
     /// A part of a request's body came: returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
-    pub(in crate::server::connection) fn body_came(&mut self, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) -> bool {
-        let body_use = H1::new(self, out).data(data, kit);
+    pub(in crate::server::connection) fn body_came(
+        &mut self,
+        data: &[u8],
+        worker: &mut WorkerContext,
+        out: &mut Out<'_>,
+    ) -> bool {
+        let body_use = H1::new(self, out).data(data, worker);
         body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
     }
 
     /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
-    pub(in crate::server::connection) fn body_fed(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        if !H1::new(self, out).charge_or_abort(kit) {
+    pub(in crate::server::connection) fn body_fed(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
+        if !H1::new(self, out).charge_or_abort(worker) {
             return;
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader()) {
-            let begun = (kit.stopwatch)();
+            let begun = (worker.stopwatch)();
             self.transport.work.spend(work::POLL);
-            H1::new(self, out).poll_answer(kit);
-            self.pump(kit, out);
-            self.transport.work.spend_since(begun, kit.stopwatch);
+            H1::new(self, out).poll_answer(worker);
+            self.pump(worker, out);
+            self.transport.work.spend_since(begun, worker.stopwatch);
         }
     }
 
     /// A chunk was announced whose bytes are still to come: one that is too large is refused before they do.
-    pub(in crate::server::connection) fn chunk_announced(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        H1::new(self, out).data(&[], kit);
+    pub(in crate::server::connection) fn chunk_announced(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
+        H1::new(self, out).data(&[], worker);
     }
 
     pub(in crate::server::connection) fn incoming_is_full(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::response::Content;
 use crate::server::connection::out::Out;
 use crate::server::connection::{Connection, Phase};
 use crate::server::context::TaskKind;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::carrier::{Carrier, Sent};
 use crate::server::exchange::{Exchange, Intake};
@@ -64,20 +64,20 @@ impl Carrier for H1<'_, '_> {
         self.connection.exchange.as_deref_mut()
     }
 
-    fn make_exchange(&mut self, kit: &mut Kit) -> &mut Exchange {
-        self.connection.exchange(kit)
+    fn make_exchange(&mut self, worker: &mut WorkerContext) -> &mut Exchange {
+        self.connection.exchange(worker)
     }
 
     fn intake(&mut self) -> Option<&mut Intake> {
         Some(&mut self.connection.intake)
     }
 
-    fn charge(&mut self, kit: &mut Kit) -> bool {
-        self.connection.recharge(kit)
+    fn charge(&mut self, worker: &mut WorkerContext) -> bool {
+        self.connection.recharge(worker)
     }
 
-    fn no_memory(&mut self, kit: &mut Kit) {
-        self.connection.no_memory(kit, self.out);
+    fn no_memory(&mut self, worker: &mut WorkerContext) {
+        self.connection.no_memory(worker, self.out);
     }
 
     fn lent(&mut self) -> usize {
@@ -93,8 +93,8 @@ impl Carrier for H1<'_, '_> {
     }
 
     /// It is read and dropped, or the connection closes where it is too large or the peer waits to be told to send it.
-    fn leave_body(&mut self, length: Length, head: &Head, kit: &mut Kit) {
-        let limit = kit.shared.setup.config.caps.unread_body_bytes;
+    fn leave_body(&mut self, length: Length, head: &Head, worker: &mut WorkerContext) {
+        let limit = worker.shared.setup.config.caps.unread_body_bytes;
         let too_large = matches!(length, Length::Exact(length) if length > limit);
         if too_large || head.expects_continue {
             self.connection.http.close_after();
@@ -102,10 +102,10 @@ impl Carrier for H1<'_, '_> {
     }
 
     /// It stands behind its head, so that nothing is copied into the connection.
-    fn whole_body(&mut self, length: Length, head: &mut Head, kit: &mut Kit) -> Option<Bytes> {
+    fn whole_body(&mut self, length: Length, head: &mut Head, worker: &mut WorkerContext) -> Option<Bytes> {
         let Length::Exact(length) = length else { return None };
         let body = self.behind.get(..usize::try_from(length).ok()?)?;
-        let limits = &kit.shared.setup.config.limits;
+        let limits = &worker.shared.setup.config.limits;
         // A body of known length that lies in the window whole is one part and an end.
         let data = self.connection.http.receive(body, head, limits).ok()?;
         let end = self.connection.http.receive(&[], head, limits).ok()?;
@@ -119,24 +119,24 @@ impl Carrier for H1<'_, '_> {
         self.connection.http.announced()
     }
 
-    fn took(&mut self, _: BodyUse, _: usize, _: &mut Kit) {}
+    fn took(&mut self, _: BodyUse, _: usize, _: &mut WorkerContext) {}
 
-    fn over_limit(&mut self, body_use: BodyUse, _: usize, kit: &mut Kit) {
-        self.connection.body_too_large(body_use, kit, self.out);
+    fn over_limit(&mut self, body_use: BodyUse, _: usize, worker: &mut WorkerContext) {
+        self.connection.body_too_large(body_use, worker, self.out);
     }
 
-    fn stop_body(&mut self, _: &mut Kit) {
+    fn stop_body(&mut self, _: &mut WorkerContext) {
         self.connection.http.close_after();
     }
 
-    fn request_ended(&mut self, kit: &mut Kit) {
-        self.connection.pump(kit, self.out);
-        self.connection.recharge(kit);
-        self.connection.recycle_exchange(kit);
+    fn request_ended(&mut self, worker: &mut WorkerContext) {
+        self.connection.pump(worker, self.out);
+        self.connection.recharge(worker);
+        self.connection.recycle_exchange(worker);
     }
 
     #[inline]
-    fn admit(&mut self, response: &mut Response, _: &mut Kit) {
+    fn admit(&mut self, response: &mut Response, _: &mut WorkerContext) {
         if response.close {
             self.connection.http.close_after();
         }
@@ -157,8 +157,8 @@ impl Carrier for H1<'_, '_> {
     }
 
     #[inline]
-    fn send(&mut self, response: &mut Response, kit: &mut Kit) {
-        self.connection.send(response, kit, self.out);
+    fn send(&mut self, response: &mut Response, worker: &mut WorkerContext) {
+        self.connection.send(response, worker, self.out);
     }
 
     /// Under TLS every byte is looked at.
@@ -166,21 +166,21 @@ impl Carrier for H1<'_, '_> {
         self.out.tls.is_none()
     }
 
-    fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort> {
+    fn send_part(&mut self, part: Part, worker: &mut WorkerContext) -> Result<Sent, Abort> {
         // The handler has made a part, so that the deadline for the next one begins anew.
         self.connection.transport.phase = Phase::Fresh;
         let sent = match part {
-            Part::Bytes(bytes) => self.connection.send_part(bytes, kit, self.out),
-            Part::File(step) => self.connection.send_step(step, kit, self.out),
+            Part::Bytes(bytes) => self.connection.send_part(bytes, worker, self.out),
+            Part::File(step) => self.connection.send_step(step, worker, self.out),
         };
         sent.map(|()| Sent::More).map_err(|error| Abort::BodyMisfit(Some(error)))
     }
 
-    fn body_waits(&mut self, kit: &mut Kit) {
-        if !self.connection.recharge(kit) {
+    fn body_waits(&mut self, worker: &mut WorkerContext) {
+        if !self.connection.recharge(worker) {
             let text = "what an answer waits for does not fit the memory budget; the connection is cut";
             crate::server::quiet::log!(Memory, warn, "{text}");
-            self.connection.abort(kit, self.out);
+            self.connection.abort(worker, self.out);
         }
     }
 
@@ -189,12 +189,12 @@ impl Carrier for H1<'_, '_> {
         sent.map_err(|error| Abort::BodyMisfit(Some(error)))
     }
 
-    fn cut(&mut self, _: Abort, kit: &mut Kit) {
+    fn cut(&mut self, _: Abort, worker: &mut WorkerContext) {
         if self.connection.has_begun_to_answer() {
-            return self.connection.abort(kit, self.out);
+            return self.connection.abort(worker, self.out);
         }
         // The answer is complete already; only what came behind it was wrong.
         self.out.flush(self.connection.transport.id);
-        self.connection.finish(kit, self.out);
+        self.connection.finish(worker, self.out);
     }
 }

@@ -12,7 +12,7 @@ use super::Phase;
 use super::out::Out;
 use super::work::{self, Timing};
 use crate::server::deadline::TICKS_A_SECOND;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{Exchange, Intake};
 use proto::{Event, Head, Length, Method, h1, h2};
@@ -23,45 +23,51 @@ const BATCH_BYTES: usize = 256 * 1024;
 impl Connection {
     /// Reads events from the window until it holds no more, or something has to be waited for. Returns how many bytes were used.
     #[inline]
-    pub(super) fn advance_http1(&mut self, window: &[u8], kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) -> usize {
+    pub(super) fn advance_http1(
+        &mut self,
+        window: &[u8],
+        worker: &mut WorkerContext,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) -> usize {
         let mut at = 0;
         // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
         let mut fed = false;
-        self.transport.work.begin(kit.turn, kit.allowance);
-        let mut timing = Timing::new(window.len(), &self.transport.work, kit.stopwatch);
+        self.transport.work.begin(worker.turn, worker.allowance);
+        let mut timing = Timing::new(window.len(), &self.transport.work, worker.stopwatch);
         if self.http.client() == h1::state::State::SendsBody {
-            self.http.set_second(kit.tick / TICKS_A_SECOND);
+            self.http.set_second(worker.tick / TICKS_A_SECOND);
         }
         while self.may_read() {
             let rest = &window[at..];
-            timing.event(&mut self.transport.work, kit.stopwatch);
-            if self.transport.is_spent(kit) {
+            timing.event(&mut self.transport.work, worker.stopwatch);
+            if self.transport.is_spent(worker) {
                 break;
             }
             // A body that has come whole ends at once, however much of it waits for its handler.
             if !self.http.end_is_due() && self.incoming_is_full() {
                 if std::mem::take(&mut fed) {
-                    self.body_fed(kit, out);
+                    self.body_fed(worker, out);
                     continue;
                 }
                 self.transport.pause(out.queue);
                 break;
             }
             if self.transport.served == 0 && rest.first() == Some(&h2::PREFACE[0]) {
-                match self.begins_http2(rest, kit, out) {
+                match self.begins_http2(rest, worker, out) {
                     Some(true) => {
-                        self.begin_http2(kit, out);
-                        return at + self.advance_http2(rest, kit, head, out);
+                        self.begin_http2(worker, out);
+                        return at + self.advance_http2(rest, worker, head, out);
                     }
                     Some(false) => {}
                     None => break,
                 }
             }
-            let limits = &kit.shared.setup.config.limits;
+            let limits = &worker.shared.setup.config.limits;
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
                 Err(error) => {
-                    self.refuse(error, kit, head, rest, out);
+                    self.refuse(error, worker, head, rest, out);
                     return window.len();
                 }
             };
@@ -69,7 +75,7 @@ impl Connection {
             match received.event {
                 Event::NeedMore => {
                     if self.http.announced() > 0 {
-                        self.chunk_announced(kit, out);
+                        self.chunk_announced(worker, out);
                     }
                     break;
                 }
@@ -77,29 +83,29 @@ impl Connection {
                 Event::Head(length) => {
                     let (seen, behind) = rest.split_at(received.consumed);
                     self.transport.work.spend(work::scanned_head(seen.len(), head.fields.len()));
-                    at += self.request(length, head, seen, behind, kit, out);
+                    at += self.request(length, head, seen, behind, worker, out);
                     if self.is_tunnel() {
-                        self.received_raw(&window[at..], kit, out);
+                        self.received_raw(&window[at..], worker, out);
                         return window.len();
                     }
                     if out.waiting() > BATCH_BYTES {
-                        self.send_and_hear(kit, out);
+                        self.send_and_hear(worker, out);
                     }
                 }
                 Event::Data(data) => {
                     self.transport.work.spend(work::CHUNK + work::bytes(data.len()));
-                    fed |= self.body_came(data, kit, out);
+                    fed |= self.body_came(data, worker, out);
                 }
                 Event::End { trailers } => {
                     self.transport.work.spend(work::CHUNK + work::POLL);
-                    if std::mem::take(&mut fed) && !self.recharge(kit) {
-                        self.no_memory(kit, out);
+                    if std::mem::take(&mut fed) && !self.recharge(worker) {
+                        self.no_memory(worker, out);
                         continue;
                     }
                     let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
-                    H1::new(self, out).end(fields, kit);
+                    H1::new(self, out).end(fields, worker);
                     if self.is_tunnel() {
-                        self.received_raw(&window[at..], kit, out);
+                        self.received_raw(&window[at..], worker, out);
                         return window.len();
                     }
                 }
@@ -107,9 +113,9 @@ impl Connection {
                 Event::Interim => {}
             }
         }
-        timing.end(&mut self.transport.work, kit.stopwatch);
+        timing.end(&mut self.transport.work, worker.stopwatch);
         if fed && !self.transport.is_ending() {
-            self.body_fed(kit, out);
+            self.body_fed(worker, out);
         }
         at
     }
@@ -122,17 +128,17 @@ impl Connection {
         head: &mut Head,
         seen: &[u8],
         behind: &[u8],
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) -> usize {
         self.transport.served += 1;
-        kit.requests += 1;
+        worker.requests += 1;
         self.intake = Intake::default();
         // The one before may have ended in this turn.
-        self.recycle_exchange(kit);
+        self.recycle_exchange(worker);
         if self.transport.account.lent() != 0 {
             self.transport.account.set_lent(0);
-            self.recharge(kit);
+            self.recharge(worker);
         }
         self.body_refused = false;
         // Each exchange has its own time, whatever the one before left of its.
@@ -141,24 +147,24 @@ impl Connection {
             // What follows is no request, unless a tunnel is made of it.
             self.http.close_after();
         }
-        let config = &kit.shared.setup.config;
+        let config = &worker.shared.setup.config;
         let last = config.caps.requests_a_connection;
-        if kit.draining || (last != 0 && self.transport.served >= last) {
+        if worker.draining || (last != 0 && self.transport.served >= last) {
             self.http.close_after();
         }
         let mut exchange = H1::new(self, out).with_behind(behind);
-        exchange.begin(length, head, seen, kit);
+        exchange.begin(length, head, seen, worker);
         exchange.used()
     }
 
     /// Takes an exchange, or the one that is there.
-    pub(super) fn exchange(&mut self, kit: &mut Kit) -> &mut Exchange {
-        self.exchange.get_or_insert_with(|| kit.new_exchange())
+    pub(super) fn exchange(&mut self, worker: &mut WorkerContext) -> &mut Exchange {
+        self.exchange.get_or_insert_with(|| worker.new_exchange())
     }
 
-    pub(super) fn recycle_exchange(&mut self, kit: &mut Kit) {
+    pub(super) fn recycle_exchange(&mut self, worker: &mut WorkerContext) {
         if let Some(exchange) = self.exchange.take_if(|exchange| exchange.is_over()) {
-            kit.recycle(exchange);
+            worker.recycle(exchange);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::response::Content;
 use crate::server::connection::out::Out;
 use crate::server::connection::transport::Transport;
 use crate::server::context::TaskKind;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::Waits;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::carrier::{Carrier, Sent};
@@ -31,7 +31,7 @@ pub(in crate::server::connection) struct H2<'c, 'q> {
 
 impl H2<'_, '_> {
     /// Sends one frame of what has been made of the response's body.
-    pub(in crate::server::connection) fn send_pending(&mut self, kit: &Kit) -> Result<Sent, Abort> {
+    pub(in crate::server::connection) fn send_pending(&mut self, worker: &WorkerContext) -> Result<Sent, Abort> {
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
         let is_streamed = active.exchange.outgoing.is_streaming();
         let part = active.pending.slice(..active.pending.len().min(FRAME_BYTES as usize));
@@ -45,7 +45,7 @@ impl H2<'_, '_> {
         let all = self.http2.sent;
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
         let _ = active.pending.split_to(sent);
-        active.took(sent, all, kit);
+        active.took(sent, all, worker);
         // Where nothing was sent, only what the peer says next can help: it has the time that any peer has to take something.
         Ok(match sent {
             0 => Sent::Waits,
@@ -72,21 +72,21 @@ impl Carrier for H2<'_, '_> {
         self.http2.get(self.stream).map(|active| &mut active.exchange)
     }
 
-    fn make_exchange(&mut self, kit: &mut Kit) -> &mut Exchange {
-        &mut self.http2.active(self.stream, kit).exchange
+    fn make_exchange(&mut self, worker: &mut WorkerContext) -> &mut Exchange {
+        &mut self.http2.active(self.stream, worker).exchange
     }
 
     fn intake(&mut self) -> Option<&mut Intake> {
         self.http2.get(self.stream).map(|active| &mut active.intake)
     }
 
-    fn charge(&mut self, kit: &mut Kit) -> bool {
-        self.transport.charge_streams(self.http2.held(), kit)
+    fn charge(&mut self, worker: &mut WorkerContext) -> bool {
+        self.transport.charge_streams(self.http2.held(), worker)
     }
 
     /// The stream that wanted the room gets 503, and the others go on.
-    fn no_memory(&mut self, kit: &mut Kit) {
-        self.abort(Abort::NoMemory, kit);
+    fn no_memory(&mut self, worker: &mut WorkerContext) {
+        self.abort(Abort::NoMemory, worker);
     }
 
     fn lent(&mut self) -> usize {
@@ -100,15 +100,15 @@ impl Carrier for H2<'_, '_> {
     }
 
     /// What the stream brings is kept for the protocol that may be accepted.
-    fn connect(&mut self, kit: &mut Kit) -> bool {
-        self.transport.connect_http2(self.http2, self.stream, kit);
-        self.http2.http.widen(self.stream, wider(kit.shared.config()), &mut self.out.queue.output);
+    fn connect(&mut self, worker: &mut WorkerContext) -> bool {
+        self.transport.connect_http2(self.http2, self.stream, worker);
+        self.http2.http.widen(self.stream, wider(worker.shared.config()), &mut self.out.queue.output);
         true
     }
 
-    fn connected(&mut self, length: Length, kit: &mut Kit) {
+    fn connected(&mut self, length: Length, worker: &mut WorkerContext) {
         if length == Length::Empty {
-            self.transport.end_tunnel(self.http2, self.stream, kit, self.out);
+            self.transport.end_tunnel(self.http2, self.stream, worker, self.out);
         }
     }
 
@@ -116,48 +116,48 @@ impl Carrier for H2<'_, '_> {
         true
     }
 
-    fn body_begins(&mut self, body_use: BodyUse, kit: &mut Kit) {
+    fn body_begins(&mut self, body_use: BodyUse, worker: &mut WorkerContext) {
         let arrived = self.http2.arrived;
-        let active = self.http2.active(self.stream, kit);
+        let active = self.http2.active(self.stream, worker);
         active.waits = Waits::Body;
-        active.judge_from_now(kit, arrived);
+        active.judge_from_now(worker, arrived);
         match body_use {
             BodyUse::None => {}
-            BodyUse::Whole => self.http2.begin_to_collect(self.stream, kit, self.out),
+            BodyUse::Whole => self.http2.begin_to_collect(self.stream, worker, self.out),
             BodyUse::Parts => {
                 // The handler wakes its task for each part that it takes, so that the peer is credited for it.
                 active.exchange.incoming.wake_for_taken(true);
                 // What waits for handlers is bounded by the connection's window.
-                self.http2.http.widen(self.stream, wider(kit.shared.config()), &mut self.out.queue.output);
+                self.http2.http.widen(self.stream, wider(worker.shared.config()), &mut self.out.queue.output);
             }
         }
     }
 
-    fn took(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit) {
+    fn took(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext) {
         let output = &mut self.out.queue.output;
         match body_use {
             BodyUse::None => self.http2.http.used(self.stream, bytes, output),
             BodyUse::Whole => {
                 self.http2.http.dropped(bytes, output);
-                self.http2.grant(self.stream, kit, self.out);
+                self.http2.grant(self.stream, worker, self.out);
             }
             BodyUse::Parts => {}
         }
     }
 
-    fn over_limit(&mut self, body_use: BodyUse, bytes: usize, kit: &mut Kit) {
+    fn over_limit(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext) {
         if body_use != BodyUse::Parts {
             self.http2.http.dropped(bytes, &mut self.out.queue.output);
         }
         let Some(active) = self.http2.get(self.stream) else { return };
         if body_use != BodyUse::None {
             let abort = Abort::BodyTooLarge(active.intake.route, body_use);
-            return self.abort(abort, kit);
+            return self.abort(abort, worker);
         }
         // No handler reads the body. The peer gets no more credit, and a reset once the answer is complete (RFC 9113 section 8.1).
         if active.drops {
             self.http2.http.reset(self.stream, Code::NoError, &mut self.out.queue.output);
-            self.http2.forget(self.stream, kit);
+            self.http2.forget(self.stream, worker);
         }
     }
 
@@ -165,21 +165,21 @@ impl Carrier for H2<'_, '_> {
         self.http2.end_collecting(self.stream);
     }
 
-    fn stop_body(&mut self, _: &mut Kit) {
+    fn stop_body(&mut self, _: &mut WorkerContext) {
         self.http2.end_collecting(self.stream);
     }
 
-    fn polled(&mut self, kit: &mut Kit) {
-        self.transport.credit_http2(self.http2, self.stream, kit, self.out);
+    fn polled(&mut self, worker: &mut WorkerContext) {
+        self.transport.credit_http2(self.http2, self.stream, worker, self.out);
     }
 
-    fn request_ended(&mut self, kit: &mut Kit) {
-        self.transport.done_http2(self.http2, self.stream, kit, self.out);
+    fn request_ended(&mut self, worker: &mut WorkerContext) {
+        self.transport.done_http2(self.http2, self.stream, worker, self.out);
     }
 
-    fn admit(&mut self, response: &mut Response, kit: &mut Kit) {
+    fn admit(&mut self, response: &mut Response, worker: &mut WorkerContext) {
         if let Some(active) = self.http2.get(self.stream).filter(|active| active.exchange.tunnel().is_some()) {
-            self.transport.answer_connect(active, response, kit);
+            self.transport.answer_connect(active, response, worker);
         }
         if let Content::Switch(_) = &response.content {
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol on HTTP/2 here\n");
@@ -202,22 +202,22 @@ impl Carrier for H2<'_, '_> {
     }
 
     #[inline]
-    fn send(&mut self, response: &mut Response, kit: &mut Kit) {
-        self.transport.send_http2(self.http2, self.stream, response, kit, self.out);
+    fn send(&mut self, response: &mut Response, worker: &mut WorkerContext) {
+        self.transport.send_http2(self.http2, self.stream, response, worker, self.out);
     }
 
     /// The part waits for its turn as one whose predecessors were sent does.
-    fn send_part(&mut self, part: Part, kit: &mut Kit) -> Result<Sent, Abort> {
+    fn send_part(&mut self, part: Part, worker: &mut WorkerContext) -> Result<Sent, Abort> {
         if let (Part::Bytes(bytes), Some(active)) = (part, self.http2.get(self.stream)) {
             active.pending = bytes;
         }
-        self.send_pending(kit)
+        self.send_pending(worker)
     }
 
-    fn body_waits(&mut self, kit: &mut Kit) {
+    fn body_waits(&mut self, worker: &mut WorkerContext) {
         // Being asked again is no sign of life.
         if let Some(active) = self.http2.get(self.stream).filter(|active| active.waits != Waits::Handler) {
-            (active.due, active.waits) = (active.body_due(kit), Waits::Handler);
+            (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
         }
     }
 
@@ -233,7 +233,7 @@ impl Carrier for H2<'_, '_> {
         sent.map_err(|error| Abort::BodyMisfit(Some(error)))
     }
 
-    fn cut(&mut self, abort: Abort, kit: &mut Kit) {
+    fn cut(&mut self, abort: Abort, worker: &mut WorkerContext) {
         let code = match abort.code() {
             // Nothing is wrong only with a peer whose answer is complete (RFC 9113 section 8.1).
             Code::NoError
@@ -244,6 +244,6 @@ impl Carrier for H2<'_, '_> {
             code => code,
         };
         self.http2.http.reset(self.stream, code, &mut self.out.queue.output);
-        self.http2.forget(self.stream, kit);
+        self.http2.forget(self.stream, worker);
     }
 }

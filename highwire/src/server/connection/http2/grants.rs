@@ -7,7 +7,7 @@
 use super::streams::Http2;
 use crate::server::config::Config;
 use crate::server::connection::out::Out;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use proto::h2::StreamRef;
 
 /// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
@@ -42,14 +42,19 @@ fn unfinished_bytes(held: usize) -> usize {
 
 impl Http2 {
     /// A body begins that is collected whole.
-    pub(in crate::server::connection) fn begin_to_collect(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
-        let first = first_window(kit.shared.config()) as usize;
+    pub(in crate::server::connection) fn begin_to_collect(
+        &mut self,
+        stream: StreamRef,
+        worker: &WorkerContext,
+        out: &mut Out<'_>,
+    ) {
+        let first = first_window(worker.shared.config()) as usize;
         self.collecting.push_back(stream);
         self.granted += first;
         if let Some(active) = self.get(stream) {
             active.granted = first;
         }
-        self.grant(stream, kit, out);
+        self.grant(stream, worker, out);
     }
 
     /// A body that was collected is whole, or is not collected any more: the others get what it had.
@@ -62,7 +67,7 @@ impl Http2 {
     }
 
     /// Grants those that wait for it what there is room for, the first ones first.
-    pub(in crate::server::connection) fn grant_waiting(&mut self, kit: &Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn grant_waiting(&mut self, worker: &WorkerContext, out: &mut Out<'_>) {
         if !std::mem::take(&mut self.is_to_grant) {
             return;
         }
@@ -73,14 +78,19 @@ impl Http2 {
         });
         for at in 0..self.collecting.len() {
             let stream = self.collecting[at];
-            self.grant(stream, kit, out);
+            self.grant(stream, worker, out);
         }
     }
 
     /// Lets the peer send more of a body that is collected: as much as it has sent, and once what widens the stream's window, if
     /// there is room for that.
-    pub(in crate::server::connection) fn grant(&mut self, stream: StreamRef, kit: &Kit, out: &mut Out<'_>) {
-        let wider = wider(kit.shared.config());
+    pub(in crate::server::connection) fn grant(
+        &mut self,
+        stream: StreamRef,
+        worker: &WorkerContext,
+        out: &mut Out<'_>,
+    ) {
+        let wider = wider(worker.shared.config());
         let (was_closed, arrived) = (!self.http.may_receive_on(stream), self.arrived);
         let first = self.collecting.front().copied();
         let firsts = first.and_then(|first| self.get(first)).map_or(0, |active| active.granted);
@@ -88,7 +98,7 @@ impl Http2 {
         let Some(active) = self.get(stream) else { return };
         let wider = if active.is_widened { 0 } else { wider };
         let more = active.given + wider as usize;
-        if first != Some(stream) && others + more > unfinished_bytes(kit.share.charged()) {
+        if first != Some(stream) && others + more > unfinished_bytes(worker.share.charged()) {
             return;
         }
         (active.is_widened, active.granted) = (true, active.granted + more);
@@ -101,7 +111,7 @@ impl Http2 {
             && let Some(active) = self.get(stream)
         {
             // It had to wait: from here on the peer is waited for.
-            active.judge_from_now(kit, arrived);
+            active.judge_from_now(worker, arrived);
         }
     }
 }

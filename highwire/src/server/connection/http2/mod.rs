@@ -22,7 +22,7 @@ use crate::server::connection::out::Out;
 use crate::server::connection::transport::Transport;
 use crate::server::connection::work::{self, Timing};
 use crate::server::deadline::TICKS_A_SECOND;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{INCOMING_BYTES, Waits};
@@ -37,9 +37,14 @@ impl Connection {
     /// Under TLS it has to be negotiated (RFC 9113 section 3.2), so that a connection without it is one whose client offered no
     /// ALPN, at best.
     #[cold]
-    pub(in crate::server::connection) fn begins_http2(&self, window: &[u8], kit: &Kit, out: &Out<'_>) -> Option<bool> {
+    pub(in crate::server::connection) fn begins_http2(
+        &self,
+        window: &[u8],
+        worker: &WorkerContext,
+        out: &Out<'_>,
+    ) -> Option<bool> {
         let known = window.len().min(h2::PREFACE.len());
-        let config = kit.shared.config();
+        let config = worker.shared.config();
         let may = match &out.tls {
             None => config.http2_cleartext,
             Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
@@ -49,25 +54,25 @@ impl Connection {
     }
 
     /// Begins with HTTP/2 at once, where nothing else is spoken here.
-    pub(crate) fn speak_http2(&mut self, kit: &mut Kit, queue: &mut io::Queue) {
-        self.with_out(kit, queue, |connection, kit, out| {
-            connection.begin_http2(kit, out);
+    pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext, queue: &mut io::Queue) {
+        self.with_out(worker, queue, |connection, worker, out| {
+            connection.begin_http2(worker, out);
             out.flush(connection.transport.id);
         });
     }
 
     /// From here on the connection speaks HTTP/2.
     #[cold]
-    pub(in crate::server::connection) fn begin_http2(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
-        let config = &kit.shared.setup.config;
+    pub(in crate::server::connection) fn begin_http2(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
+        let config = &worker.shared.setup.config;
         let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
         let http = h2::Connection::new(proto::Role::Server, bounds, &config.limits, &mut out.queue.output);
-        self.http2 = Some(Box::new(Http2::new(http, kit.stalled.clone())));
-        if !self.recharge(kit) {
-            return self.abort(kit, out);
+        self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone())));
+        if !self.recharge(worker) {
+            return self.abort(worker, out);
         }
-        if kit.draining {
-            self.drain_http2(kit, out);
+        if worker.draining {
+            self.drain_http2(worker, out);
         }
     }
 
@@ -75,13 +80,13 @@ impl Connection {
     pub(in crate::server::connection) fn advance_http2(
         &mut self,
         window: &[u8],
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         head: &mut Head,
         out: &mut Out<'_>,
     ) -> usize {
         let Connection { transport, http2: Some(http2), .. } = self else { return window.len() };
-        let used = transport.advance_http2(http2, window, kit, head, out);
-        self.release_if_ended(kit);
+        let used = transport.advance_http2(http2, window, worker, head, out);
+        self.release_if_ended(worker);
         used
     }
 }
@@ -91,20 +96,20 @@ impl Transport {
         &mut self,
         http2: &mut Http2,
         window: &[u8],
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         head: &mut Head,
         out: &mut Out<'_>,
     ) -> usize {
-        let mut fields = std::mem::take(&mut kit.fields);
+        let mut fields = std::mem::take(&mut worker.fields);
         // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
-        let limits = &kit.shared.setup.config.limits.clone();
+        let limits = &worker.shared.setup.config.limits.clone();
         let (mut at, mut has_opened) = (0, false);
-        http2.http.set_second(kit.tick / TICKS_A_SECOND);
-        self.work.begin(kit.turn, kit.allowance);
-        let mut timing = Timing::new(window.len(), &self.work, kit.stopwatch);
+        http2.http.set_second(worker.tick / TICKS_A_SECOND);
+        self.work.begin(worker.turn, worker.allowance);
+        let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
         while !self.blocked && !self.is_ending() {
-            timing.event(&mut self.work, kit.stopwatch);
-            if self.is_spent(kit) {
+            timing.event(&mut self.work, worker.stopwatch);
+            if self.is_spent(worker) {
                 break;
             }
             let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
@@ -112,10 +117,10 @@ impl Transport {
                 Ok(received) => received,
                 Err(failure) => {
                     tracing::debug!(peer = %crate::Peer::from(self.peer), code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
-                    self.count_failure(http2, kit);
+                    self.count_failure(http2, worker);
                     at = window.len();
                     self.unread = Vec::new();
-                    self.finish(kit, out);
+                    self.finish(worker, out);
                     break;
                 }
             };
@@ -127,25 +132,25 @@ impl Transport {
                 Event::NeedMore => break,
                 Event::Head(stream, length) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
-                    self.request_http2(http2, stream, length, (head, &fields), kit, out);
+                    self.request_http2(http2, stream, length, (head, &fields), worker, out);
                 }
                 Event::Refused(stream, error) => {
                     self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
-                    let mut response = Abort::Malformed(error).response(kit);
-                    H2 { transport: self, http2, stream, out }.respond(&mut response, kit);
+                    let mut response = Abort::Malformed(error).response(worker);
+                    H2 { transport: self, http2, stream, out }.respond(&mut response, worker);
                 }
                 Event::Data(stream, data) => {
                     self.work.spend(work::FRAME + work::bytes(data.len()));
-                    self.data_http2(http2, stream, data, kit, out);
+                    self.data_http2(http2, stream, data, worker, out);
                 }
                 Event::End(stream, trailers) => {
                     self.work.spend(work::FRAME + work::POLL);
                     let trailers = if trailers { trailer_fields(head, &fields) } else { Vec::new() };
-                    self.end_http2(http2, stream, trailers, kit, out);
+                    self.end_http2(http2, stream, trailers, worker, out);
                 }
                 Event::Reset(stream, _) => {
                     self.work.spend(work::FRAME + work::POLL);
-                    http2.forget(stream, kit);
+                    http2.forget(stream, worker);
                 }
                 Event::Opened(stream) => {
                     self.work.spend(work::FRAME);
@@ -158,24 +163,24 @@ impl Transport {
                 Event::GoingAway | Event::Interim(_) => {}
             }
             if out.waiting() > BATCH_BYTES && !self.is_ending() {
-                self.send_and_hear(kit, out);
+                self.send_and_hear(worker, out);
             }
         }
-        timing.end(&mut self.work, kit.stopwatch);
+        timing.end(&mut self.work, worker.stopwatch);
         fields.clear();
-        kit.fields = fields;
-        self.tell_fed(http2, kit, out);
+        worker.fields = fields;
+        self.tell_fed(http2, worker, out);
         if has_opened {
             // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
-            self.pump_http2(http2, kit, out);
+            self.pump_http2(http2, worker, out);
         }
         at
     }
 
     #[cold]
-    fn count_failure(&self, http2: &Http2, kit: &Kit) {
+    fn count_failure(&self, http2: &Http2, worker: &WorkerContext) {
         if let Some(kind) = http2.http.fired() {
-            kit.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             crate::server::quiet::log!(Abuse, warn, peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer asks for too much; its connection ends");
         }
     }
@@ -186,7 +191,7 @@ impl Transport {
         stream: StreamRef,
         length: Length,
         request: (&mut Head, &[u8]),
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
         let (head, window) = request;
@@ -200,24 +205,31 @@ impl Transport {
             return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
         }
         self.served = self.served.saturating_add(1);
-        (kit.requests, kit.streams) = (kit.requests + 1, kit.streams + 1);
-        let config = &kit.shared.setup.config;
+        (worker.requests, worker.streams) = (worker.requests + 1, worker.streams + 1);
+        let config = &worker.shared.setup.config;
         let last = config.caps.requests_a_connection;
         if last != 0 && self.served >= last {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);
         }
-        H2 { transport: self, http2, stream, out }.begin(length, head, window, kit);
+        H2 { transport: self, http2, stream, out }.begin(length, head, window, worker);
     }
 
     /// Bytes of a body came.
-    fn data_http2(&mut self, http2: &mut Http2, stream: StreamRef, data: &[u8], kit: &mut Kit, out: &mut Out<'_>) {
+    fn data_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        data: &[u8],
+        worker: &mut WorkerContext,
+        out: &mut Out<'_>,
+    ) {
         let arrived = http2.arrived + data.len() as u64;
         let Some(active) = http2.get(stream) else {
             return http2.http.used(stream, data.len(), &mut out.queue.output);
         };
         if active.exchange.tunnel().is_some() {
-            return self.data_tunnel(http2, stream, data, kit, out);
+            return self.data_tunnel(http2, stream, data, worker, out);
         }
         let body_use = active.exchange.incoming.body_use();
         active.given += if body_use == BodyUse::None { 0 } else { data.len() };
@@ -226,27 +238,27 @@ impl Transport {
         if body_use != BodyUse::None && !was_fed {
             http2.fed.push(stream);
         }
-        H2 { transport: self, http2, stream, out }.data(data, kit);
+        H2 { transport: self, http2, stream, out }.data(data, worker);
     }
 
     /// Charges what has come of bodies, and tells handlers of it: once for all that was received in one go.
-    fn tell_fed(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+    fn tell_fed(&mut self, http2: &mut Http2, worker: &mut WorkerContext, out: &mut Out<'_>) {
         if http2.fed.is_empty() {
             return;
         }
-        let begun = (kit.stopwatch)();
+        let begun = (worker.stopwatch)();
         for stream in std::mem::take(&mut http2.fed) {
             if self.is_ending() {
                 return;
             }
             let is_fed = http2.get(stream).is_some_and(|active| std::mem::take(&mut active.fed));
             let mut exchange = H2 { transport: self, http2, stream, out };
-            if is_fed && exchange.charge_or_abort(kit) {
+            if is_fed && exchange.charge_or_abort(worker) {
                 exchange.transport.work.spend(work::POLL);
-                exchange.poll_answer(kit);
+                exchange.poll_answer(worker);
             }
         }
-        self.work.spend_since(begun, kit.stopwatch);
+        self.work.spend_since(begun, worker.stopwatch);
     }
 
     /// Credits the peer for what a handler has taken of a body.
@@ -254,7 +266,7 @@ impl Transport {
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
         let awaits_body = http2.http.awaits_body(stream);
@@ -268,7 +280,7 @@ impl Transport {
             if waits && awaits_body && !active.is_answered() && active.exchange.tunnel().is_none() {
                 // The handler reads on: from here on the peer is waited for again.
                 active.waits = Waits::Body;
-                active.judge_from_now(kit, arrived);
+                active.judge_from_now(worker, arrived);
             }
             http2.http.used(stream, taken, &mut out.queue.output);
         }
@@ -280,22 +292,22 @@ impl Transport {
         http2: &mut Http2,
         stream: StreamRef,
         trailers: Vec<(http::HeaderName, http::HeaderValue)>,
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
-        let handler_due = kit.tick.saturating_add(kit.timeouts.handler);
+        let handler_due = worker.tick.saturating_add(worker.timeouts.handler);
         let Some(active) = http2.get(stream) else { return };
         if active.drops {
-            return http2.forget(stream, kit);
+            return http2.forget(stream, worker);
         }
         if active.exchange.tunnel().is_some() {
-            return self.end_tunnel(http2, stream, kit, out);
+            return self.end_tunnel(http2, stream, worker, out);
         }
         (active.due, active.waits) = (handler_due, Waits::Handler);
         let is_fed = std::mem::take(&mut active.fed);
         let mut exchange = H2 { transport: self, http2, stream, out };
-        if !is_fed || exchange.charge_or_abort(kit) {
-            exchange.end(trailers, kit);
+        if !is_fed || exchange.charge_or_abort(worker) {
+            exchange.end(trailers, worker);
         }
     }
 }

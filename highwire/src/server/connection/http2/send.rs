@@ -10,7 +10,7 @@ use crate::server::connection::Connection;
 use crate::server::connection::out::Out;
 use crate::server::connection::transport::Transport;
 use crate::server::connection::work::POLL;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::carrier::Sent;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{Exchange, Waits};
@@ -35,19 +35,19 @@ impl Transport {
         http2: &mut Http2,
         stream: StreamRef,
         response: &mut Response,
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
         let status = response.status.as_u16();
         let length = response.content.length();
         let withheld = http2.http.withholds_body(stream, status);
         let sent = http2.http.send_response(stream, status, length, &mut out.queue.output, |writer| {
-            write_fields(writer, kit, response, status, length);
+            write_fields(writer, worker, response, status, length);
         });
         if let Err(error) = sent {
             crate::server::quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
             http2.http.reset(stream, Code::Internal, &mut out.queue.output);
-            return http2.forget(stream, kit);
+            return http2.forget(stream, worker);
         }
         if let Some(active) = http2.get(stream) {
             active.lent = 0;
@@ -65,31 +65,31 @@ impl Transport {
                 };
                 http2.sent += sent as u64;
                 if sent < bytes.len() {
-                    let (write_due, all) = (kit.tick.saturating_add(kit.timeouts.write), http2.sent);
-                    let active = http2.active(stream, kit);
+                    let (write_due, all) = (worker.tick.saturating_add(worker.timeouts.write), http2.sent);
+                    let active = http2.active(stream, worker);
                     (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                     // All of it stays until the last of it is sent.
                     active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
                     active.pending = bytes.slice(sent..);
                     active.exchange.outgoing.begin();
                     http2.schedule(stream);
-                    self.pump_http2(http2, kit, out);
-                    H2 { transport: self, http2, stream, out }.charge_or_abort(kit);
+                    self.pump_http2(http2, worker, out);
+                    H2 { transport: self, http2, stream, out }.charge_or_abort(worker);
                     return;
                 }
             }
             Content::Stream(streamed) => {
-                let write_due = kit.tick.saturating_add(kit.timeouts.write);
+                let write_due = worker.tick.saturating_add(worker.timeouts.write);
                 let all = http2.sent;
-                let active = http2.active(stream, kit);
+                let active = http2.active(stream, worker);
                 active.exchange.outgoing.stream(*streamed);
                 (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
                 http2.schedule(stream);
-                return self.pump_http2(http2, kit, out);
+                return self.pump_http2(http2, worker, out);
             }
             Content::Switch(_) => {}
         }
-        self.done_http2(http2, stream, kit, out);
+        self.done_http2(http2, stream, worker, out);
     }
 
     /// Where a stream's answer is complete: its exchange goes, and a peer that still sends is told that nobody reads.
@@ -97,7 +97,7 @@ impl Transport {
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
         let is_over = match http2.get(stream) {
@@ -111,30 +111,35 @@ impl Transport {
         }
         if http2.http.awaits_body(stream) {
             // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
-            let most = kit.body_limit(u32::MAX, BodyUse::None);
-            let active = http2.active(stream, kit);
+            let most = worker.body_limit(u32::MAX, BodyUse::None);
+            let active = http2.active(stream, worker);
             // Whoever speaks another protocol ends as a connection does.
             let is_tunnel = active.exchange.tunnel().is_some();
-            let due = kit.tick.saturating_add(if is_tunnel { kit.timeouts.linger } else { kit.timeouts.body });
+            let due = worker.tick.saturating_add(if is_tunnel { worker.timeouts.linger } else { worker.timeouts.body });
             if active.intake.bytes > most {
                 // More than that has come already.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
-                return http2.forget(stream, kit);
+                return http2.forget(stream, worker);
             }
             if !std::mem::replace(&mut active.drops, true) {
                 (active.due, active.waits) = (due, Waits::Body);
                 let mut exchange = std::mem::replace(&mut active.exchange, Exchange::answered());
                 let given = std::mem::take(&mut active.given);
-                exchange.give_up(BodyError::CutShort, kit);
+                exchange.give_up(BodyError::CutShort, worker);
                 http2.http.used(stream, given, &mut out.queue.output);
             }
             return;
         }
-        http2.forget(stream, kit);
+        http2.forget(stream, worker);
     }
 
     /// Sends on with whoever's turn it is, as far as the peer takes it.
-    pub(in crate::server::connection) fn pump_http2(&mut self, http2: &mut Http2, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn pump_http2(
+        &mut self,
+        http2: &mut Http2,
+        worker: &mut WorkerContext,
+        out: &mut Out<'_>,
+    ) {
         for _ in 0..FRAMES_A_TURN {
             if self.blocked || self.is_ending() {
                 return;
@@ -143,7 +148,7 @@ impl Transport {
             if let Some(active) = http2.get(stream) {
                 active.scheduled = false;
             }
-            match self.send_frame_http2(http2, stream, kit, out) {
+            match self.send_frame_http2(http2, stream, worker, out) {
                 Sent::More => {
                     let priority = http2.http.priority(stream);
                     if let Some(active) = http2.get(stream) {
@@ -152,48 +157,54 @@ impl Transport {
                     }
                 }
                 Sent::Waits => {}
-                Sent::Over => self.done_http2(http2, stream, kit, out),
+                Sent::Over => self.done_http2(http2, stream, worker, out),
             }
             if out.waiting() >= AHEAD_BYTES {
-                self.send_and_hear(kit, out);
+                self.send_and_hear(worker, out);
             }
         }
         if !http2.schedule.is_empty() {
-            kit.context.inbox.waker(self.task().number()).wake();
+            worker.context.inbox.waker(self.task().number()).wake();
         }
     }
 
     /// Sends one frame of a stream's answer.
-    fn send_frame_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &mut Kit, out: &mut Out<'_>) -> Sent {
+    fn send_frame_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &mut WorkerContext,
+        out: &mut Out<'_>,
+    ) -> Sent {
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let is_pending = !active.pending.is_empty();
         if !is_pending && http2.http.waits_for_window(stream) {
             // What the body gave now would only be held.
             let all = http2.sent;
-            http2.get(stream).into_iter().for_each(|active| active.took(0, all, kit));
+            http2.get(stream).into_iter().for_each(|active| active.took(0, all, worker));
             return Sent::Waits;
         }
         let mut exchange = H2 { transport: self, http2, stream, out };
         if !is_pending {
-            return exchange.send_next(kit);
+            return exchange.send_next(worker);
         }
-        let sent = exchange.send_pending(kit);
-        exchange.sent_or_abort(sent, kit)
+        let sent = exchange.send_pending(worker);
+        exchange.sent_or_abort(sent, worker)
     }
 
     /// Moves on what can move on one stream: its handler, its bodies, its other protocol.
-    fn drive_stream(&mut self, http2: &mut Http2, place: usize, kit: &mut Kit, out: &mut Out<'_>) {
+    fn drive_stream(&mut self, http2: &mut Http2, place: usize, worker: &mut WorkerContext, out: &mut Out<'_>) {
         let Some(Some(active)) = http2.active.get(place) else { return };
         let (stream, exchange) = (active.stream, &active.exchange);
         if exchange.awaits_answer() {
-            H2 { transport: self, http2, stream, out }.poll_answer(kit);
+            H2 { transport: self, http2, stream, out }.poll_answer(worker);
         } else if exchange.tunnel().is_some() {
-            self.poll_tunnel(http2, stream, kit, out);
+            self.poll_tunnel(http2, stream, worker, out);
         } else if exchange.outgoing.is_streaming() && active.waits != Waits::Write {
             // One that waits for its window is scheduled when that opens.
             http2.schedule(stream);
         }
-        self.credit_http2(http2, stream, kit, out);
+        self.credit_http2(http2, stream, worker, out);
     }
 }
 
@@ -232,46 +243,57 @@ impl Http2 {
 
 impl Connection {
     /// Moves on whatever can move: handlers, bodies, unread frames.
-    pub(in crate::server::connection) fn drive_http2(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn drive_http2(
+        &mut self,
+        worker: &mut WorkerContext,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
         // What the peer has said comes first: where more can always be sent, it would never be heard.
-        self.proceed(kit, head, out);
+        self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
         for place in 0..http2.active.len() {
-            transport.drive_stream(http2, place, kit, out);
+            transport.drive_stream(http2, place, worker, out);
             if transport.is_ending() {
                 break;
             }
         }
-        self.driven(kit, head, out);
+        self.driven(worker, head, out);
     }
 
     /// A task of one of the streams was woken.
-    pub(crate) fn woken_stream(&mut self, place: usize, kit: &mut Kit, head: &mut Head, queue: &mut Queue) {
+    pub(crate) fn woken_stream(
+        &mut self,
+        place: usize,
+        worker: &mut WorkerContext,
+        head: &mut Head,
+        queue: &mut Queue,
+    ) {
         if self.transport.is_ending() {
             return;
         }
-        self.with_out(kit, queue, |connection, kit, out| {
+        self.with_out(worker, queue, |connection, worker, out| {
             let Connection { transport, http2: Some(http2), .. } = &mut *connection else { return };
-            if transport.is_late(kit) {
+            if transport.is_late(worker) {
                 return;
             }
-            let begun = (kit.stopwatch)();
+            let begun = (worker.stopwatch)();
             transport.work.spend(POLL);
-            transport.drive_stream(http2, place, kit, out);
-            connection.driven(kit, head, out);
-            connection.transport.work.spend_since(begun, kit.stopwatch);
+            transport.drive_stream(http2, place, worker, out);
+            connection.driven(worker, head, out);
+            connection.transport.work.spend_since(begun, worker.stopwatch);
         });
     }
 
     /// After streams were moved on: sends what they have, and reads on.
-    fn driven(&mut self, kit: &mut Kit, head: &mut Head, out: &mut Out<'_>) {
+    fn driven(&mut self, worker: &mut WorkerContext, head: &mut Head, out: &mut Out<'_>) {
         let Connection { transport, http2: Some(http2), .. } = self else { return };
-        transport.pump_http2(http2, kit, out);
-        self.release_if_ended(kit);
-        self.proceed(kit, head, out);
+        transport.pump_http2(http2, worker, out);
+        self.release_if_ended(worker);
+        self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
-        self.settle_http2(kit, out);
+        self.settle_http2(worker, out);
     }
 }
 
@@ -283,13 +305,19 @@ fn can_send(active: &Active, capacity: usize) -> bool {
 }
 
 /// Writes an answer's fields.
-fn write_fields(writer: &mut FieldWriter<'_>, kit: &Kit, response: &Response, status: u16, length: Length) {
+fn write_fields(
+    writer: &mut FieldWriter<'_>,
+    worker: &WorkerContext,
+    response: &Response,
+    status: u16,
+    length: Length,
+) {
     let has = |wanted: &http::HeaderName| response.fields.iter().any(|(name, _)| name == wanted);
-    if let Some(name) = kit.lines.server_value().filter(|_| !has(&header::SERVER)) {
+    if let Some(name) = worker.lines.server_value().filter(|_| !has(&header::SERVER)) {
         writer.field(b"server", name);
     }
     if !has(&header::DATE) {
-        writer.field(b"date", kit.lines.date_value());
+        writer.field(b"date", worker.lines.date_value());
     }
     if let Some(content_type) = response.content_type {
         writer.field(b"content-type", content_type.as_bytes());

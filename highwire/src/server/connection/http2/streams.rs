@@ -2,7 +2,7 @@
 
 use crate::body::BodyError;
 use crate::server::deadline::NEVER;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::{Exchange, Intake, Waits};
 use bytes::Bytes;
 use proto::h2::{self, Schedule, StreamRef};
@@ -196,7 +196,7 @@ impl Http2 {
     }
 
     /// The stream's exchange, made where there is none.
-    pub(in crate::server::connection) fn active(&mut self, stream: StreamRef, kit: &Kit) -> &mut Active {
+    pub(in crate::server::connection) fn active(&mut self, stream: StreamRef, worker: &WorkerContext) -> &mut Active {
         let place = stream.place as usize;
         if place >= self.active.len() {
             self.active.resize_with(place + 1, || None);
@@ -220,7 +220,7 @@ impl Http2 {
                 arrived_before: 0,
                 taken: 0,
                 sent_before: 0,
-                due: kit.tick.saturating_add(kit.timeouts.handler),
+                due: worker.tick.saturating_add(worker.timeouts.handler),
                 waits: Waits::Handler,
                 counted: 0,
                 counted_stalled: 0,
@@ -237,7 +237,7 @@ impl Http2 {
     }
 
     /// Forgets a stream's exchange: its handler is cancelled, its body ends.
-    pub(in crate::server::connection) fn forget(&mut self, stream: StreamRef, kit: &mut Kit) {
+    pub(in crate::server::connection) fn forget(&mut self, stream: StreamRef, worker: &mut WorkerContext) {
         if self.get(stream).is_none() {
             return;
         }
@@ -251,7 +251,7 @@ impl Http2 {
         if active.scheduled {
             self.schedule.remove(stream);
         }
-        active.exchange.give_up(BodyError::CutShort, kit);
+        active.exchange.give_up(BodyError::CutShort, worker);
         if self.count == 0 {
             (self.active, self.stale, self.fed) = (Vec::new(), Vec::new(), Vec::new());
             self.collecting = VecDeque::new();
@@ -265,18 +265,18 @@ impl Http2 {
 
     /// Whether the peer takes what it is sent. While it does not, nothing that it says is read: neither bodies nor windows are
     /// judged by that time.
-    pub(in crate::server::connection) fn note_blocked(&mut self, is_blocked: bool, kit: &Kit) {
+    pub(in crate::server::connection) fn note_blocked(&mut self, is_blocked: bool, worker: &WorkerContext) {
         match (self.blocked_at, is_blocked) {
-            (None, true) => self.blocked_at = Some(kit.tick),
+            (None, true) => self.blocked_at = Some(worker.tick),
             (Some(since), false) => {
                 self.blocked_at = None;
                 // What it has taken was the last answer, where there was no other reason to send. (The driver says so a little
                 // behind that.)
                 let is_answer = |idle_since: &u32| *idle_since >= since.saturating_sub(1);
-                self.idle_since = self.idle_since.map(|at| if is_answer(&at) { kit.tick } else { at });
-                let blocked = kit.tick.saturating_sub(since);
-                let write_due = kit.tick.saturating_add(kit.timeouts.write);
-                let body_due = kit.tick.saturating_add(kit.timeouts.body);
+                self.idle_since = self.idle_since.map(|at| if is_answer(&at) { worker.tick } else { at });
+                let blocked = worker.tick.saturating_sub(since);
+                let write_due = worker.tick.saturating_add(worker.timeouts.write);
+                let body_due = worker.tick.saturating_add(worker.timeouts.body);
                 for active in self.active.iter_mut().flatten() {
                     match active.waits {
                         // Some of its time may have begun meanwhile.
@@ -292,8 +292,8 @@ impl Http2 {
     }
 
     /// The peer has until then to take some of what it is sent: when to look at the connection.
-    pub(in crate::server::connection) fn blocked_until(&mut self, due: u32, kit: &Kit) -> u32 {
-        self.note_blocked(true, kit);
+    pub(in crate::server::connection) fn blocked_until(&mut self, due: u32, worker: &WorkerContext) -> u32 {
+        self.note_blocked(true, worker);
         self.write_due = due;
         self.due().map_or(due, |other| other.min(due))
     }
@@ -320,9 +320,9 @@ impl Http2 {
         self.stalled.own > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
     }
 
-    pub(in crate::server::connection) fn release(mut self: Box<Self>, kit: &mut Kit) {
+    pub(in crate::server::connection) fn release(mut self: Box<Self>, worker: &mut WorkerContext) {
         for mut active in self.active.drain(..).flatten() {
-            active.exchange.give_up(BodyError::CutShort, kit);
+            active.exchange.give_up(BodyError::CutShort, worker);
         }
     }
 

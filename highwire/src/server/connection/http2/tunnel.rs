@@ -11,7 +11,7 @@ use crate::response::{Content, Response, Streamed};
 use crate::server::connection::out::Out;
 use crate::server::connection::transport::Transport;
 use crate::server::deadline::NEVER;
-use crate::server::dispatch::Kit;
+use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::upgrade::Raw;
 use bytes::Bytes;
@@ -50,9 +50,14 @@ impl Stream for Written {
 
 impl Transport {
     /// A CONNECT came: what its stream brings is kept for the protocol that may be accepted.
-    pub(in crate::server::connection) fn connect_http2(&mut self, http2: &mut Http2, stream: StreamRef, kit: &Kit) {
-        let waker = kit.context.inbox.waker(self.stream_task(stream).number());
-        http2.active(stream, kit).exchange.propose_tunnel(Raw::new(waker));
+    pub(in crate::server::connection) fn connect_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &WorkerContext,
+    ) {
+        let waker = worker.context.inbox.waker(self.stream_task(stream).number());
+        http2.active(stream, worker).exchange.propose_tunnel(Raw::new(waker));
     }
 
     /// Makes of a handler's answer to a CONNECT what is sent: an accepted protocol becomes a body; any other success would
@@ -61,7 +66,7 @@ impl Transport {
         &mut self,
         active: &mut Active,
         response: &mut Response,
-        kit: &Kit,
+        worker: &WorkerContext,
     ) {
         let content = std::mem::replace(&mut response.content, Content::Bytes(Bytes::new()));
         let Content::Switch(switch) = content else {
@@ -71,13 +76,13 @@ impl Transport {
             }
             return active.exchange.decline_tunnel();
         };
-        match active.exchange.start_proposed(*switch, kit.draining) {
+        match active.exchange.start_proposed(*switch, worker.draining) {
             Ok(raw) => {
                 let body = BodyStream::new(Written { raw });
                 response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
                 // As 101 in HTTP/1 (RFC 8441 section 4).
                 response.status = StatusCode::OK;
-                kit.context.inbox.waker(self.stream_task(active.stream).number()).wake();
+                worker.context.inbox.waker(self.stream_task(active.stream).number()).wake();
             }
             Err(_) => *response = Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"),
         }
@@ -89,7 +94,7 @@ impl Transport {
         http2: &mut Http2,
         stream: StreamRef,
         data: &[u8],
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
         if let Some(active) = http2.get(stream)
@@ -101,9 +106,9 @@ impl Transport {
             raw.paused = true;
             active.given += data.len();
         }
-        if (H2 { transport: self, http2, stream, out }).charge_or_abort(kit) {
-            self.poll_tunnel(http2, stream, kit, out);
-            self.credit_http2(http2, stream, kit, out);
+        if (H2 { transport: self, http2, stream, out }).charge_or_abort(worker) {
+            self.poll_tunnel(http2, stream, worker, out);
+            self.credit_http2(http2, stream, worker, out);
         }
     }
 
@@ -112,7 +117,7 @@ impl Transport {
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
         if let Some(active) = http2.get(stream)
@@ -120,7 +125,7 @@ impl Transport {
         {
             tunnel.end(false);
         }
-        self.poll_tunnel(http2, stream, kit, out);
+        self.poll_tunnel(http2, stream, worker, out);
     }
 
     /// Runs the other protocol's task; what it wrote is sent when it is the stream's turn.
@@ -128,14 +133,14 @@ impl Transport {
         &mut self,
         http2: &mut Http2,
         stream: StreamRef,
-        kit: &mut Kit,
+        worker: &mut WorkerContext,
         out: &mut Out<'_>,
     ) {
         let number = self.stream_task(stream).number();
         let Some(active) = http2.get(stream) else { return };
         let Some(tunnel) = active.exchange.tunnel_mut() else { return };
-        if let Err(abort) = tunnel.poll(&kit.context.inbox.waker(number)) {
-            return H2 { transport: self, http2, stream, out }.abort(abort, kit);
+        if let Err(abort) = tunnel.poll(&worker.context.inbox.waker(number)) {
+            return H2 { transport: self, http2, stream, out }.abort(abort, worker);
         }
         let raw = tunnel.raw.borrow();
         let has_something = !raw.outgoing.is_empty() || raw.finished || !raw.flushed;
@@ -148,13 +153,13 @@ impl Transport {
 
 impl Http2 {
     /// The peer has ended the connection's direction, and none of its streams': other protocols there are cut.
-    pub(in crate::server::connection) fn end_tunnels(&mut self, kit: &mut Kit, out: &mut Out<'_>) {
+    pub(in crate::server::connection) fn end_tunnels(&mut self, worker: &mut WorkerContext, out: &mut Out<'_>) {
         for place in 0..self.active.len() {
             let Some(Some(active)) = self.active.get(place) else { continue };
             let stream = active.stream;
             if active.exchange.tunnel().is_some() && self.http.awaits_body(stream) {
                 self.http.reset(stream, Code::Cancel, &mut out.queue.output);
-                self.forget(stream, kit);
+                self.forget(stream, worker);
             }
         }
     }
@@ -162,10 +167,10 @@ impl Http2 {
 
 impl Active {
     /// Until when a stream whose body has nothing to send may wait: another protocol has deadlines of its own.
-    pub(in crate::server::connection) fn body_due(&self, kit: &Kit) -> u32 {
+    pub(in crate::server::connection) fn body_due(&self, worker: &WorkerContext) -> u32 {
         match self.exchange.tunnel() {
             Some(_) => NEVER,
-            None => kit.tick.saturating_add(kit.timeouts.handler),
+            None => worker.tick.saturating_add(worker.timeouts.handler),
         }
     }
 

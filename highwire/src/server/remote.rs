@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A worker as other threads see it.
 #[derive(Debug)]
-pub(crate) struct Outside {
+pub(crate) struct Remote {
     pub(crate) notifier: Notifier,
     /// Connections, for the acceptor that hands them to the least loaded.
     pub(crate) connections: AtomicU32,
@@ -21,9 +21,9 @@ pub(crate) struct Outside {
     pub(crate) inbox: Inbox,
 }
 
-impl Outside {
-    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>, inbox: Inbox) -> Outside {
-        Outside { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default(), inbox }
+impl Remote {
+    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>, inbox: Inbox) -> Remote {
+        Remote { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default(), inbox }
     }
 
     /// Returns the beat of a handler's call, or of a poll of its future: the number of the call in the high half, so that two
