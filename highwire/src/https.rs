@@ -1,6 +1,6 @@
 //! What a site under TLS asks of its clients: that those in the clear come again, and that browsers remember.
 
-use crate::server::has_dot_segment;
+use crate::dispatch::has_dot_segment;
 use crate::{Response, StatusCode};
 use http::{HeaderValue, header};
 use proto::{Form, Head};

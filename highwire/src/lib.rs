@@ -53,6 +53,7 @@ pub mod tower;
 mod app;
 mod auth;
 mod base64;
+mod dispatch;
 mod error;
 mod extract;
 #[cfg(feature = "json")]

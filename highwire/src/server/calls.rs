@@ -3,8 +3,8 @@
 use super::call::{Call, CallHead, Job};
 use super::context::{self, TaskKind};
 use super::deadline::DeadlineTable;
-use super::dispatch::WorkerContext;
 use super::exchange::let_go;
+use super::worker::WorkerContext;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

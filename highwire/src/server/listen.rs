@@ -2,11 +2,11 @@
 
 use super::config::Config;
 use super::connection::Connection;
-use super::dispatch::WorkerContext;
 #[cfg(feature = "tls")]
 use super::secure::Secure;
 use super::shared::Shared;
 use super::shared::Tls;
+use super::worker::WorkerContext;
 use crate::Result;
 #[cfg(feature = "tls")]
 use std::sync::atomic::Ordering;

@@ -16,7 +16,7 @@ mod connection;
 pub(crate) mod context;
 mod date;
 mod deadline;
-mod dispatch;
+
 mod exchange;
 mod fields;
 mod listen;
@@ -26,6 +26,7 @@ mod remote;
 mod report;
 mod run;
 mod secure;
+mod service;
 pub(crate) mod shared;
 
 pub(crate) mod states;
@@ -35,7 +36,6 @@ mod worker;
 pub(crate) use call::Job;
 pub use config::{Balance, Caps, Config, Deadlines, Engine};
 pub use context::spawn;
-pub(crate) use dispatch::has_dot_segment;
 pub(crate) use exchange::let_go;
 pub use io::Driver;
 pub use listen::Listen;
@@ -43,6 +43,7 @@ pub(crate) use pool::Asked;
 pub use report::Report;
 pub use run::{Handle, Server};
 pub(crate) use secure::Secure;
+pub(crate) use service::Service;
 pub(crate) use shared::{Factory, Overloaded, Setup, Shared};
 pub use worker::Worker;
 

@@ -1,6 +1,6 @@
 //! What stands for `calls` without the feature `tower`: requests come by connections only.
 
-use super::dispatch::WorkerContext;
+use super::worker::WorkerContext;
 
 /// Where nothing is left.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         check: "layers",
-        path: "highwire/src/server/dispatch.rs",
+        path: "highwire/src/server/worker/context.rs",
         reason: "hands a parsed head to a handler together with the peer and the time; no bytes pass",
     },
     Exception {
@@ -107,11 +107,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
         check: "no-arc",
         path: "highwire/src/server/context.rs",
         reason: "what runs on a worker's thread reaches the blocking pool by it; cloned once a worker",
-    },
-    Exception {
-        check: "no-arc",
-        path: "highwire/src/server/dispatch.rs",
-        reason: "what a worker points at for as long as it lives; cloned once a worker",
     },
     Exception { check: "no-arc", path: "highwire/src/server/pool.rs", reason: "each thread of the pool holds it" },
     Exception { check: "no-arc", path: "highwire/src/server/run.rs", reason: "made once, before the workers start" },

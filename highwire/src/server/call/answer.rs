@@ -3,12 +3,12 @@
 use super::{Call, PARTS_A_TURN};
 use crate::body::{BoxError, Part};
 use crate::response::{Content, Response};
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::Waits;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::carrier::Sent;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::fields::is_sent_without_connection;
+use crate::server::worker::WorkerContext;
 use crate::tower::{ResponseBody, crossing};
 use crate::{HeaderMap, HeaderName, HeaderValue, header};
 use bytes::Bytes;

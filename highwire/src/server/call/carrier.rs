@@ -7,11 +7,11 @@ use crate::body::{BoxError, Part};
 use crate::request::{BodyUse, Caller};
 use crate::response::Content;
 use crate::server::context::TaskKind;
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::carrier::{Carrier, Sent};
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{Exchange, Intake};
+use crate::server::worker::WorkerContext;
 use http::{Extensions, HeaderName, HeaderValue};
 
 impl Carrier for Call {

@@ -4,7 +4,7 @@ use super::Connection;
 use super::transport::Transport;
 use crate::body::BodyError;
 use crate::server::budget::Share;
-use crate::server::dispatch::WorkerContext;
+use crate::server::worker::WorkerContext;
 
 /// What a connection is charged for, in bytes. What can be asked of its buffers is not kept here.
 #[derive(Clone, Copy, Debug, Default)]

@@ -23,9 +23,9 @@ use self::http1::H1;
 use self::http2::streams::Http2;
 use self::out::Out;
 use self::transport::Transport;
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{Exchange, Intake, Tunnel};
+use crate::server::worker::WorkerContext;
 use io::{Op, Peer, Queue, SocketId};
 use proto::{Head, Role, h1};
 

@@ -2,8 +2,8 @@
 
 use super::out::Out;
 use super::{Connection, Phase};
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
+use crate::server::worker::WorkerContext;
 use io::Peer;
 use io::Queue;
 use proto::Head;

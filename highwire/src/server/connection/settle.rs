@@ -4,8 +4,8 @@ use super::close::DRAIN_TICKS;
 use super::out::Out;
 use super::transport::Transport;
 use super::{Connection, Phase};
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::Exchange;
+use crate::server::worker::WorkerContext;
 use proto::{Head, h1};
 
 impl Connection {

@@ -4,10 +4,10 @@
 use super::Connection;
 use super::close::DRAIN_TICKS;
 use super::out::Out;
-use crate::server::dispatch::WorkerContext;
 use crate::server::secure::Fault;
 #[cfg(feature = "tls")]
 use crate::server::secure::Secure;
+use crate::server::worker::WorkerContext;
 use io::Queue;
 use proto::Head;
 use proto::h2::{Code, Failure};

@@ -7,8 +7,8 @@ use super::out::Out;
 use super::work::Work;
 use crate::request::Caller;
 use crate::server::context::TaskKind;
-use crate::server::dispatch::WorkerContext;
 use crate::server::secure::Secure;
+use crate::server::worker::WorkerContext;
 use io::{Op, Peer, Queue, SocketId};
 
 /// What carries a connection's protocol.

@@ -4,7 +4,7 @@ use super::Connection;
 use super::out::Out;
 use super::transport::Transport;
 use super::work::Left;
-use crate::server::dispatch::WorkerContext;
+use crate::server::worker::WorkerContext;
 use io::Queue;
 use proto::Head;
 

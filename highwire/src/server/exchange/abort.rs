@@ -3,8 +3,8 @@
 
 use crate::body::BodyError;
 use crate::request::BodyUse;
-use crate::server::dispatch::WorkerContext;
 use crate::server::quiet;
+use crate::server::worker::WorkerContext;
 use crate::{Response, StatusCode};
 use proto::h2::Code;
 

@@ -7,7 +7,7 @@ use crate::Response;
 use crate::body::{BoxError, Part};
 use crate::request::{BodyUse, Caller};
 use crate::server::context::TaskKind;
-use crate::server::dispatch::WorkerContext;
+use crate::server::worker::WorkerContext;
 use bytes::Bytes;
 use http::{Extensions, HeaderName, HeaderValue};
 use proto::{Head, Length};

@@ -8,7 +8,7 @@ use super::outgoing::Next;
 use super::{Collect, Waits};
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Hooks, Ready};
-use crate::server::dispatch::WorkerContext;
+use crate::server::worker::WorkerContext;
 use crate::{HeaderName, HeaderValue, Response};
 use proto::{Head, Length, Method};
 use std::task::Poll;

@@ -3,7 +3,7 @@
 use crate::Response;
 use crate::request::Caller;
 use crate::response::Content;
-use crate::server::dispatch::WorkerContext;
+use crate::server::worker::WorkerContext;
 use proto::Head;
 
 /// What the access log says of a request.

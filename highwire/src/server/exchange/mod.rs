@@ -22,7 +22,7 @@ pub(super) use tunnel::Tunnel;
 use self::abort::Abort;
 use self::log::LogLine;
 use super::context::TaskKind;
-use super::dispatch::WorkerContext;
+use super::worker::WorkerContext;
 use crate::Response;
 use crate::body::BodyError;
 use crate::reply::{Awaited, InterimQueue};

@@ -7,14 +7,16 @@
 //! 3. act on each completion as it comes;
 //! 4. let deadlines and timers that have passed take effect; see whether the server is to stop.
 
+mod context;
 mod state;
+
+pub(crate) use self::context::WorkerContext;
 
 use self::state::WorkerState;
 use crate::Result;
 use crate::server::accept::CONNECTION_BYTES;
 use crate::server::calls::Calls;
 use crate::server::context::Context;
-use crate::server::dispatch::WorkerContext;
 use crate::server::listen::ListenerSetup;
 use crate::server::remote::Remote;
 use crate::server::report::Report;

@@ -12,9 +12,9 @@ use super::Phase;
 use super::out::Out;
 use super::work::{self, Timing};
 use crate::server::deadline::TICKS_A_SECOND;
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{Exchange, Intake};
+use crate::server::worker::WorkerContext;
 use proto::{Event, Head, Length, Method, h1, h2};
 
 /// Bytes of answers that pipelined requests may put into one batch before the peer has to take some.

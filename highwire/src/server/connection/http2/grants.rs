@@ -7,7 +7,7 @@
 use super::streams::Http2;
 use crate::server::config::Config;
 use crate::server::connection::out::Out;
-use crate::server::dispatch::WorkerContext;
+use crate::server::worker::WorkerContext;
 use proto::h2::StreamRef;
 
 /// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its

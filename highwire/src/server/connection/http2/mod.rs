@@ -22,10 +22,10 @@ use crate::server::connection::out::Out;
 use crate::server::connection::transport::Transport;
 use crate::server::connection::work::{self, Timing};
 use crate::server::deadline::TICKS_A_SECOND;
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::lifecycle::Lifecycle;
 use crate::server::exchange::{INCOMING_BYTES, Waits};
+use crate::server::worker::WorkerContext;
 use proto::h2::{Event, Lent, StreamRef};
 use proto::{Head, Length, h2};
 

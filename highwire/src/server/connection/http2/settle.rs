@@ -6,10 +6,10 @@ use crate::server::connection::out::Out;
 use crate::server::connection::transport::Transport;
 use crate::server::connection::{Connection, Phase};
 use crate::server::deadline::NEVER;
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::Waits;
 use crate::server::exchange::abort::Abort;
 use crate::server::exchange::lifecycle::Lifecycle;
+use crate::server::worker::WorkerContext;
 use proto::Head;
 use proto::h2::{Code, StreamRef};
 

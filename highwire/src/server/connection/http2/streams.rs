@@ -2,8 +2,8 @@
 
 use crate::body::BodyError;
 use crate::server::deadline::NEVER;
-use crate::server::dispatch::WorkerContext;
 use crate::server::exchange::{Exchange, Intake, Waits};
+use crate::server::worker::WorkerContext;
 use bytes::Bytes;
 use proto::h2::{self, Schedule, StreamRef};
 use std::cell::Cell;

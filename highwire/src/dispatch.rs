@@ -1,0 +1,325 @@
+//! The service of an app: which of its routes answers a request, and calling that route's handler. Knows heads and responses, not
+//! connections.
+
+use crate::handler::{Endpoint, Outcome};
+use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
+use crate::router::{Captures, Found};
+use crate::server::{Service, Shared};
+use crate::{Params, Response, StatusCode};
+use http::{HeaderValue, header};
+use proto::{Form, Head, Method};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What a look at the routes says.
+enum Routed {
+    Route(u32),
+    /// In a box: it is seldom, and what most looks give is a number.
+    Answer(Box<Response>),
+    /// There is nothing at this path.
+    Nothing,
+}
+
+/// An app on one worker.
+pub(crate) struct Dispatcher {
+    shared: Arc<Shared>,
+    endpoints: Vec<Box<dyn Endpoint>>,
+    locals: Rc<Locals>,
+    captures: Captures,
+    /// The answer to the present request, for which there is no route.
+    missed: Option<Box<Response>>,
+    /// The path of the present request, where it had dot segments to resolve.
+    resolved: Vec<u8>,
+    /// Requests in the clear are told to come again under TLS.
+    redirects: bool,
+}
+
+impl Service for Dispatcher {
+    #[inline]
+    fn override_method(&self, head: &mut Head, window: &[u8]) {
+        if self.shared.setup.config.method_override && head.method == Method::Post {
+            override_method(head, window);
+        }
+    }
+
+    #[inline]
+    fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> std::result::Result<u32, Box<Response>> {
+        match (self.find(head, window, caller.is_secure()), self.shared.setup.missed) {
+            (Routed::Route(route), _) | (Routed::Nothing, Some(route)) => Ok(route),
+            (Routed::Answer(response), Some(route)) => {
+                self.missed = Some(response);
+                Ok(route)
+            }
+            (Routed::Answer(response), None) => Err(response),
+            (Routed::Nothing, None) => Err(Box::new(self.not_found(head, window, caller))),
+        }
+    }
+
+    fn body_use(&self, route: u32) -> BodyUse {
+        self.shared.body_uses[route as usize]
+    }
+
+    fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
+        self.shared.body_limit(route, body_use)
+    }
+
+    #[inline]
+    fn call(
+        &mut self,
+        route: u32,
+        (head, window): (&Head, &[u8]),
+        caller: Caller<'_>,
+        body: &mut Ready,
+        hooks: &mut Hooks,
+        task: &TaskWaker<'_>,
+        answer: &mut Option<Response>,
+    ) -> Outcome {
+        if self.missed.is_some() {
+            hooks.missed = self.missed.take();
+        }
+        let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
+        let mut request = Request {
+            head,
+            window,
+            params: Params { names: &self.shared.setup.names[route as usize], captures: &self.captures, path },
+            route,
+            caller,
+            shared: &self.shared,
+            locals: &self.locals,
+            body,
+            hooks,
+            task,
+        };
+        self.endpoints[route as usize].call(&mut request, answer)
+    }
+
+    fn poll(&mut self, (route, place): (u32, u32), cx: &mut Context<'_>) -> Poll<Response> {
+        self.endpoints[route as usize].poll(place, cx)
+    }
+
+    fn cancel(&mut self, (route, place): (u32, u32)) {
+        self.endpoints[route as usize].cancel(place);
+    }
+
+    fn error(&self, status: StatusCode, text: &str) -> Response {
+        self.shared.error(status, text)
+    }
+}
+
+impl Dispatcher {
+    pub(crate) fn new(shared: Arc<Shared>) -> Dispatcher {
+        let setup = &shared.setup;
+        Dispatcher {
+            endpoints: setup.routes.iter().map(|route| route.clone().endpoint()).collect(),
+            locals: Rc::new(shared.make_locals()),
+            captures: Captures::default(),
+            missed: None,
+            resolved: Vec::new(),
+            redirects: setup.https.redirects(),
+            shared,
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
+        self.resolved.clear();
+        // A request that was to get it may have got something else.
+        self.missed = None;
+        if !is_secure
+            && self.redirects
+            && let Some(response) = self.shared.setup.https.redirected(head, window)
+        {
+            return Routed::Answer(Box::new(response));
+        }
+        if head.target.form == Form::Origin
+            && let Some(route) = self.shared.setup.router.find_whole(head.method, head.target.path.of(window))
+        {
+            return Routed::Route(route);
+        }
+        self.route_slowly(head, window)
+    }
+
+    #[inline(never)]
+    fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
+        let shared = &self.shared;
+        if head.host_differs && shared.setup.config.refuse_other_host {
+            let text = "the target and the Host field name different hosts";
+            return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
+        }
+        let router = &shared.setup.router;
+        // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
+        let (method, token) = match head.protocol.is_empty() {
+            true => (head.method, head.method_span.of(window)),
+            false => (Method::Get, &b"GET"[..]),
+        };
+        let mut path = head.target.path.of(window);
+        if head.target.form != Form::Origin {
+            match head.target.form {
+                Form::Absolute | Form::Authority if path.is_empty() && head.method != Method::Options => path = b"/",
+                Form::Absolute if !path.is_empty() => {}
+                Form::Authority => path = b"/",
+                // `*`, and an absolute form without a path, are about the server (RFC 9112 section 3.2.4).
+                _ if head.method == Method::Options => {
+                    return Routed::Answer(Box::new(allow(router.all_methods().value())));
+                }
+                _ => path = b"/",
+            }
+        }
+        if has_dot_segment(path, head.target.encoded) {
+            if !resolve_dot_segments(path, &mut self.resolved) {
+                let text = "the path climbs above its root";
+                return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
+            }
+            path = &self.resolved;
+        }
+        match router.find(head.authority(window), method, token, path, &mut self.captures) {
+            Found::Route(route) | Found::HeadOfGet(route) => Routed::Route(route),
+            Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && shared.setup.fallback.is_none() => {
+                let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
+                // What follows a CONNECT is not HTTP.
+                let is_connect = head.method == Method::Connect;
+                Routed::Answer(Box::new(if is_connect { and_close(response, head) } else { response }))
+            }
+            Found::Allowed(methods) => {
+                let response = match head.method {
+                    Method::Options => allow(methods.value()),
+                    _ => self.not_allowed(methods.value()),
+                };
+                let response = Box::new(response);
+                let Some(route) = methods.missed else { return Routed::Answer(response) };
+                self.missed = Some(response);
+                Routed::Route(route)
+            }
+            Found::Nothing => match shared.setup.fallback {
+                Some(route) => Routed::Route(route),
+                None => Routed::Nothing,
+            },
+        }
+    }
+
+    fn not_allowed(&self, allowed: String) -> Response {
+        let mut response = self.error(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here");
+        if let Ok(value) = HeaderValue::try_from(allowed) {
+            response.add_field(header::ALLOW, value);
+        }
+        response
+    }
+
+    #[inline(never)]
+    fn not_found(&self, head: &Head, window: &[u8], caller: Caller<'_>) -> Response {
+        let nobody = TaskWaker::Known(std::task::Waker::noop().clone());
+        let request = Request {
+            head,
+            window,
+            params: Params { names: &[], captures: &self.captures, path: b"" },
+            route: 0,
+            caller,
+            shared: &self.shared,
+            locals: &self.locals,
+            body: &mut Ready::Nothing,
+            hooks: &mut Hooks::default(),
+            task: &nobody,
+        };
+        match catch_unwind(AssertUnwindSafe(|| request.not_found())) {
+            Ok(response) => response,
+            Err(_) => self.panicked(),
+        }
+    }
+}
+
+#[cold]
+fn override_method(head: &mut Head, window: &[u8]) {
+    let mut named =
+        head.fields.iter().filter(|field| field.name.of(window).eq_ignore_ascii_case(b"x-http-method-override"));
+    let (Some(field), None) = (named.next(), named.next()) else { return };
+    let method = Method::from_token(field.value.of(window));
+    if matches!(method, Method::Put | Method::Patch | Method::Delete) {
+        (head.method, head.method_span) = (method, field.value);
+    }
+}
+
+/// Closes the connection after an answer, where it has no other streams.
+fn and_close(response: Response, head: &Head) -> Response {
+    if head.version == proto::Version::Http2 { response } else { response.and_close() }
+}
+
+fn allow(methods: String) -> Response {
+    let mut response = Response::new(StatusCode::NO_CONTENT);
+    if let Ok(value) = HeaderValue::try_from(methods) {
+        response.add_field(header::ALLOW, value);
+    }
+    response
+}
+
+/// Whether a path may have a segment `.` or `..`, also in an encoded spelling.
+#[inline]
+pub(crate) fn has_dot_segment(path: &[u8], encoded: bool) -> bool {
+    encoded || path.windows(2).any(|pair| pair == b"/.")
+}
+
+/// Whether a segment is `.` (1) or `..` (2), each dot plain or encoded: how many dots, or 0.
+fn dots(segment: &[u8]) -> u8 {
+    let mut rest = segment;
+    let mut count = 0;
+    while !rest.is_empty() {
+        rest = match rest {
+            [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
+            _ => return 0,
+        };
+        count += 1;
+    }
+    if count <= 2 { count } else { 0 }
+}
+
+/// RFC 3986 section 5.2.4, but climbing above the root is an error and not ignored: whether it stayed below.
+fn resolve_dot_segments(path: &[u8], resolved: &mut Vec<u8>) -> bool {
+    let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match dots(segment) {
+            0 => {
+                resolved.push(b'/');
+                resolved.extend_from_slice(segment);
+            }
+            1 if last => resolved.push(b'/'),
+            1 => {}
+            _ => {
+                let Some(parent) = resolved.iter().rposition(|&byte| byte == b'/') else { return false };
+                resolved.truncate(parent);
+                if last {
+                    resolved.push(b'/');
+                }
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_resolved_and_may_not_climb_out() {
+        for (path, expected) in [
+            ("/a/./b", Some("/a/b")),
+            ("/a/../b", Some("/b")),
+            ("/a/..", Some("/")),
+            ("/a/.", Some("/a/")),
+            ("/a/%2e%2E/b", Some("/b")),
+            ("/.a/..b", Some("/.a/..b")),
+            ("/a/.../b", Some("/a/.../b")),
+            ("/..", None),
+            ("/a/../../b", None),
+            ("/%2e%2e/x", None),
+            ("/a//../b", Some("/a/b")),
+        ] {
+            let mut resolved = Vec::new();
+            let stayed = resolve_dot_segments(path.as_bytes(), &mut resolved);
+            let got = stayed.then(|| String::from_utf8_lossy(&resolved).into_owned());
+            assert_eq!(got.as_deref(), expected, "{path}");
+        }
+    }
+}
