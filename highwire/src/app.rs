@@ -1,9 +1,12 @@
 //! What a program puts together: routes, state, settings.
 
+use crate::built_app::{BuiltApp, Factory};
+use crate::files::OpenFiles;
 use crate::handler::{Handler, Route};
 use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
-use crate::server::{Config, Factory, Server, Setup, states};
+use crate::server::{Config, Server};
+use crate::states;
 use crate::{Error, Files, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
 use io::{Address, Listener};
 use std::any::Any;
@@ -296,10 +299,11 @@ impl App {
     /// # Errors
     /// A mistake in the routes or settings.
     pub fn server(self) -> Result<Server> {
-        Ok(Server::new(self.build()?))
+        let (app, config) = self.build()?;
+        Ok(Server::new(app, config))
     }
 
-    pub(crate) fn build(mut self) -> Result<Setup> {
+    pub(crate) fn build(mut self) -> Result<(BuiltApp, Config)> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
@@ -332,7 +336,9 @@ impl App {
         let fallback = self.fallback.map(|route| without_path(route, "(fallback)"));
         let missed = missed.map(|route| without_path(route, "(none)"));
         self.config.check()?;
-        Ok(Setup {
+        let app = BuiltApp {
+            body_uses: routes.iter().map(|route| route.body_use()).collect(),
+            body_limits: routes.iter().map(|route| route.body_limit()).collect(),
             router,
             routes,
             names,
@@ -341,10 +347,11 @@ impl App {
             missed,
             states: self.states,
             factories: self.factories,
-            config: self.config,
             not_found: self.not_found,
             on_error: self.on_error,
             https: self.https,
-        })
+            open_files: OpenFiles::new(io::memory::descriptors()),
+        };
+        Ok((app, self.config))
     }
 }

@@ -39,14 +39,14 @@ pub(crate) struct Dispatcher {
 impl Service for Dispatcher {
     #[inline]
     fn override_method(&self, head: &mut Head, window: &[u8]) {
-        if self.shared.setup.config.method_override && head.method == Method::Post {
+        if self.shared.config().method_override && head.method == Method::Post {
             override_method(head, window);
         }
     }
 
     #[inline]
     fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> std::result::Result<u32, Box<Response>> {
-        match (self.find(head, window, caller.is_secure()), self.shared.setup.missed) {
+        match (self.find(head, window, caller.is_secure()), self.shared.app.missed) {
             (Routed::Route(route), _) | (Routed::Nothing, Some(route)) => Ok(route),
             (Routed::Answer(response), Some(route)) => {
                 self.missed = Some(response);
@@ -58,11 +58,11 @@ impl Service for Dispatcher {
     }
 
     fn body_use(&self, route: u32) -> BodyUse {
-        self.shared.body_uses[route as usize]
+        self.shared.app.body_uses[route as usize]
     }
 
     fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
-        self.shared.body_limit(route, body_use)
+        self.shared.app.body_limit(route, body_use, &self.shared.config().caps)
     }
 
     #[inline]
@@ -83,7 +83,7 @@ impl Service for Dispatcher {
         let mut request = Request {
             head,
             window,
-            params: Params { names: &self.shared.setup.names[route as usize], captures: &self.captures, path },
+            params: Params { names: &self.shared.app.names[route as usize], captures: &self.captures, path },
             route,
             caller,
             shared: &self.shared,
@@ -103,21 +103,29 @@ impl Service for Dispatcher {
         self.endpoints[route as usize].cancel(place);
     }
 
+    fn strict_transport_security(&self) -> Option<HeaderValue> {
+        self.shared.app.https.strict_transport_security()
+    }
+
+    fn end(&mut self) {
+        crate::form::remove_dropped();
+    }
+
     fn error(&self, status: StatusCode, text: &str) -> Response {
-        self.shared.error(status, text)
+        self.shared.app.error(status, text)
     }
 }
 
 impl Dispatcher {
     pub(crate) fn new(shared: Arc<Shared>) -> Dispatcher {
-        let setup = &shared.setup;
+        let app = &shared.app;
         Dispatcher {
-            endpoints: setup.routes.iter().map(|route| route.clone().endpoint()).collect(),
-            locals: Rc::new(shared.make_locals()),
+            endpoints: app.routes.iter().map(|route| route.clone().endpoint()).collect(),
+            locals: Rc::new(app.make_locals()),
             captures: Captures::default(),
             missed: None,
             resolved: Vec::new(),
-            redirects: setup.https.redirects(),
+            redirects: app.https.redirects(),
             shared,
         }
     }
@@ -129,12 +137,12 @@ impl Dispatcher {
         self.missed = None;
         if !is_secure
             && self.redirects
-            && let Some(response) = self.shared.setup.https.redirected(head, window)
+            && let Some(response) = self.shared.app.https.redirected(head, window)
         {
             return Routed::Answer(Box::new(response));
         }
         if head.target.form == Form::Origin
-            && let Some(route) = self.shared.setup.router.find_whole(head.method, head.target.path.of(window))
+            && let Some(route) = self.shared.app.router.find_whole(head.method, head.target.path.of(window))
         {
             return Routed::Route(route);
         }
@@ -144,11 +152,11 @@ impl Dispatcher {
     #[inline(never)]
     fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
         let shared = &self.shared;
-        if head.host_differs && shared.setup.config.refuse_other_host {
+        if head.host_differs && shared.config().refuse_other_host {
             let text = "the target and the Host field name different hosts";
             return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
         }
-        let router = &shared.setup.router;
+        let router = &shared.app.router;
         // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
         let (method, token) = match head.protocol.is_empty() {
             true => (head.method, head.method_span.of(window)),
@@ -176,7 +184,7 @@ impl Dispatcher {
         }
         match router.find(head.authority(window), method, token, path, &mut self.captures) {
             Found::Route(route) | Found::HeadOfGet(route) => Routed::Route(route),
-            Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && shared.setup.fallback.is_none() => {
+            Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && shared.app.fallback.is_none() => {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
                 // What follows a CONNECT is not HTTP.
                 let is_connect = head.method == Method::Connect;
@@ -192,7 +200,7 @@ impl Dispatcher {
                 self.missed = Some(response);
                 Routed::Route(route)
             }
-            Found::Nothing => match shared.setup.fallback {
+            Found::Nothing => match shared.app.fallback {
                 Some(route) => Routed::Route(route),
                 None => Routed::Nothing,
             },

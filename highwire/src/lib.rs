@@ -43,6 +43,7 @@ pub mod server;
 #[cfg(all(feature = "cookies", feature = "json"))]
 pub mod session;
 pub mod sse;
+mod states;
 pub mod testing;
 pub mod time;
 #[cfg(feature = "tls")]
@@ -53,6 +54,7 @@ pub mod tower;
 mod app;
 mod auth;
 mod base64;
+mod built_app;
 mod dispatch;
 mod error;
 mod extract;

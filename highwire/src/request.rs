@@ -133,9 +133,9 @@ fn text(bytes: &[u8]) -> &str {
 impl<'r> Request<'r> {
     /// What the app answers if there is nothing at this path.
     pub(crate) fn not_found(&self) -> Response {
-        match &self.shared.setup.not_found {
+        match &self.shared.app.not_found {
             Some(handler) => handler(self),
-            None => self.shared.error(StatusCode::NOT_FOUND, "not found"),
+            None => self.shared.app.error(StatusCode::NOT_FOUND, "not found"),
         }
     }
 

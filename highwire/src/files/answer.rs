@@ -118,7 +118,7 @@ pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
 
 /// An error in the program's words.
 pub(super) fn worded(status: StatusCode, text: &'static str, shared: &Shared) -> Response {
-    match &shared.setup.on_error {
+    match &shared.app.on_error {
         Some(handler) => handler(status, text),
         None => Response::error(status, format!("{text}\n")),
     }

@@ -90,7 +90,7 @@ impl FilesEndpoint {
 
     fn look<'s>(&'s self, shared: &'s Shared) -> Look<'s> {
         let at = Moment { instant: context::now(), date: SystemTime::now() };
-        Look { site: &self.site, open_files: &shared.open_files, patience: Patience::None, at }
+        Look { site: &self.site, open_files: &shared.app.open_files, patience: Patience::None, at }
     }
 
     /// The answer with what was found.
@@ -102,7 +102,7 @@ impl FilesEndpoint {
                 let entry = Rc::new(Entry::new(source, &self.site));
                 if entry.may_be_kept
                     && let Some(name) = name
-                    && let Some(keeping) = shared.open_files.keep(entry.descriptors())
+                    && let Some(keeping) = shared.app.open_files.keep(entry.descriptors())
                 {
                     self.cache.borrow_mut().insert(&name.0, &entry, looked_at, keeping);
                 }
@@ -144,7 +144,7 @@ impl Endpoint for FilesEndpoint {
             return Outcome::Ready;
         }
         let (name, terms) = (name.map(Name::into_owned), terms.into_owned());
-        let (site, open_files, its) = (self.site.clone(), request.shared.open_files.clone(), name.clone());
+        let (site, open_files, its) = (self.site.clone(), request.shared.app.open_files.clone(), name.clone());
         let at = look.at;
         let look =
             move || Look { site: &site, open_files: &open_files, patience: Patience::Waits, at }.find(its.as_ref());

@@ -174,7 +174,7 @@ fn no_boundary() -> Response {
 
 /// A parser for a request's body with a boundary.
 pub(super) fn parser(request: &Request<'_>, boundary: &str) -> Result<Parser, Response> {
-    let limits = request.shared.state::<Limits>().map(|limits| Limits::clone(&limits)).unwrap_or_default();
+    let limits = request.shared.app.state::<Limits>().map(|limits| Limits::clone(&limits)).unwrap_or_default();
     Parser::new(boundary, limits).ok_or_else(no_boundary)
 }
 

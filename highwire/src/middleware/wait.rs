@@ -186,7 +186,7 @@ impl Kept {
 
     /// The request, as handlers and other middleware see it.
     pub fn request(&mut self) -> Request<'_> {
-        let names = &self.shared.setup.names[self.route as usize];
+        let names = &self.shared.app.names[self.route as usize];
         Request {
             head: &self.head,
             window: &self.window,

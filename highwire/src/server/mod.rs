@@ -29,7 +29,6 @@ mod secure;
 mod service;
 pub(crate) mod shared;
 
-pub(crate) mod states;
 mod worker;
 
 #[cfg(feature = "tower")]
@@ -44,7 +43,7 @@ pub use report::Report;
 pub use run::{Handle, Server};
 pub(crate) use secure::Secure;
 pub(crate) use service::Service;
-pub(crate) use shared::{Factory, Overloaded, Setup, Shared};
+pub(crate) use shared::{Overloaded, Shared};
 pub use worker::Worker;
 
 /// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.

@@ -5,8 +5,9 @@ use super::config::{Balance, Config, Engine};
 use super::listen::{Listen, ListenerSetup};
 use super::remote::Remote;
 use super::report::Report;
-use super::shared::{RESERVED_DESCRIPTORS, Setup, Shared};
+use super::shared::{RESERVED_DESCRIPTORS, Shared};
 use super::worker::Worker;
+use crate::built_app::BuiltApp;
 use crate::{Error, Result};
 use io::wake::Notifier;
 use io::{Address, Driver, Listener, Readiness, Uring};
@@ -51,8 +52,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    pub(crate) fn new(setup: Setup) -> Server {
-        Server { shared: Arc::new(Shared::new(setup)), listeners: Vec::new(), listener_setups: Vec::new() }
+    pub(crate) fn new(app: BuiltApp, config: Config) -> Server {
+        Server { shared: Arc::new(Shared::new(app, config)), listeners: Vec::new(), listener_setups: Vec::new() }
     }
 
     fn workers(&self) -> usize {
@@ -462,7 +463,7 @@ impl Watch {
             }
             *same += 1;
             if *same == looks {
-                let (path, problem) = holder(&handle.shared.setup, route - 1);
+                let (path, problem) = holder(&handle.shared.app, route - 1);
                 tracing::warn!(route = path, "{problem}");
             }
         }
@@ -470,9 +471,8 @@ impl Watch {
 }
 
 /// Returns a route's path, and what its handler does wrong if it holds its worker.
-fn holder(setup: &Setup, route: u32) -> (&str, &'static str) {
-    let path = setup.paths.get(route as usize).map_or("", String::as_str);
-    let is_async = setup.routes.get(route as usize).is_some_and(|route| route.is_async());
+fn holder(app: &BuiltApp, route: u32) -> (&str, &'static str) {
+    let (path, is_async) = app.route(route);
     let problem = match is_async {
         true => "one poll of an async handler holds its worker; move what blocks or computes to highwire::unblock",
         false => "a plain handler holds its worker; make it async or blocking",
@@ -498,9 +498,9 @@ mod tests {
             .get("/blocking", crate::blocking(|| "elsewhere"))
             .nest("/in", limited)
             .nest("/in", around);
-        let setup = app.build().expect("an app");
+        let (app, _) = app.build().expect("an app");
         let kind = |route: u32| {
-            let (path, problem) = holder(&setup, route);
+            let (path, problem) = holder(&app, route);
             let (kind, _) = problem.split_once(" handler holds its worker; ").expect("a problem and what to do");
             format!("{path}: {kind}")
         };

@@ -4,6 +4,7 @@ use super::quiet;
 use crate::handler::Outcome;
 use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::{Response, StatusCode};
+use http::HeaderValue;
 use proto::Head;
 use std::task::{Context, Poll};
 
@@ -47,8 +48,14 @@ pub(crate) trait Service {
     /// Drops the future of a pending handler.
     fn cancel(&mut self, future: (u32, u32));
 
+    /// What answers under TLS say of `Strict-Transport-Security`.
+    fn strict_transport_security(&self) -> Option<HeaderValue>;
+
     /// The answer to an error that the engine has found.
     fn error(&self, status: StatusCode, text: &str) -> Response;
+
+    /// The worker ends, and runs none of the service's handlers or tasks any more.
+    fn end(&mut self) {}
 
     /// The answer to a request whose handler has panicked.
     fn panicked(&self) -> Response {

@@ -1,51 +1,14 @@
-//! What all workers of a server share: routes, state, settings, the memory account, counters.
+//! What all workers of a server share: the app, settings, the memory account, counters.
 
 use super::accept::PeerCounts;
 use super::budget::Budget;
 use super::config::Config;
 use super::pool::{Asked, Pool};
-use super::states;
-use crate::app::{ErrorHandler, NotFoundHandler};
-use crate::files::OpenFiles;
-use crate::handler::Route;
-use crate::request::{BodyUse, Locals};
-use crate::router::Router;
-use crate::{Https, IntoResponse, Reply, Response, StatusCode};
-use std::any::{Any, TypeId};
+use crate::built_app::BuiltApp;
+use crate::{IntoResponse, Reply, Response, StatusCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Makes a worker's own value.
-#[derive(Clone)]
-pub(crate) struct Factory {
-    make: Arc<dyn Fn() -> (TypeId, Rc<dyn Any>) + Send + Sync>,
-}
-
-impl Factory {
-    pub(crate) fn new<T: Any>(factory: impl Fn() -> T + Send + Sync + 'static) -> Factory {
-        Factory { make: Arc::new(move || (TypeId::of::<T>(), Rc::new(factory()))) }
-    }
-}
-
-/// A finished app.
-pub(crate) struct Setup {
-    pub(crate) router: Router,
-    pub(crate) routes: Vec<Arc<dyn Route>>,
-    pub(crate) names: Vec<Vec<Box<str>>>,
-    /// The routes' templates, for logs.
-    pub(crate) paths: Vec<String>,
-    pub(crate) fallback: Option<u32>,
-    /// What calls the app's middleware where there is no route.
-    pub(crate) missed: Option<u32>,
-    pub(crate) states: states::Map,
-    pub(crate) factories: Vec<Factory>,
-    pub(crate) config: Config,
-    pub(crate) not_found: Option<NotFoundHandler>,
-    pub(crate) on_error: Option<ErrorHandler>,
-    pub(crate) https: Https,
-}
 
 /// Counts of what happened, over all workers.
 #[derive(Debug, Default)]
@@ -67,15 +30,12 @@ pub(crate) struct Counters {
 
 /// What all workers share.
 pub(crate) struct Shared {
-    pub(crate) setup: Setup,
-    pub(crate) body_uses: Vec<BodyUse>,
-    /// Of each route, if it has one of its own.
-    pub(crate) body_limits: Vec<Option<u64>>,
+    pub(crate) app: BuiltApp,
+    config: Config,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counters: Counters,
     pub(crate) peers: PeerCounts,
     pub(crate) most_connections: usize,
-    pub(crate) open_files: Arc<OpenFiles>,
     /// Set once: stop accepting, finish what is under way.
     pub(crate) draining: AtomicBool,
     /// Set once: end now.
@@ -114,30 +74,18 @@ pub(crate) type Tls = std::convert::Infallible;
 pub(crate) const RESERVED_DESCRIPTORS: usize = 32;
 
 impl Shared {
-    /// The engine's own answer to an error.
-    pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
-        match &self.setup.on_error {
-            Some(handler) => handler(status, text),
-            None => Response::error(status, format!("{text}\n")),
-        }
-    }
-
-    pub(crate) fn new(setup: Setup) -> Shared {
-        let body_uses = setup.routes.iter().map(|route| route.body_use()).collect();
-        let body_limits = setup.routes.iter().map(|route| route.body_limit()).collect();
-        let limit = setup.config.memory.unwrap_or_else(Budget::default_limit);
+    pub(crate) fn new(app: BuiltApp, config: Config) -> Shared {
+        let limit = config.memory.unwrap_or_else(Budget::default_limit);
         let descriptors = io::memory::descriptors();
         let most = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(1);
-        let most_connections = setup.config.caps.connections.map_or(most, |cap| (cap as usize).min(most));
+        let most_connections = config.caps.connections.map_or(most, |cap| (cap as usize).min(most));
         Shared {
-            setup,
-            body_uses,
-            body_limits,
+            app,
+            config,
             budget: Arc::new(Budget::new(limit)),
             counters: Counters::default(),
             peers: PeerCounts::default(),
             most_connections,
-            open_files: OpenFiles::new(descriptors),
             draining: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             acceptors: AtomicUsize::new(0),
@@ -149,16 +97,7 @@ impl Shared {
     }
 
     pub(crate) fn config(&self) -> &Config {
-        &self.setup.config
-    }
-
-    pub(crate) fn state<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.setup.states.get()
-    }
-
-    /// Each worker's own values, made on its thread.
-    pub(crate) fn make_locals(&self) -> Locals {
-        self.setup.factories.iter().map(|factory| (factory.make)()).collect()
+        &self.config
     }
 
     /// Runs a function on the blocking pool and answers with its result; 503 where the pool is full. Where nobody waits for
@@ -192,22 +131,6 @@ impl Shared {
     fn pool(&self) -> &Pool {
         let caps = &self.config().caps;
         self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue))
-    }
-
-    /// Bytes of the largest body that the route takes in this way.
-    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
-        let caps = &self.setup.config.caps;
-        let own = self.body_limits.get(route as usize).copied().flatten();
-        match body_use {
-            BodyUse::None => caps.unread_body_bytes,
-            BodyUse::Whole => own.unwrap_or(caps.body_bytes),
-            BodyUse::Parts => own.unwrap_or(caps.streamed_body_bytes),
-        }
-    }
-
-    /// What a body is told that is longer.
-    pub(crate) fn too_large(&self, route: u32, body_use: BodyUse) -> String {
-        format!("the body is larger than the {} bytes that are taken here", self.body_limit(route, body_use))
     }
 
     pub(crate) fn connection_count(&self) -> usize {

@@ -113,11 +113,6 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     Exception { check: "no-arc", path: "highwire/src/server/shared.rs", reason: "made once, before the workers start" },
     Exception {
         check: "no-arc",
-        path: "highwire/src/server/states.rs",
-        reason: "the application's own values, which its handlers ask for by type and may keep",
-    },
-    Exception {
-        check: "no-arc",
         path: "highwire/src/server/worker/",
         reason: "what other threads know of a worker, so that they can wake it; cloned once a thread",
     },

@@ -159,7 +159,7 @@ impl Call {
             (Some(_), Some(length)) => Length::Exact(length),
             (Some(_), None) => Length::Unknown,
         };
-        if let Err(error) = call_head.read(&self.request, length, &worker.shared.setup.config.limits) {
+        if let Err(error) = call_head.read(&self.request, length, &worker.shared.config().limits) {
             tracing::debug!(peer = %self.peer, %error, "a request is refused");
             return self.respond(&mut Abort::Malformed(error).response(worker), worker);
         }

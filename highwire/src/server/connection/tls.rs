@@ -135,7 +135,7 @@ impl Connection {
         self.transport.account.set_session(0);
         self.recharge(worker);
         worker.deadlines.set(self.transport.id.index, worker.tick, worker.timeouts.head);
-        if !worker.shared.setup.config.http1 {
+        if !worker.shared.config().http1 {
             self.begin_http2(worker, out);
         }
         self.received_plain(bytes, worker, head, out);

@@ -19,7 +19,7 @@ pub(in crate::server) trait Lifecycle: Carrier {
     #[inline]
     fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext) {
         worker.override_method(head, window);
-        if worker.shared.setup.config.access_log {
+        if worker.shared.config().access_log {
             let now = worker.now;
             self.make_exchange(worker).keep_log(LogLine::new(head, window, now));
         }

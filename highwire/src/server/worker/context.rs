@@ -93,8 +93,8 @@ const SPARE_EXCHANGES: usize = 64;
 
 impl WorkerContext {
     pub(crate) fn new(shared: Arc<Shared>, context: Rc<Context>) -> WorkerContext {
-        let setup = &shared.setup;
-        let deadlines = &setup.config.deadlines;
+        let config = shared.config();
+        let deadlines = &config.deadlines;
         let timeouts = Timeouts {
             head: deadline::ticks(deadlines.head),
             body: deadline::ticks(deadlines.body),
@@ -104,10 +104,10 @@ impl WorkerContext {
             linger: deadline::ticks(deadlines.linger),
             handshake: deadline::ticks(deadlines.handshake),
         };
-        let lines = CommonLines::new(setup.config.server_name.clone());
+        let lines = CommonLines::new(config.server_name.clone());
         let share = Share::new(shared.budget.clone());
-        let hsts = setup.https.strict_transport_security();
         let service = Dispatcher::new(shared.clone());
+        let hsts = service.strict_transport_security();
         WorkerContext {
             shared,
             context,
@@ -206,7 +206,10 @@ impl WorkerContext {
 
     /// What a body gets that is longer than its route takes.
     pub(crate) fn too_large(&self, route: u32, body_use: BodyUse) -> Response {
-        self.error(StatusCode::PAYLOAD_TOO_LARGE, &self.shared.too_large(route, body_use))
+        self.error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("the body is larger than the {} bytes that are taken here", self.body_limit(route, body_use)),
+        )
     }
 
     /// The same where the announced length says so, before any of it is read.
@@ -244,6 +247,11 @@ impl WorkerContext {
     /// The engine's own answer to an error.
     pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
         self.service.error(status, text)
+    }
+
+    /// See [`Service::end`].
+    pub(crate) fn end_service(&mut self) {
+        self.service.end();
     }
 
     /// The answer to a request whose handler has panicked.

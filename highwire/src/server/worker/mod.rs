@@ -261,7 +261,7 @@ impl<D: Driver> Drop for Worker<D> {
         // Their places go with this worker.
         drop(crate::server::exchange::orphans());
         self.state.worker.context.clear();
-        crate::form::remove_dropped();
+        self.state.worker.end_service();
     }
 }
 

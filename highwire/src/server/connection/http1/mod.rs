@@ -63,7 +63,7 @@ impl Connection {
                     None => break,
                 }
             }
-            let limits = &worker.shared.setup.config.limits;
+            let limits = &worker.shared.config().limits;
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
                 Err(error) => {
@@ -147,7 +147,7 @@ impl Connection {
             // What follows is no request, unless a tunnel is made of it.
             self.http.close_after();
         }
-        let config = &worker.shared.setup.config;
+        let config = worker.shared.config();
         let last = config.caps.requests_a_connection;
         if worker.draining || (last != 0 && self.transport.served >= last) {
             self.http.close_after();
