@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::ear::{Ear, Link};
 use super::frames::{self, END_STREAM, PADDED, frame};
-use super::table::{Attack, Data, End, Pace, Payload, Reading, Then, WRITE_BYTES};
+use super::spec::{Attack, Data, End, Pace, Payload, Reading, Then, WRITE_BYTES};
 use super::tally::{Report, Tally};
 use crate::process::{self, Running};
 use crate::{Error, Result};

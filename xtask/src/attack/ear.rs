@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread::Thread;
 
 use super::frames::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
-use super::table::{MOST_STREAMS, Protocol};
+use super::spec::{MOST_STREAMS, Protocol};
 use super::tally::{self, Tally};
 
 /// The window of a connection before the server says anything (RFC 9113 section 6.9.2).

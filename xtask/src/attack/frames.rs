@@ -116,7 +116,8 @@ pub(super) fn insert(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::{self, Payload, Protocol};
+    use super::super::spec::{Payload, Protocol};
+    use super::super::table;
     use super::*;
 
     #[test]

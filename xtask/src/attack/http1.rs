@@ -1,6 +1,6 @@
 //! Attacks by HTTP/1: heads, bodies, chunks, forms, and connections that never get that far.
 
-use super::table::{Attack, BASE, End, Pace, Payload, Reading, WRITE_BYTES, filled};
+use super::spec::{Attack, BASE, End, Pace, Payload, Reading, WRITE_BYTES, filled};
 
 /// Bytes of a body that `/body` takes: a little less than 1 MiB, the default limit.
 const WHOLE_BODY: usize = 1_048_000;

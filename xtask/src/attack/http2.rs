@@ -7,9 +7,9 @@ use super::frames::{
     INITIAL_WINDOW_SIZE, PING, POST_BODY, POST_UPLOAD, PREFACE, PRIORITY, PRIORITY_UPDATE, SETTINGS, WINDOW_UPDATE,
     frame, headers, insert, integer, numbers, opening, opening_with, reset, setting, string, window_update,
 };
-use super::table::{self, Attack, Data, End, MOST_STREAMS, Pace, Payload, Protocol, Reading, Then, filled};
+use super::spec::{self, Attack, Data, End, MOST_STREAMS, Pace, Payload, Protocol, Reading, Then, filled};
 
-const BASE: Attack = Attack { protocol: Protocol::Http2, opening: || opening(None), ..table::BASE };
+const BASE: Attack = Attack { protocol: Protocol::Http2, opening: || opening(None), ..spec::BASE };
 
 const MIB: u64 = 1 << 20;
 

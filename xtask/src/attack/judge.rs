@@ -1,7 +1,7 @@
 //! What was measured of an attack by some number of connections, and which bars it misses.
 
 use super::bystander::Latency;
-use super::table::Attack;
+use super::spec::Attack;
 use super::tally::Report;
 
 const KIB_A_MIB: u64 = 1024;

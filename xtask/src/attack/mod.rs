@@ -14,6 +14,7 @@ mod http2;
 mod judge;
 mod page;
 mod server;
+mod spec;
 mod table;
 mod tally;
 mod tls;
@@ -30,7 +31,7 @@ use self::client::{Attackers, CLIENT};
 use self::judge::{DESCRIPTORS_LEFT, Kind, MIB_LEFT, Measured, SECONDS_BACK, StillHeld};
 use self::page::Row;
 use self::server::Server;
-use self::table::Attack;
+use self::spec::Attack;
 use crate::args::Args;
 use crate::{Error, Result, process};
 
@@ -252,7 +253,7 @@ fn measure(
     connections: u32,
     options: &Options,
 ) -> Result<Measured> {
-    let mut bystander = Bystander::new(server.address(table::Protocol::Http1));
+    let mut bystander = Bystander::new(server.address(spec::Protocol::Http1));
     let (begun, cpu) = (Instant::now(), server.cpu_seconds());
     let alone = bystander.watch(options.alone_seconds);
     let alone_cpu = (server.cpu_seconds() - cpu) / begun.elapsed().as_secs_f64();

@@ -6,7 +6,7 @@ use super::judge::{
     self, AMPLIFICATION, DESCRIPTORS_LEFT, FEW, IDLE_CPU, MIB_A_CONNECTION, MIB_LEFT, MIB_TOGETHER, Measured, Miss, Of,
     P99_MS, P99_MS_OF_MANY, SECONDS_BACK, TIMES_SLOWER,
 };
-use super::table::{Attack, Protocol};
+use super::spec::{Attack, Protocol};
 
 /// One attack, and what came of it.
 pub(super) struct Row {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::bystander::Bystander;
 use super::frames::{self, END_STREAM, GET_HELLO};
-use super::table::Protocol;
+use super::spec::Protocol;
 use super::tls;
 use crate::conformance::{create, read};
 use crate::process::{self, Running};

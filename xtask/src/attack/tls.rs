@@ -1,9 +1,9 @@
 //! Attacks on the port under TLS: handshakes that begin and do not end (RFC 8446 section 4.1.2, RFC 5246 section
 //! 7.4.1.2).
 
-use super::table::{self, Attack, End, Pace, Payload, Protocol, filled};
+use super::spec::{self, Attack, End, Pace, Payload, Protocol, filled};
 
-const BASE: Attack = Attack { protocol: Protocol::Tls, ..table::BASE };
+const BASE: Attack = Attack { protocol: Protocol::Tls, ..spec::BASE };
 
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
