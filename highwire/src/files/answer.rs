@@ -79,7 +79,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
             response.rendered = Some(variant.fields_unmodified.clone());
             return response;
         }
-        Verdict::Failed => return worded(StatusCode::PRECONDITION_FAILED, "the file is not what it was", shared),
+        Verdict::Failed => return shared.app.error(StatusCode::PRECONDITION_FAILED, "the file is not what it was"),
     }
     let ranges = match &terms.range {
         Some(range) if terms.conditions.ranges_count(&variant.validators) => Ranges::parse(range, variant.length()),
@@ -92,7 +92,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
             response
         }
         Ranges::Unsatisfiable => {
-            let response = worded(StatusCode::RANGE_NOT_SATISFIABLE, "the file has no such part", shared);
+            let response = shared.app.error(StatusCode::RANGE_NOT_SATISFIABLE, "the file has no such part");
             response.with_field(header::CONTENT_RANGE, text(format!("bytes */{}", variant.length())))
         }
         Ranges::Parts(parts) => match &parts[..] {
@@ -114,14 +114,6 @@ pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
     let fields = variant.fields.fields.iter().filter(|(name, _)| of_content(name));
     response.fields.extend(fields.cloned());
     response
-}
-
-/// An error in the program's words.
-pub(super) fn worded(status: StatusCode, text: &'static str, shared: &Shared) -> Response {
-    match &shared.app.on_error {
-        Some(handler) => handler(status, text),
-        None => Response::error(status, format!("{text}\n")),
-    }
 }
 
 /// A part of a file, without any fields.

@@ -1,7 +1,7 @@
 //! The route of a folder: from a request to its answer, by the cache, by a look at once, or by one on the blocking pool.
 
 use super::Site;
-use super::answer::{Terms, answer, page, worded};
+use super::answer::{Terms, answer, page};
 use super::cache::{Cache, Known};
 use super::entry::{Entry, Standing};
 use super::load::{Found, Look, Moment, Obstacle, Patience};
@@ -114,8 +114,8 @@ impl FilesEndpoint {
             Found::Failed(status, found) => {
                 let response = match (status, found) {
                     (_, Some(source)) => page(Entry::new(source, &self.site).variant(terms.wanted), status),
-                    (StatusCode::NOT_FOUND, None) => worded(status, "not found", shared),
-                    (_, None) => worded(status, "the file cannot be read now", shared),
+                    (StatusCode::NOT_FOUND, None) => shared.app.error(status, "not found"),
+                    (_, None) => shared.app.error(status, "the file cannot be read now"),
                 };
                 if status != StatusCode::SERVICE_UNAVAILABLE {
                     return response;

@@ -120,10 +120,10 @@ impl Listen {
 }
 
 /// Another second has begun: one of the workers looks whether files of the TLS configurations have changed.
-pub(super) fn look_at_files(_doors: &[ListenerSetup], _shared: &Shared, _seconds: u64) {
+pub(super) fn look_at_files(_setups: &[ListenerSetup], _shared: &Shared, _seconds: u64) {
     #[cfg(feature = "tls")]
-    if !_doors.is_empty() && _shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
-        _doors.iter().filter_map(|listener_setup| listener_setup.tls.as_ref()).for_each(|tls| drop(tls.reload.look()));
+    if !_setups.is_empty() && _shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
+        _setups.iter().filter_map(|setup| setup.tls.as_ref()).for_each(|tls| drop(tls.reload.look()));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A worker owns a driver, its listeners' share of connections, their timers and an executor, and shares nothing with
 //! the others but what `Shared` holds. Its loop is in `worker`; what a connection does with what it receives, in
-//! `connection`; which handler answers, in `dispatch`.
+//! `connection`; who answers, by `service`.
 
 mod accept;
 mod blocking;
@@ -16,7 +16,6 @@ mod connection;
 pub(crate) mod context;
 mod date;
 mod deadline;
-
 mod exchange;
 mod fields;
 mod listen;
@@ -27,8 +26,7 @@ mod report;
 mod run;
 mod secure;
 mod service;
-pub(crate) mod shared;
-
+mod shared;
 mod worker;
 
 #[cfg(feature = "tower")]

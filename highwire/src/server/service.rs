@@ -1,4 +1,5 @@
-//! What stands on the engine and answers requests. The engine knows this trait, and neither routes nor handlers.
+//! What stands on the engine and answers requests. Exchanges know it by this trait only; which service it is, is said in
+//! `worker/context.rs`.
 
 use super::quiet;
 use crate::handler::Outcome;
@@ -54,8 +55,8 @@ pub(crate) trait Service {
     /// The answer to an error that the engine has found.
     fn error(&self, status: StatusCode, text: &str) -> Response;
 
-    /// The worker ends, and runs none of the service's handlers or tasks any more.
-    fn end(&mut self) {}
+    /// The worker ends, on a thread that may go on: it runs none of the service's handlers or tasks any more.
+    fn end(&mut self);
 
     /// The answer to a request whose handler has panicked.
     fn panicked(&self) -> Response {

@@ -96,6 +96,7 @@ impl Shared {
         }
     }
 
+    #[inline]
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }

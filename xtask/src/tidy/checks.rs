@@ -211,11 +211,11 @@ pub(super) fn no_arc(tree: &Tree) -> Vec<Finding> {
     sharing(tree, &["Arc"])
 }
 
-/// Where the server's own code has these types or calls their functions; an import shares nothing by itself.
+/// Where the server's own code, or what calls handlers for it, has these types or calls their functions; an import shares nothing by itself.
 fn sharing(tree: &Tree, types: &[&str]) -> Vec<Finding> {
     each(
         tree,
-        |path| path.starts_with("highwire/src/server/"),
+        |path| path.starts_with("highwire/src/server/") || path == "highwire/src/dispatch.rs",
         |path, source| {
             types
                 .iter()
@@ -359,19 +359,23 @@ mod tests {
     #[test]
     fn only_connections_name_both_layers() {
         for (path, text, expected) in [
-            ("highwire/src/server/worker.rs", "use io::Driver;\nfn f(a: proto::Head) {}", &[2][..]),
-            ("highwire/src/server/worker.rs", "use ::io::Driver;\nuse proto as wire;", &[2]),
-            ("highwire/src/server/worker.rs", "use std::io;\nuse proto::Head;\nfn f() -> io::Result<()> {}", &[]),
-            ("highwire/src/server/worker.rs", "use std::{fs, io};\nuse proto::Head;\nfn f() -> io::Result<()> {}", &[]),
+            ("highwire/src/server/worker/mod.rs", "use io::Driver;\nfn f(a: proto::Head) {}", &[2][..]),
+            ("highwire/src/server/worker/mod.rs", "use ::io::Driver;\nuse proto as wire;", &[2]),
+            ("highwire/src/server/worker/mod.rs", "use std::io;\nuse proto::Head;\nfn f() -> io::Result<()> {}", &[]),
             (
-                "highwire/src/server/worker.rs",
+                "highwire/src/server/worker/mod.rs",
+                "use std::{fs, io};\nuse proto::Head;\nfn f() -> io::Result<()> {}",
+                &[],
+            ),
+            (
+                "highwire/src/server/worker/mod.rs",
                 "use std::io::{self, Read};\nuse proto::Head;\nfn f() -> io::Result<()> {}",
                 &[],
             ),
-            ("highwire/src/server/worker.rs", "use std::{io::Read};\nuse proto::Head;\nuse io::Op;", &[3]),
-            ("highwire/src/server/worker.rs", "use std::io;\nuse proto::Head;\nuse ::io::Op;", &[3]),
-            ("highwire/src/server/worker.rs", "fn f(a: proto::Head) -> std::io::Result<()> {}", &[]),
-            ("highwire/src/server/worker.rs", "use io::Driver;\n#[cfg(test)]\nmod tests { use proto::Head; }", &[]),
+            ("highwire/src/server/worker/mod.rs", "use std::{io::Read};\nuse proto::Head;\nuse io::Op;", &[3]),
+            ("highwire/src/server/worker/mod.rs", "use std::io;\nuse proto::Head;\nuse ::io::Op;", &[3]),
+            ("highwire/src/server/worker/mod.rs", "fn f(a: proto::Head) -> std::io::Result<()> {}", &[]),
+            ("highwire/src/server/worker/mod.rs", "use io::Driver;\n#[cfg(test)]\nmod tests { use proto::Head; }", &[]),
             ("highwire/src/server/connection/mod.rs", "use io::Driver;\nuse proto::Head;", &[]),
             ("highwire/src/client/connection/http1.rs", "use io::Driver;\nuse proto::Head;", &[]),
             ("sim/src/main.rs", "use io::Driver;\nuse proto::Head;", &[]),
@@ -427,19 +431,19 @@ mod tests {
         for (run, path, text, expected) in [
             (
                 no_arc as fn(&Tree) -> Vec<Finding>,
-                "highwire/src/server/worker.rs",
+                "highwire/src/server/worker/mod.rs",
                 "struct A { b: Arc<u8>, c: Mutex<u8> }",
                 &[1][..],
             ),
             (
                 no_lock,
-                "highwire/src/server/worker.rs",
+                "highwire/src/server/worker/mod.rs",
                 "struct A {\n    b: Arc<u8>,\n    c: std::sync::Mutex<u8>,\n}",
                 &[3],
             ),
-            (no_arc, "highwire/src/server/worker.rs", "let a = Arc::clone(&b);", &[1]),
-            (no_arc, "highwire/src/server/worker.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
-            (no_arc, "highwire/src/server/worker.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
+            (no_arc, "highwire/src/server/worker/mod.rs", "let a = Arc::clone(&b);", &[1]),
+            (no_arc, "highwire/src/server/worker/mod.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
+            (no_arc, "highwire/src/server/worker/mod.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
             (no_arc, "highwire/src/client/pool.rs", "type A = Arc<u8>;", &[]),
         ] {
             check(run, path, text, expected);

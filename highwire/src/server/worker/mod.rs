@@ -70,21 +70,21 @@ impl<D: Driver> Worker<D> {
         let inbox = TaskInbox::open(notifier.clone())?;
         let context = Context::new(inbox, shared.clone());
         context.unix_offset.set(unix_offset(&driver));
-        let mut worker = {
+        let mut cx = {
             let _entered = context.enter();
             WorkerContext::new(shared, context.clone())
         };
-        worker.stopwatch = driver.stopwatch();
-        worker.begin(driver.now());
-        worker.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
+        cx.stopwatch = driver.stopwatch();
+        cx.begin(driver.now());
+        cx.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
         let listeners =
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let listener_setups =
             if listener_setups.iter().all(ListenerSetup::is_plain) { Vec::new() } else { listener_setups };
         let calls = Calls::new();
-        let remote = Remote::new(notifier, worker.beat.clone(), calls.inbox());
+        let remote = Remote::new(notifier, cx.beat.clone(), calls.inbox());
         let state = WorkerState {
-            worker,
+            cx,
             connections: Vec::new(),
             count: 0,
             calls,
@@ -121,35 +121,35 @@ impl<D: Driver> Worker<D> {
 
     /// Spawned tasks that are not finished.
     pub fn tasks(&self) -> usize {
-        self.state.worker.context.living_tasks()
+        self.state.cx.context.living_tasks()
     }
 
     /// Bytes that this worker has charged to the memory budget for its peers.
     pub fn account(&self) -> usize {
-        self.state.worker.share.charged()
+        self.state.cx.share.charged()
     }
 
     /// Stops accepting and finishes what is under way, until the shutdown deadline at the latest. The turns go on until one
     /// says that the worker has stopped.
     pub fn stop(&self) {
-        self.state.worker.shared.draining.store(true, Ordering::Release);
+        self.state.cx.shared.draining.store(true, Ordering::Release);
         self.state.remote.notifier.notify();
     }
 
     /// The same, but nothing that is under way is waited for.
     pub fn abort(&self) {
-        self.state.worker.shared.aborting.store(true, Ordering::Release);
+        self.state.cx.shared.aborting.store(true, Ordering::Release);
         self.stop();
     }
 
     /// What became of its connections so far.
     pub fn report(&self) -> Report {
-        Report::of(&self.state.worker.shared)
+        Report::of(&self.state.cx.shared)
     }
 
     /// When the next timer of handlers and tasks is due.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.state.worker.context.next_timer()
+        self.state.cx.context.next_timer()
     }
 
     /// Runs turns until the server stops.
@@ -157,7 +157,7 @@ impl<D: Driver> Worker<D> {
     /// # Errors
     /// What makes the driver unusable.
     pub fn run(&mut self) -> Result<()> {
-        let shared = self.state.worker.shared.clone();
+        let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         while !self.step(None)? {}
         Ok(())
@@ -177,7 +177,7 @@ impl<D: Driver> Worker<D> {
     /// # Errors
     /// What makes the driver unusable.
     pub fn turn_ready(&mut self) -> Result<bool> {
-        let shared = self.state.worker.shared.clone();
+        let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         for _ in 0..READY_TURNS {
             if self.step(Some(Instant::default()))? {
@@ -199,7 +199,7 @@ impl<D: Driver> Worker<D> {
     /// # Errors
     /// What makes the driver unusable.
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
-        let shared = self.state.worker.shared.clone();
+        let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         self.step(limit)
     }
@@ -209,11 +209,11 @@ impl<D: Driver> Worker<D> {
         if std::mem::replace(&mut self.failed, true) {
             return Err(std::io::Error::other("an earlier turn of this worker failed: it cannot go on").into());
         }
-        let _entered = self.state.worker.context.clone().enter();
-        self.state.worker.turn = self.state.worker.turn.wrapping_add(1);
+        let _entered = self.state.cx.context.clone().enter();
+        self.state.cx.turn = self.state.cx.turn.wrapping_add(1);
         self.state.shake_hands(&mut self.queue);
         self.state.go_on(&mut self.queue);
-        let mut more = self.state.run_tasks(&mut self.queue) || self.state.worker.has_unfinished();
+        let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
         // The tasks may have ended the last that a shutdown waited for: nothing else would end the wait.
         more |= self.state.is_deserted();
         let until =
@@ -222,10 +222,10 @@ impl<D: Driver> Worker<D> {
         self.driver.turn(until, &mut self.queue, &mut self.state)?;
         self.failed = false;
         self.state.begin(self.driver.now());
-        self.state.worker.context.unix_offset.set(unix_offset(&self.driver));
+        self.state.cx.context.unix_offset.set(unix_offset(&self.driver));
         self.adopt();
         self.state.expire(&mut self.queue);
-        self.state.worker.context.fire_timers();
+        self.state.cx.context.fire_timers();
         self.state.see_shutdown(&mut self.queue);
         Ok(self.state.stopped)
     }
@@ -242,26 +242,26 @@ impl<D: Driver> Worker<D> {
                 Err(error) => crate::server::quiet::log!(Failure, warn, %error, "a connection could not be taken over"),
             }
         }
-        self.state.calls.begin(&mut self.state.worker);
+        self.state.calls.begin(&mut self.state.cx);
     }
 }
 
 impl<D: Driver> Drop for Worker<D> {
     fn drop(&mut self) {
-        let shared = self.state.worker.shared.clone();
+        let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
-        let _entered = self.state.worker.context.clone().enter();
+        let _entered = self.state.cx.context.clone().enter();
         for connection in self.state.connections.iter_mut().filter_map(Option::as_mut) {
-            connection.cut(&mut self.state.worker, &mut self.queue);
-            self.state.worker.shared.dismiss(connection.peer());
-            self.state.worker.share.give(CONNECTION_BYTES);
+            connection.cut(&mut self.state.cx, &mut self.queue);
+            self.state.cx.shared.dismiss(connection.peer());
+            self.state.cx.share.give(CONNECTION_BYTES);
         }
         self.state.connections.clear();
-        self.state.calls.close(&mut self.state.worker);
+        self.state.calls.close(&mut self.state.cx);
         // Their places go with this worker.
         drop(crate::server::exchange::orphans());
-        self.state.worker.context.clear();
-        self.state.worker.end_service();
+        self.state.cx.context.clear();
+        self.state.cx.end_service();
     }
 }
 

@@ -30,7 +30,7 @@ const CONNECTIONS_KEPT: usize = 1024;
 
 /// All that the sink of completions touches: everything but the driver.
 pub(super) struct WorkerState {
-    pub(super) worker: WorkerContext,
+    pub(super) cx: WorkerContext,
     /// By socket index.
     pub(super) connections: Vec<Option<Connection>>,
     pub(super) count: usize,
@@ -58,8 +58,8 @@ pub(super) struct WorkerState {
 impl WorkerState {
     /// When something is due by itself.
     pub(super) fn next_moment(&self) -> Option<Instant> {
-        let deadlines = [self.worker.deadlines.next(), self.calls.next(), self.accept_again, self.drain_until];
-        let due = deadlines.into_iter().chain([self.worker.context.next_timer()]);
+        let deadlines = [self.cx.deadlines.next(), self.calls.next(), self.accept_again, self.drain_until];
+        let due = deadlines.into_iter().chain([self.cx.context.next_timer()]);
         due.into_iter().flatten().min()
     }
 
@@ -68,28 +68,28 @@ impl WorkerState {
         self.woken
             || self.handed
             || !self.tasks.is_empty()
-            || self.worker.has_unfinished()
-            || self.worker.context.inbox.has_local()
+            || self.cx.has_unfinished()
+            || self.cx.context.inbox.has_local()
     }
 
     /// Whether there is no connection, and no request of this process.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.count == 0 && self.calls.is_empty()
     }
 
     /// Whether the worker is to stop, and there is nobody left.
     pub(super) fn is_deserted(&self) -> bool {
-        self.worker.draining
+        self.cx.draining
             && self.is_empty()
             && self.listeners.is_empty()
-            && self.worker.shared.acceptors.load(Ordering::Acquire) == 0
+            && self.cx.shared.acceptors.load(Ordering::Acquire) == 0
     }
 
     /// Goes on with handshakes that had to wait, as far as a turn has time for them.
     pub(super) fn shake_hands(&mut self, queue: &mut Queue) {
-        while self.worker.handshakes > 0 {
-            let Some(id) = self.worker.waiting.pop_front() else { return };
-            self.worker.handshakes -= 1;
+        while self.cx.handshakes > 0 {
+            let Some(id) = self.cx.waiting.pop_front() else { return };
+            self.cx.handshakes -= 1;
             self.with(id, queue, |connection, worker, head, queue| connection.proceed_tls(worker, head, queue));
         }
     }
@@ -97,11 +97,11 @@ impl WorkerState {
     /// Goes on with connections that used up their allowance in an earlier turn, each once, until what they have written, or the
     /// time that they have taken, is enough for a turn. The others are the first in the next turn.
     pub(super) fn go_on(&mut self, queue: &mut Queue) {
-        let Some(begun) = (!self.worker.unfinished.is_empty()).then(self.worker.stopwatch) else { return };
-        for _ in 0..self.worker.unfinished.len() {
-            let Some(id) = self.worker.unfinished.pop_front() else { return };
+        let Some(begun) = (!self.cx.unfinished.is_empty()).then(self.cx.stopwatch) else { return };
+        for _ in 0..self.cx.unfinished.len() {
+            let Some(id) = self.cx.unfinished.pop_front() else { return };
             self.with(id, queue, |connection, worker, head, queue| connection.go_on(worker, head, queue));
-            let is_late = (self.worker.stopwatch)().saturating_sub(begun) > UNFINISHED_NANOSECONDS;
+            let is_late = (self.cx.stopwatch)().saturating_sub(begun) > UNFINISHED_NANOSECONDS;
             if is_late || queue.output.len() >= io::limit::OUTPUT_BYTES {
                 return;
             }
@@ -111,10 +111,10 @@ impl WorkerState {
     /// Polls what was woken, until what that has written is enough for a turn: whether more waits.
     pub(super) fn run_tasks(&mut self, queue: &mut Queue) -> bool {
         if std::mem::take(&mut self.woken) {
-            self.worker.context.inbox.take_remote(&mut self.tasks);
+            self.cx.context.inbox.take_remote(&mut self.tasks);
         }
         for _ in 0..TASK_ROUNDS {
-            self.worker.context.inbox.take_local(&mut self.tasks);
+            self.cx.context.inbox.take_local(&mut self.tasks);
             if self.tasks.is_empty() {
                 return false;
             }
@@ -138,8 +138,8 @@ impl WorkerState {
                             connection.woken_stream(place as usize, worker, head, queue);
                         });
                     }
-                    TaskKind::Spawned { index, generation } => self.worker.context.clone().poll(index, generation),
-                    TaskKind::Call { index, generation } => self.calls.woken(index, generation, &mut self.worker),
+                    TaskKind::Spawned { index, generation } => self.cx.context.clone().poll(index, generation),
+                    TaskKind::Call { index, generation } => self.calls.woken(index, generation, &mut self.cx),
                 }
             }
             tasks.drain(..done);
@@ -148,13 +148,13 @@ impl WorkerState {
                 return true;
             }
         }
-        self.worker.context.inbox.has_local()
+        self.cx.context.inbox.has_local()
     }
 
     /// Does something with a connection, if it is still there, and forgets it if it is over afterwards. A panic in here is a
     /// bug of the engine: it costs that connection, not the worker.
     #[inline]
-    pub(super) fn with(
+    fn with(
         &mut self,
         id: SocketId,
         queue: &mut Queue,
@@ -164,12 +164,12 @@ impl WorkerState {
         if connection.id() != id {
             return;
         }
-        let (worker, head) = (&mut self.worker, &mut self.head);
+        let (worker, head) = (&mut self.cx, &mut self.head);
         let done = catch_unwind(AssertUnwindSafe(|| act(connection, worker, head, queue)));
         if done.is_err() {
             crate::server::quiet::log!(Panic, error, "the engine panicked; the connection is cut");
             queue.push(Op::Abort { socket: id });
-            crate::server::exchange::orphans().into_iter().for_each(|future| self.worker.cancel(future));
+            crate::server::exchange::orphans().into_iter().for_each(|future| self.cx.cancel(future));
         }
         if done.is_err() || connection.is_gone() {
             self.forget(id);
@@ -177,15 +177,15 @@ impl WorkerState {
     }
 
     #[cold]
-    pub(super) fn forget(&mut self, id: SocketId) {
+    fn forget(&mut self, id: SocketId) {
         let Some(mut connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
         // A future that panics when it is dropped costs what it holds, and no more.
-        if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.worker))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.cx))).is_err() {
             crate::server::quiet::log!(Panic, error, "a handler panicked when its connection ended");
         }
-        self.worker.deadlines.clear(id.index);
-        self.worker.shared.dismiss(connection.peer());
-        self.worker.share.give(CONNECTION_BYTES);
+        self.cx.deadlines.clear(id.index);
+        self.cx.shared.dismiss(connection.peer());
+        self.cx.share.give(CONNECTION_BYTES);
         self.count -= 1;
         if self.count == 0 && self.connections.len() > CONNECTIONS_KEPT {
             // Many were here, such as those of a flood.
@@ -194,12 +194,12 @@ impl WorkerState {
         self.remote.connections.fetch_sub(1, Ordering::Relaxed);
         if self.accept_again.is_some() {
             // Room: no need to wait for the clock.
-            self.accept_again = Some(self.worker.now);
+            self.accept_again = Some(self.cx.now);
         }
     }
 
     pub(super) fn connection_came(&mut self, socket: SocketId, peer: Peer, listener: usize, queue: &mut Queue) {
-        if !self.worker.share.take(CONNECTION_BYTES) {
+        if !self.cx.share.take(CONNECTION_BYTES) {
             queue.push(Op::Abort { socket });
             self.pause_accept(queue);
             return;
@@ -208,22 +208,22 @@ impl WorkerState {
         let (has_tls, proxied) = listener_setup
             .map_or((false, false), |listener_setup| (listener_setup.tls.is_some(), listener_setup.proxied));
         // A driver may have accepted more before it heard that it should not.
-        let admission = self.worker.shared.admit(peer, proxied);
+        let admission = self.cx.shared.admit(peer, proxied);
         if admission != Admission::Taken {
-            self.worker.share.give(CONNECTION_BYTES);
+            self.cx.share.give(CONNECTION_BYTES);
             if admission == Admission::TooManyInAll {
                 self.pause_accept(queue);
             }
-            crate::server::accept::refuse(socket, &self.worker.lines, queue);
+            crate::server::accept::refuse(socket, &self.cx.lines, queue);
             return;
         }
-        let mut connection = Connection::new(socket, peer, proxied, &mut self.worker);
+        let mut connection = Connection::new(socket, peer, proxied, &mut self.cx);
         let secured = !has_tls
-            || listener_setup.is_some_and(|listener_setup| listener_setup.secure(&mut connection, &mut self.worker));
+            || listener_setup.is_some_and(|listener_setup| listener_setup.secure(&mut connection, &mut self.cx));
         if !secured {
-            self.worker.share.give(CONNECTION_BYTES);
-            self.worker.shared.dismiss(peer);
-            self.worker.deadlines.clear(socket.index);
+            self.cx.share.give(CONNECTION_BYTES);
+            self.cx.shared.dismiss(peer);
+            self.cx.deadlines.clear(socket.index);
             return queue.push(Op::Abort { socket });
         }
         let index = socket.index as usize;
@@ -233,51 +233,51 @@ impl WorkerState {
         self.connections[index] = Some(connection);
         self.count += 1;
         self.remote.connections.store(self.count as u32, Ordering::Relaxed);
-        if !self.worker.shared.config().http1 && !has_tls && !proxied {
+        if !self.cx.shared.config().http1 && !has_tls && !proxied {
             self.with(socket, queue, |connection, worker, _, queue| connection.speak_http2(worker, queue));
         }
-        if self.worker.draining {
+        if self.cx.draining {
             self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
         }
-        if !self.worker.shared.has_room() {
+        if !self.cx.shared.has_room() {
             self.pause_accept(queue);
         }
     }
 
     /// A driver may have listeners of its own, as the simulator has.
-    pub(super) fn know(&mut self, listener: ListenerId) {
-        if !self.listeners.contains(&listener) && !self.worker.draining {
+    fn know(&mut self, listener: ListenerId) {
+        if !self.listeners.contains(&listener) && !self.cx.draining {
             self.listeners.push(listener);
         }
     }
 
     /// Lets connections wait in the kernel's backlog for a while.
-    pub(super) fn pause_accept(&mut self, queue: &mut Queue) {
+    fn pause_accept(&mut self, queue: &mut Queue) {
         for &listener in &self.listeners {
             queue.push(Op::PauseAccept { listener });
         }
-        self.accept_again = Some(self.worker.now + ACCEPT_PAUSE);
+        self.accept_again = Some(self.cx.now + ACCEPT_PAUSE);
     }
 
     /// Lets what is due take effect.
     pub(super) fn expire(&mut self, queue: &mut Queue) {
         let mut expired = std::mem::take(&mut self.expired);
-        self.worker.deadlines.expired(self.worker.tick, &mut expired);
+        self.cx.deadlines.expired(self.cx.tick, &mut expired);
         for index in expired.drain(..) {
             let Some(Some(connection)) = self.connections.get(index as usize) else { continue };
             let id = connection.id();
             self.with(id, queue, |connection, worker, head, queue| connection.expired(worker, head, queue));
         }
         self.expired = expired;
-        self.calls.expire(&mut self.worker);
-        if self.accept_again.is_some_and(|at| at <= self.worker.now) {
-            if self.worker.shared.has_room() {
+        self.calls.expire(&mut self.cx);
+        if self.accept_again.is_some_and(|at| at <= self.cx.now) {
+            if self.cx.shared.has_room() {
                 self.accept_again = None;
                 for &listener in &self.listeners {
                     queue.push(Op::ResumeAccept { listener });
                 }
             } else {
-                self.accept_again = Some(self.worker.now + ACCEPT_PAUSE);
+                self.accept_again = Some(self.cx.now + ACCEPT_PAUSE);
             }
         }
     }
@@ -285,21 +285,21 @@ impl WorkerState {
     /// Stops accepting and lets go of who is idle, once the server is told to stop; ends when nobody is left, or when the
     /// deadline has passed.
     pub(super) fn see_shutdown(&mut self, queue: &mut Queue) {
-        if !self.worker.shared.draining.load(Ordering::Acquire) {
+        if !self.cx.shared.draining.load(Ordering::Acquire) {
             return;
         }
-        let shared = self.worker.shared.clone();
+        let shared = self.cx.shared.clone();
         if self.drain_until.is_none() {
-            self.worker.draining = true;
+            self.cx.draining = true;
             self.accept_again = None;
             for index in 0..self.connections.len() {
                 if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
                     self.with(id, queue, |connection, worker, _, queue| connection.drain(worker, queue));
                 }
             }
-            self.drain_until = Some(self.worker.now + shared.config().deadlines.shutdown);
+            self.drain_until = Some(self.cx.now + shared.config().deadlines.shutdown);
         }
-        let late = self.drain_until.is_some_and(|until| until <= self.worker.now);
+        let late = self.drain_until.is_some_and(|until| until <= self.cx.now);
         let ends_now = late || shared.aborting.load(Ordering::Acquire);
         if !std::mem::take(&mut self.came) || ends_now {
             // Whoever the kernel has already shaken hands with is served, if there is time; then nobody else comes.
@@ -317,31 +317,27 @@ impl WorkerState {
                     });
                 }
             }
-            self.calls.cut(&mut self.worker);
+            self.calls.cut(&mut self.cx);
         }
         // One turn more, so that the driver gets the last operations.
         // In this order: the last thing that an acceptor does may be to hand over a connection.
         let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.remote.has_handed();
         self.stopped = self.is_empty() && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
         if self.is_empty() {
-            self.drain_until = Some(self.worker.now);
+            self.drain_until = Some(self.cx.now);
         }
     }
 }
 
 impl Sink for WorkerState {
     fn begin(&mut self, now: Instant) {
-        self.worker.begin(now);
-        if self.last_tick != self.worker.tick {
+        self.cx.begin(now);
+        if self.last_tick != self.cx.tick {
             // Before anything is answered: the worker may have slept for long.
-            self.last_tick = self.worker.tick;
-            self.worker.lines.refresh(self.worker.context.unix_nanoseconds() / NANOSECONDS);
+            self.last_tick = self.cx.tick;
+            self.cx.lines.refresh(self.cx.context.unix_nanoseconds() / NANOSECONDS);
             // By a clock that nobody sets back.
-            crate::server::listen::look_at_files(
-                &self.listener_setups,
-                &self.worker.shared,
-                now.nanoseconds / NANOSECONDS,
-            );
+            crate::server::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);
         }
     }
 
