@@ -122,7 +122,7 @@ impl Connection {
         self.transport.charge(worker)
     }
 
-    /// Counts what its exchanges hold now. It is charged with whatever is charged next.
+    /// Counts what its exchanges hold now, for the next [`Transport::charge`].
     pub(super) fn count_exchanges(&mut self) {
         let lent = self.transport.account.lent();
         let exchanges = match (&mut self.http2, &self.exchange) {

@@ -128,7 +128,7 @@ pub(in crate::server) trait Lifecycle: Carrier {
                 _ => self.poll_answer(worker),
             },
             Outcome::Pending(place) => {
-                self.make_exchange(worker).awaits((route, place));
+                self.make_exchange(worker).keep_future((route, place));
                 self.send_interims();
                 if Self::SHARES_CONNECTION {
                     self.charge_or_abort(worker);
@@ -148,7 +148,7 @@ pub(in crate::server) trait Lifecycle: Carrier {
         self.send_interims();
         self.respond(response, worker);
         if let Some(exchange) = self.exchange() {
-            exchange.has_answered();
+            exchange.drop_hooks();
         }
     }
 

@@ -152,8 +152,8 @@ impl Exchange {
         }
     }
 
-    /// The handler's future, which is pending, and its route.
-    pub(super) fn awaits(&mut self, future: (u32, u32)) {
+    /// Keeps the handler's pending future: its route, and its place there.
+    pub(super) fn keep_future(&mut self, future: (u32, u32)) {
         self.future = Some(future);
     }
 
@@ -167,8 +167,8 @@ impl Exchange {
         self.interim.clone()
     }
 
-    /// The handler has answered: nothing more comes of what it was given.
-    pub(super) fn has_answered(&mut self) {
+    /// Lets go of what the handler was given, after it has answered.
+    pub(super) fn drop_hooks(&mut self) {
         (self.interim, self.unfolded) = (None, None);
     }
 

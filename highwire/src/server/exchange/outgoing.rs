@@ -71,9 +71,7 @@ impl Outgoing {
 
     /// Returns the next part of the body, which may be a range of a file if `files`; `None` if no body is being sent.
     pub(super) fn next(&mut self, files: bool, waker: &Waker) -> Option<Poll<Next>> {
-        let body = self.body.as_mut()?;
-        let next = body.next(files, waker);
-        Some(next)
+        Some(self.body.as_mut()?.next(files, waker))
     }
 
     /// The body has no more parts. Returns its trailers, which are made when it is gone.
