@@ -1,6 +1,7 @@
 //! What a program puts together: routes, state, settings.
 
 use crate::built_app::{BuiltApp, Factory};
+use crate::dispatch::AppFactory;
 use crate::files::OpenFiles;
 use crate::handler::{Handler, Route};
 use crate::middleware::{IntoLayer, Layer, Missed};
@@ -8,7 +9,7 @@ use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
 use crate::states;
 use crate::{Error, Files, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
-use io::{Address, Listener};
+use io::Listener;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -288,8 +289,7 @@ impl App {
             ));
         }
         for listener in listeners {
-            let address: Address = listener.address().clone();
-            server = server.listen_on(listener, address);
+            server = server.listen_on(listener);
         }
         Ok(server)
     }
@@ -300,7 +300,7 @@ impl App {
     /// A mistake in the routes or settings.
     pub fn server(self) -> Result<Server> {
         let (app, config) = self.build()?;
-        Ok(Server::new(app, config))
+        Server::new(AppFactory::new(app), config)
     }
 
     pub(crate) fn build(mut self) -> Result<(BuiltApp, Config)> {
@@ -335,7 +335,6 @@ impl App {
         }
         let fallback = self.fallback.map(|route| without_path(route, "(fallback)"));
         let missed = missed.map(|route| without_path(route, "(none)"));
-        self.config.check()?;
         let app = BuiltApp {
             body_uses: routes.iter().map(|route| route.body_use()).collect(),
             body_limits: routes.iter().map(|route| route.body_limit()).collect(),

@@ -79,3 +79,32 @@ impl BuiltApp {
         (path, self.routes.get(route as usize).is_some_and(|route| route.is_async()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::App;
+    use crate::middleware::{BodyLimit, Kept, Next, from_fn};
+
+    #[test]
+    fn routes_are_described_by_path_and_kind_of_handler() {
+        let limited = App::new().get("/limited", async || "a future").with(BodyLimit::new(1));
+        let around = App::new()
+            .get("/around", || "at once")
+            .with(from_fn(async |request: Kept, next: Next| next.run(request).await));
+        let app = App::new()
+            .get("/plain", || "at once")
+            .get("/async", async || "a future")
+            .get("/blocking", crate::blocking(|| "elsewhere"))
+            .nest("/in", limited)
+            .nest("/in", around);
+        let (app, _) = app.build().expect("an app");
+        let kind = |route: u32| {
+            let (path, is_async) = app.route(route);
+            format!("{path}: {}", if is_async { "async" } else { "plain" })
+        };
+        let expected =
+            ["/plain: plain", "/async: async", "/blocking: plain", "/in/limited: async", "/in/around: async"];
+        let kinds: [String; 5] = std::array::from_fn(|route| kind(route as u32));
+        assert_eq!(kinds, expected);
+    }
+}

@@ -1,11 +1,13 @@
 //! The service of an app: which of its routes answers a request, and calling that route's handler. Knows heads and responses, not
 //! connections.
 
-use crate::handler::{Endpoint, Outcome};
-use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
+use crate::built_app::BuiltApp;
+use crate::handler::Endpoint;
+use crate::request::{Locals, Request};
 use crate::router::{Captures, Found};
-use crate::server::{Service, Shared};
 use crate::{Params, Response, StatusCode};
+use engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
+use engine::{Asked, Begin, Config, MakeService, Outcome, Service};
 use http::{HeaderValue, header};
 use proto::{Form, Head, Method};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,8 +24,53 @@ enum Routed {
     Nothing,
 }
 
+/// What all routes of an app on one worker share: the app, and what it shares with the server's other workers.
+pub(crate) struct Shared {
+    pub(crate) app: Arc<BuiltApp>,
+    engine: Arc<engine::Shared>,
+}
+
+impl Shared {
+    #[inline]
+    pub(crate) fn config(&self) -> &Config {
+        self.engine.config()
+    }
+
+    pub(crate) fn engine(&self) -> &engine::Shared {
+        &self.engine
+    }
+
+    /// Runs a function on the blocking pool, for whoever waits for its result.
+    pub(crate) fn ask<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
+        self.engine.ask(function)
+    }
+}
+
+/// Makes the service of an app for each worker.
+pub struct AppFactory {
+    app: Arc<BuiltApp>,
+}
+
+impl AppFactory {
+    pub(crate) fn new(app: BuiltApp) -> AppFactory {
+        AppFactory { app: Arc::new(app) }
+    }
+}
+
+impl MakeService for AppFactory {
+    type Service = Dispatcher;
+
+    fn make(&self, shared: &Arc<engine::Shared>) -> Dispatcher {
+        Dispatcher::new(self.app.clone(), shared.clone())
+    }
+
+    fn describe(&self, route: u32) -> (&str, bool) {
+        self.app.route(route)
+    }
+}
+
 /// An app on one worker.
-pub(crate) struct Dispatcher {
+pub struct Dispatcher {
     shared: Arc<Shared>,
     endpoints: Vec<Box<dyn Endpoint>>,
     locals: Rc<Locals>,
@@ -66,19 +113,8 @@ impl Service for Dispatcher {
     }
 
     #[inline]
-    fn call(
-        &mut self,
-        route: u32,
-        (head, window): (&Head, &[u8]),
-        caller: Caller<'_>,
-        body: &mut Ready,
-        hooks: &mut Hooks,
-        task: &TaskWaker<'_>,
-        answer: &mut Option<Response>,
-    ) -> Outcome {
-        if self.missed.is_some() {
-            hooks.missed = self.missed.take();
-        }
+    fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
+        let Begin { route, head, window, caller, body, hooks, task } = request;
         let path = if self.resolved.is_empty() { head.target.path.of(window) } else { &self.resolved };
         let mut request = Request {
             head,
@@ -90,6 +126,7 @@ impl Service for Dispatcher {
             locals: &self.locals,
             body,
             hooks,
+            missed: &mut self.missed,
             task,
         };
         self.endpoints[route as usize].call(&mut request, answer)
@@ -117,8 +154,7 @@ impl Service for Dispatcher {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(shared: Arc<Shared>) -> Dispatcher {
-        let app = &shared.app;
+    fn new(app: Arc<BuiltApp>, engine: Arc<engine::Shared>) -> Dispatcher {
         Dispatcher {
             endpoints: app.routes.iter().map(|route| route.clone().endpoint()).collect(),
             locals: Rc::new(app.make_locals()),
@@ -126,7 +162,7 @@ impl Dispatcher {
             missed: None,
             resolved: Vec::new(),
             redirects: app.https.redirects(),
-            shared,
+            shared: Arc::new(Shared { app, engine }),
         }
     }
 
@@ -228,6 +264,7 @@ impl Dispatcher {
             locals: &self.locals,
             body: &mut Ready::Nothing,
             hooks: &mut Hooks::default(),
+            missed: &mut None,
             task: &nobody,
         };
         match catch_unwind(AssertUnwindSafe(|| request.not_found())) {

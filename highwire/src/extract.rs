@@ -1,10 +1,10 @@
 //! Extractors that need nothing but the request's head and the server's state.
 
 use crate::request::{FromRequest, Request};
-use crate::server::{Report, quiet};
+use crate::server::Report;
 use crate::{Method, Response};
+use engine::quiet;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -103,8 +103,6 @@ impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
     }
 }
 
-/// Who sent the request.
-///
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, Peer};
@@ -116,40 +114,8 @@ impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
 /// assert!(Client::new(app)?.get("/").send().text().starts_with("from 10."));
 /// # Ok::<(), highwire::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Peer {
-    /// A process on this machine, through a unix socket.
-    Local,
-    /// An internet address and port.
-    Internet(IpAddr, u16),
-}
-
-impl From<io::Peer> for Peer {
-    fn from(peer: io::Peer) -> Peer {
-        match peer {
-            io::Peer::Local => Peer::Local,
-            io::Peer::Internet(ip, port) => Peer::Internet(ip, port),
-        }
-    }
-}
-
-impl From<Peer> for io::Peer {
-    fn from(peer: Peer) -> io::Peer {
-        match peer {
-            Peer::Local => io::Peer::Local,
-            Peer::Internet(ip, port) => io::Peer::Internet(ip, port),
-        }
-    }
-}
-
-impl std::fmt::Display for Peer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Peer::Local => f.write_str("unix"),
-            Peer::Internet(ip, port) => std::net::SocketAddr::new(*ip, *port).fmt(f),
-        }
-    }
-}
+#[doc(inline)]
+pub use engine::Peer;
 
 impl FromRequest for Peer {
     fn from_request(request: &mut Request<'_>) -> Result<Peer, Response> {
@@ -157,8 +123,7 @@ impl FromRequest for Peer {
     }
 }
 
-/// The TLS of the connection that a request came by: an extractor. Where there is none, the answer is 403;
-/// `Option<Tls>` is for handlers that serve both.
+/// An extractor. Where there is no TLS, the answer is 403; `Option<Tls>` is for handlers that serve both.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -169,34 +134,8 @@ impl FromRequest for Peer {
 /// assert_eq!(Client::new(app())?.get("/").send().status(), 403);
 /// # Ok::<(), highwire::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tls {
-    /// The version: `TLSv1.3`.
-    pub version: &'static str,
-    /// The cipher suite: `TLS13_AES_256_GCM_SHA384`.
-    pub cipher: &'static str,
-    /// The name that the client asked for (SNI), in lower case.
-    pub server_name: Option<String>,
-    /// The protocol that both sides agreed on (ALPN): `h2`, `http/1.1`.
-    pub alpn: Option<String>,
-    /// The session goes on with an earlier one.
-    pub resumed: bool,
-    /// The certificate that the client has proved, where [it was asked](crate::tls::ClientAuth).
-    pub client: Option<ClientCertificate>,
-}
-
-/// Who a client is, by its certificate: an authority that the server trusts has vouched for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClientCertificate {
-    /// The subject, as RFC 4514 writes it: `CN=alice,O=Example`.
-    pub subject: Option<String>,
-    /// The names that it is for: DNS names, addresses, URIs, mail addresses.
-    pub names: Vec<String>,
-    /// All of it, in DER.
-    pub der: Vec<u8>,
-}
+#[doc(inline)]
+pub use engine::Tls;
 
 impl FromRequest for Tls {
     fn from_request(request: &mut Request<'_>) -> Result<Tls, Response> {
@@ -207,7 +146,7 @@ impl FromRequest for Tls {
 /// What became of the server's connections so far.
 impl FromRequest for Report {
     fn from_request(request: &mut Request<'_>) -> Result<Report, Response> {
-        Ok(Report::of(request.shared))
+        Ok(Report::of(request.shared.engine()))
     }
 }
 

@@ -119,9 +119,9 @@ mod tests {
         let received = http.receive(request.as_bytes(), &mut head, &Limits::default()).expect("a request");
         assert!(matches!(received.event, Event::Head(_)), "{request}");
         let response = https.redirected(&head, request.as_bytes())?;
-        let location = response.fields.iter().find(|(name, _)| name == header::LOCATION);
-        let location = location.map(|(_, value)| value.to_str().expect("text").to_string());
-        Some((response.status.as_u16(), location))
+        let location = response.fields().find(|(name, _)| *name == header::LOCATION);
+        let location = location.map(|(_, value)| str::from_utf8(value).expect("text").to_string());
+        Some((response.status().as_u16(), location))
     }
 
     #[test]

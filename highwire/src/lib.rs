@@ -46,8 +46,6 @@ pub mod sse;
 mod states;
 pub mod testing;
 pub mod time;
-#[cfg(feature = "tls")]
-pub mod tls;
 #[cfg(feature = "tower")]
 pub mod tower;
 
@@ -56,11 +54,9 @@ mod auth;
 mod base64;
 mod built_app;
 mod dispatch;
-mod error;
 mod extract;
 #[cfg(feature = "json")]
 mod fields;
-mod file_part;
 mod files;
 mod handler;
 mod https;
@@ -72,7 +68,6 @@ mod reply;
 mod request;
 mod response;
 mod router;
-mod trailers;
 #[cfg(feature = "json")]
 mod typed;
 mod unblock;
@@ -82,7 +77,23 @@ mod weight;
 pub use app::App;
 pub use auth::{Basic, Bearer, Realm};
 pub use body::Body;
-pub use error::{Error, Result};
+/// A server under TLS:
+///
+/// ```
+/// use highwire::tls::{TlsConfig, Versions};
+///
+/// // For a site: `certificate_files("/etc/tls/site.pem", "/etc/tls/site.key")`, which are read again when they change.
+/// let settings = TlsConfig::new().self_signed(["localhost"]).versions(Versions::Tls13);
+/// let server = highwire::App::new().get("/", || "hello").server()?.listen_tls("127.0.0.1:0", settings.clone())?;
+/// // Or for a server of somebody else's.
+/// let config = settings.build()?.current();
+/// # let _ = (server, config);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "tls")]
+#[doc(inline)]
+pub use engine::tls;
+pub use engine::{Error, Result};
 pub use extract::{Authority, Extension, Local, Peer, RawQuery, Scheme, State, Tls, Version};
 pub use files::Files;
 #[cfg(feature = "json")]

@@ -97,7 +97,7 @@ impl Problem {
         match serde_json::to_string(value) {
             Ok(json) => self.with_written(name.into(), json),
             Err(error) => {
-                crate::server::quiet::log!(Mistake, error, %error, "a member of a problem cannot be written as JSON");
+                engine::log!(Mistake, error, %error, "a member of a problem cannot be written as JSON");
                 self
             }
         }

@@ -46,7 +46,7 @@ impl IntoResponse for Redirect {
         match HeaderValue::try_from(self.target) {
             Ok(target) => Response::new(self.status).with_field(header::LOCATION, target),
             Err(_) => {
-                crate::server::quiet::log!(Mistake, error, "a redirect's target is no field's value");
+                engine::log!(Mistake, error, "a redirect's target is no field's value");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }
         }

@@ -1,15 +1,14 @@
 //! Requests as handlers see them: borrowed from the receive buffer, nothing copied until somebody asks.
 
 use crate::body::Body;
-use crate::reply::{Awaited, InterimQueue};
-use crate::server::{Secure, Shared};
+use crate::dispatch::Shared;
 use crate::{Params, Response};
 use bytes::Bytes;
+pub use engine::BodyUse;
+use engine::request::{Caller, Hooks, Ready, TaskWaker};
 use http::{Extensions, StatusCode};
-use io::Peer;
 use proto::Head;
 use std::any::{Any, TypeId};
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,80 +16,6 @@ use std::task::Waker;
 
 /// Values by their type.
 pub(crate) type Locals = HashMap<TypeId, Rc<dyn Any>>;
-
-/// How a handler wants the request's body.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BodyUse {
-    /// Not at all: what comes is read and dropped, up to a limit.
-    #[default]
-    None,
-    /// Whole, before the handler runs.
-    Whole,
-    /// In parts, while it runs.
-    Parts,
-}
-
-/// Whom a request comes from.
-#[derive(Clone, Copy)]
-pub(crate) struct Caller<'r> {
-    pub(crate) peer: Peer,
-    pub(crate) tls: Option<&'r Secure>,
-    /// What was said of it, where the request is kept apart from its connection.
-    pub(crate) kept: Option<&'r crate::Tls>,
-}
-
-impl Caller<'_> {
-    /// Returns true if the request came under TLS.
-    pub(crate) fn is_secure(&self) -> bool {
-        self.tls.is_some() || self.kept.is_some()
-    }
-}
-
-/// How the task that answers a request is woken: made where somebody asks for it.
-pub(crate) enum TaskWaker<'r> {
-    Maker(&'r dyn Fn() -> Waker),
-    Known(Waker),
-}
-
-impl TaskWaker<'_> {
-    fn waker(&self) -> Waker {
-        match self {
-            TaskWaker::Maker(make) => make(),
-            TaskWaker::Known(waker) => waker.clone(),
-        }
-    }
-}
-
-/// The body that stands ready for a handler.
-#[derive(Debug, Default)]
-pub(crate) enum Ready {
-    #[default]
-    Nothing,
-    /// An extractor has it.
-    Taken,
-    Whole(Bytes),
-    Parts(Body),
-}
-
-/// What a handler's extractors leave for the connection.
-#[derive(Default)]
-pub(crate) struct Hooks {
-    pub(crate) reply: Option<Awaited>,
-    pub(crate) interim: Option<Rc<RefCell<InterimQueue>>>,
-    pub(crate) waker: Option<Waker>,
-    pub(crate) extensions: Extensions,
-    /// Bytes of the body that the handler gets, where middleware made another one of what came.
-    pub(crate) unfolded: Option<Rc<Cell<usize>>>,
-    /// The answer where no route was found, on its way through the app's middleware.
-    pub(crate) missed: Option<Box<Response>>,
-}
-
-impl Hooks {
-    /// Whether anything of them outlives the call.
-    pub(crate) fn are_for_exchange(&self) -> bool {
-        self.reply.is_some() || self.interim.is_some() || self.unfolded.is_some()
-    }
-}
 
 /// A request. It lives while its handler is called; an async handler takes what it needs by extractors.
 ///
@@ -116,6 +41,8 @@ pub struct Request<'r> {
     pub(crate) locals: &'r Rc<Locals>,
     pub(crate) body: &'r mut Ready,
     pub(crate) hooks: &'r mut Hooks,
+    /// The answer where no route was found, on its way through the app's middleware.
+    pub(crate) missed: &'r mut Option<Box<Response>>,
     pub(crate) task: &'r TaskWaker<'r>,
 }
 
@@ -194,17 +121,17 @@ impl<'r> Request<'r> {
 
     /// Who sent it.
     pub fn peer(&self) -> crate::Peer {
-        self.caller.peer.into()
+        self.caller.peer()
     }
 
     /// Whether the connection is under TLS.
     pub fn is_secure(&self) -> bool {
-        self.caller.tls.is_some() || self.caller.kept.is_some()
+        self.caller.is_secure()
     }
 
     /// What there is to say about the connection's TLS, where it has any.
     pub fn tls(&self) -> Option<crate::Tls> {
-        self.caller.tls.map(|tls| tls.facts()).or_else(|| self.caller.kept.cloned())
+        self.caller.tls()
     }
 
     /// Values that middleware leaves for what comes after it; [`Extension`](crate::Extension) takes them.
@@ -247,7 +174,7 @@ impl<'r> Request<'r> {
 }
 
 fn taken_twice() -> Response {
-    crate::server::quiet::log!(Mistake, error, "two of a handler's extractors take the request's body");
+    engine::log!(Mistake, error, "two of a handler's extractors take the request's body");
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 
@@ -303,12 +230,5 @@ impl FromRequest for String {
     fn from_request(request: &mut Request<'_>) -> Result<String, Response> {
         String::from_utf8(request.take_body()?.into())
             .map_err(|_| Response::error(StatusCode::BAD_REQUEST, "the body is not UTF-8\n"))
-    }
-}
-
-impl FromRequest for Body {
-    const BODY: BodyUse = BodyUse::Parts;
-    fn from_request(request: &mut Request<'_>) -> Result<Body, Response> {
-        request.take_parts()
     }
 }

@@ -1,13 +1,5 @@
 //! Time for handlers and tasks: the worker's clock, which the simulator makes virtual.
 
-use crate::server::context::{self, TimerKey};
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-
-/// Waits. Deadlines of this kind are exact to the worker's turn, not coarse like those of connections.
-///
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, time};
@@ -20,66 +12,9 @@ use std::time::Duration;
 /// assert!(Client::new(app)?.get("/").send().text().starts_with("after ten seconds"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
-///
-/// # Panics
-/// Where no worker runs on this thread: sleep in handlers and in tasks that they spawn.
-pub fn sleep(duration: Duration) -> Sleep {
-    Sleep { until: context::now() + duration, registered: None }
-}
+#[doc(inline)]
+pub use engine::time::sleep;
 
-/// A future of [`sleep`].
-#[derive(Debug)]
-#[must_use]
-pub struct Sleep {
-    until: io::Instant,
-    /// The timer, and whom it wakes, so that polling again adds no other.
-    registered: Option<(TimerKey, Waker)>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if context::now() >= self.until {
-            return Poll::Ready(());
-        }
-        if !self.registered.as_ref().is_some_and(|(_, waker)| waker.will_wake(cx.waker())) {
-            self.cancel();
-            let timer = context::wake_at(self.until, cx.waker());
-            self.registered = Some((timer, cx.waker().clone()));
-        }
-        Poll::Pending
-    }
-}
-
-impl Sleep {
-    fn cancel(&mut self) {
-        if let Some((timer, _)) = self.registered.take() {
-            context::forget(timer);
-        }
-    }
-}
-
-/// A sleep that nobody waits for any more costs nothing.
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        self.cancel();
-    }
-}
-
-/// The time ran out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elapsed;
-
-impl std::fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the time ran out")
-    }
-}
-
-impl std::error::Error for Elapsed {}
-
-/// Waits for a future, at most so long; after that the future is dropped.
-///
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, StatusCode, time};
@@ -92,20 +27,7 @@ impl std::error::Error for Elapsed {}
 /// assert_eq!(Client::new(app)?.get("/").send().status(), 504);
 /// # Ok::<(), highwire::Error>(())
 /// ```
-///
-/// # Errors
-/// Where the time ran out first.
-///
-/// # Panics
-/// As [`sleep`].
-pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
-    let mut future = std::pin::pin!(future);
-    let mut sleep = sleep(duration);
-    std::future::poll_fn(move |cx| {
-        if let Poll::Ready(output) = future.as_mut().poll(cx) {
-            return Poll::Ready(Ok(output));
-        }
-        Pin::new(&mut sleep).poll(cx).map(|()| Err(Elapsed))
-    })
-    .await
-}
+#[doc(inline)]
+pub use engine::time::timeout;
+
+pub use engine::time::{Elapsed, Sleep};

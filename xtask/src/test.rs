@@ -106,7 +106,7 @@ const STEPS: &[Step] = &[
         name: "without features",
         long: false,
         needs: &[],
-        action: Action::Run("cargo clippy -p highwire --no-default-features -- -D warnings", &[]),
+        action: Action::Run("cargo clippy -p highwire-engine -p highwire --no-default-features -- -D warnings", &[]),
     },
     Step {
         name: "proto without std",

@@ -3,11 +3,11 @@
 use super::encode::{Encoded, Lease, Until};
 use super::negotiate::Accepted;
 use super::{Coding, elements};
-use crate::body::BodyStream;
 use crate::middleware::Middleware;
-use crate::response::{Content, Streamed};
 use crate::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
+use engine::body::BodyStream;
+use engine::response::{Content, Streamed};
 use std::fmt;
 use std::sync::Arc;
 
@@ -145,19 +145,19 @@ impl Compression {
 
     /// Whether some client may get this answer compressed, or, instead of a part, the whole of it.
     fn may_encode(&self, response: &Response) -> bool {
-        let is_part = response.status == StatusCode::PARTIAL_CONTENT;
+        let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
         let is_said = |name: &HeaderName| values(response, name).next().is_some();
-        let is_bodiless = response.status == StatusCode::NO_CONTENT || response.status.is_informational();
+        let is_bodiless = response.status() == StatusCode::NO_CONTENT || response.status().is_informational();
         if is_bodiless || NEVER.iter().any(is_said) || (is_said(&header::CONTENT_RANGE) && !is_part) {
             return false;
         }
-        let mut directives = values(response, &header::CACHE_CONTROL).flat_map(|value| elements(value.as_bytes()));
+        let mut directives = values(response, &header::CACHE_CONTROL).flat_map(elements);
         if directives.any(|directive| directive.eq_ignore_ascii_case(b"no-transform")) {
             return false;
         }
-        let length = match &response.content {
+        let length = match response.content() {
             _ if is_part => whole_length(response).unwrap_or(u64::MAX),
-            Content::Bytes(_) if response.status == StatusCode::NOT_MODIFIED => self.threshold,
+            Content::Bytes(_) if response.status() == StatusCode::NOT_MODIFIED => self.threshold,
             Content::Bytes(bytes) if bytes.is_empty() => return false,
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::Stream(streamed) => streamed.length.unwrap_or(u64::MAX),
@@ -167,17 +167,16 @@ impl Compression {
     }
 
     fn is_wanted_type(&self, response: &Response) -> bool {
-        let own = values(response, &header::CONTENT_TYPE).next().and_then(|value| value.to_str().ok());
-        match response.content_type.or(own) {
+        match response.field(&header::CONTENT_TYPE).and_then(|value| str::from_utf8(value).ok()) {
             Some(value) => {
                 let name = value.split(';').next().unwrap_or_default().trim();
                 // Several parts do not say what they are parts of.
-                let is_several =
-                    response.status == StatusCode::PARTIAL_CONTENT && name.eq_ignore_ascii_case("multipart/byteranges");
+                let is_several = response.status() == StatusCode::PARTIAL_CONTENT
+                    && name.eq_ignore_ascii_case("multipart/byteranges");
                 is_several || (self.types)(&name.to_ascii_lowercase())
             }
             // A 304 need not say what it is about.
-            None => response.status == StatusCode::NOT_MODIFIED,
+            None => response.status() == StatusCode::NOT_MODIFIED,
         }
     }
 
@@ -220,13 +219,19 @@ const NEVER: [HeaderName; 5] = [
     HeaderName::from_static("content-md5"),
 ];
 
-fn values<'r>(response: &'r Response, name: &HeaderName) -> impl Iterator<Item = &'r HeaderValue> {
-    response.fields.iter().filter(move |(known, _)| known == name).map(|(_, value)| value)
+fn values<'r>(response: &'r Response, name: &HeaderName) -> impl Iterator<Item = &'r [u8]> {
+    response.fields().filter(move |(known, _)| *known == name).map(|(_, value)| value)
 }
 
 /// The length of what an answer is a part of, where it says so.
 fn whole_length(response: &Response) -> Option<u64> {
-    values(response, &header::CONTENT_RANGE).next()?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
+    values(response, &header::CONTENT_RANGE)
+        .next()
+        .and_then(|value| str::from_utf8(value).ok())?
+        .rsplit_once('/')?
+        .1
+        .parse()
+        .ok()
 }
 
 /// What a request says that matters for its answer.
@@ -258,9 +263,9 @@ impl Middleware for Compression {
         let Some(coding) = coding else { return };
         // The fields of a 304 are those of the answer with a body (RFC 9110 section 15.4.5), of which nothing is at hand to tell
         // whether it would be compressed. But whoever got it so has its weak tag.
-        if response.status == StatusCode::NOT_MODIFIED {
+        if response.status() == StatusCode::NOT_MODIFIED {
             weaken(response, |weak| known.windows(weak.len()).any(|tag| tag == weak));
-        } else if response.status != StatusCode::PARTIAL_CONTENT && self.encode(coding, &mut response.content) {
+        } else if response.status() != StatusCode::PARTIAL_CONTENT && self.encode(coding, response.content_mut()) {
             weaken(response, |_| true);
             response.remove_field(&header::ACCEPT_RANGES);
             response.add_field(header::CONTENT_ENCODING, coding.value());
@@ -269,13 +274,13 @@ impl Middleware for Compression {
 }
 
 fn says_what_varies(response: &Response) -> bool {
-    let mut names = values(response, &header::VARY).flat_map(|value| elements(value.as_bytes()));
+    let mut names = values(response, &header::VARY).flat_map(elements);
     names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
 }
 
 /// Makes a strong entity tag weak, where that is right for the weak one.
 fn weaken(response: &mut Response, is_right: impl Fn(&[u8]) -> bool) {
-    for (_, value) in response.fields.iter_mut().filter(|(name, _)| name == header::ETAG) {
+    for (_, value) in response.own_fields().iter_mut().filter(|(name, _)| name == header::ETAG) {
         let weak = [b"W/", value.as_bytes()].concat();
         if value.as_bytes().starts_with(b"\"")
             && is_right(&weak)

@@ -5,9 +5,9 @@
 //! time and when it is asked for; what is left of the input waits.
 
 use super::Coding;
-use crate::body::{BodyError, Pulled};
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
 use bytes::{Buf, Bytes};
+use engine::body::{BodyError, Pulled};
 use flate2::{Decompress, FlushDecompress, Status};
 use std::cell::RefCell;
 use std::fmt;
@@ -287,7 +287,7 @@ mod tests {
     use super::super::decompression::Decoding;
     use super::super::encode::{Lease, Until};
     use super::*;
-    use crate::body::{Body, BodyQueue};
+    use engine::body::{Body, BodyQueue};
     use futures_core::Stream;
     use std::pin::Pin;
     use std::rc::Rc;

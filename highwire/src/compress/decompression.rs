@@ -2,11 +2,11 @@
 
 use super::decode::Pipeline;
 use super::{Coding, Hold, elements};
-use crate::body::{BodyError, Pulled, Transform};
 use crate::middleware::Middleware;
-use crate::request::Ready;
 use crate::{BodyUse, Request, Response, StatusCode, header};
 use bytes::Bytes;
+use engine::body::{BodyError, Pulled, Transform};
+use engine::request::Ready;
 use http::HeaderValue;
 use std::cell::Cell;
 

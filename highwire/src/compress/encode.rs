@@ -5,10 +5,10 @@
 //! has more is never flushed.
 
 use super::{Coding, Hold};
-use crate::body::{BodyStream, BoxError, Source};
 use brotli::CompressorWriter;
 use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
+use engine::body::{BodyStream, BoxError, Source};
 use flate2::{Compress, Compression, FlushCompress, Status};
 use futures_core::Stream;
 use std::cell::{Cell, RefCell};
@@ -206,7 +206,7 @@ impl Counted {
         match Encoder::new(coding, level, length) {
             Ok(encoder) => Some(Counted { encoder, coding, level, _hold: hold }),
             Err(error) => {
-                crate::server::quiet::log!(Mistake, error, %error, coding = coding.name(), "there is no encoder");
+                engine::log!(Mistake, error, %error, coding = coding.name(), "there is no encoder");
                 None
             }
         }
@@ -230,7 +230,7 @@ impl Lease {
         match counted.encoder.begin(length) {
             Ok(()) => Some(Lease(Some(counted))),
             Err(error) => {
-                crate::server::quiet::log!(Mistake, error, %error, coding = coding.name(), "an encoder cannot begin");
+                engine::log!(Mistake, error, %error, coding = coding.name(), "an encoder cannot begin");
                 None
             }
         }
@@ -350,7 +350,7 @@ impl Encoded {
     /// The body fails as the plain one would.
     fn misfit(&mut self) -> BoxError {
         let error = proto::Error::LengthMismatch;
-        crate::server::quiet::log!(Mistake, error, %error, "a response's body does not fit what it announced");
+        engine::log!(Mistake, error, %error, "a response's body does not fit what it announced");
         self.source = None;
         error.into()
     }

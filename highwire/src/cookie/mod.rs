@@ -317,7 +317,7 @@ impl Cookies {
             match cookie.header() {
                 Ok(value) => response.add_field(header::SET_COOKIE, value),
                 Err(error) => {
-                    crate::server::quiet::log!(Mistake, error, %error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
+                    engine::log!(Mistake, error, %error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
                     return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
                 }
             }
@@ -415,8 +415,8 @@ mod tests {
         cookies.add(Cookie::new("a", "1"));
         cookies.add(Cookie::new("a", "2").under("/x"));
         cookies.remove(Cookie::new("a", "3"));
-        let response = (cookies, "").into_response();
-        let values: Vec<_> = response.fields.iter().map(|(_, value)| value.to_str().expect("text")).collect();
+        let mut response = (cookies, "").into_response();
+        let values: Vec<_> = response.own_fields().iter().map(|(_, value)| value.to_str().expect("text")).collect();
         let expected =
             ["a=2; Path=/x; SameSite=Lax; Secure; HttpOnly", "a=; Path=/; Max-Age=0; SameSite=Lax; Secure; HttpOnly"];
         assert_eq!(values, expected);

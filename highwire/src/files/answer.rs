@@ -6,12 +6,12 @@ use super::entry::Variant;
 use super::load::Content;
 use super::range::Ranges;
 use super::validators::{Conditions, Verdict};
-use crate::file_part::FilePart;
+use crate::dispatch::Shared;
 use crate::request::Request;
-use crate::response;
-use crate::server::{Shared, context};
 use crate::{Response, StatusCode};
 use bytes::Bytes;
+use engine::context;
+use engine::file_part::FilePart;
 use http::{HeaderName, HeaderValue, header};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
         Verdict::Send => {}
         Verdict::NotModified => {
             let mut response = Response::new(StatusCode::NOT_MODIFIED);
-            response.rendered = Some(variant.fields_unmodified.clone());
+            response.share_fields(variant.fields_unmodified.clone());
             return response;
         }
         Verdict::Failed => return shared.app.error(StatusCode::PRECONDITION_FAILED, "the file is not what it was"),
@@ -88,7 +88,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
     match ranges {
         Ranges::Whole => {
             let mut response = body(variant, 0..variant.length());
-            response.rendered = Some(variant.fields.clone());
+            response.share_fields(variant.fields.clone());
             response
         }
         Ranges::Unsatisfiable => {
@@ -98,7 +98,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
         Ranges::Parts(parts) => match &parts[..] {
             [part] => {
                 let mut response = body(variant, part.clone());
-                response.fields.clone_from(&variant.fields.fields);
+                response.own_fields().extend_from_slice(variant.fields.fields());
                 let place = place(part, variant.length());
                 response.with_field(header::CONTENT_RANGE, place).with_status(StatusCode::PARTIAL_CONTENT)
             }
@@ -111,8 +111,8 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
 pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
     let mut response = body(variant, 0..variant.length()).with_status(status);
     let of_content = |name: &HeaderName| [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::VARY].contains(name);
-    let fields = variant.fields.fields.iter().filter(|(name, _)| of_content(name));
-    response.fields.extend(fields.cloned());
+    let fields = variant.fields.fields().iter().filter(|(name, _)| of_content(name));
+    response.own_fields().extend(fields.cloned());
     response
 }
 
@@ -127,11 +127,9 @@ fn body(variant: &Variant, part: Range<u64>) -> Response {
             Response::of_part(body)
         }
         Content::Bytes(bytes) => {
-            let mut response = Response::new(StatusCode::OK);
             let all = part.start == 0 && part.end == bytes.len() as u64;
             let bytes = if all { bytes.clone() } else { bytes.slice(part.start as usize..part.end as usize) };
-            response.content = response::Content::Bytes(bytes);
-            response
+            Response::with_content(engine::response::Content::Bytes(bytes))
         }
     }
 }
@@ -164,17 +162,15 @@ fn in_parts(variant: &Variant, parts: &[Range<u64>]) -> Response {
     let mut response = match &variant.content {
         Content::File(file) => body::response(file, pieces),
         Content::Bytes(bytes) => {
-            let mut response = Response::new(StatusCode::OK);
             let pieces = pieces.into_iter().map(|piece| match piece {
                 Piece::Bytes(head) => head,
                 Piece::File(part) => bytes.slice(part.start as usize..part.end as usize),
             });
             let whole: Vec<Bytes> = pieces.collect();
-            response.content = response::Content::Bytes(whole.concat().into());
-            response
+            Response::with_content(engine::response::Content::Bytes(whole.concat().into()))
         }
     };
-    response.fields.clone_from(&variant.fields.fields);
+    response.own_fields().extend_from_slice(variant.fields.fields());
     response.add_field(header::CONTENT_TYPE, text(format!("multipart/byteranges; boundary={boundary}")));
     response.with_status(StatusCode::PARTIAL_CONTENT)
 }

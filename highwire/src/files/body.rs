@@ -2,9 +2,10 @@
 
 use super::open::Held;
 use crate::Response;
-use crate::body::{BodyStream, BoxError, Part, Source};
-use crate::file_part::FilePart;
 use bytes::Bytes;
+use engine::body::{BodyStream, BoxError, Part, Source};
+use engine::file_part::FilePart;
+use engine::response::{Content, Streamed};
 use futures_core::Stream;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,9 +30,8 @@ pub(super) fn response(file: &Arc<Held>, pieces: Vec<Piece>) -> Response {
         Piece::Bytes(bytes) => BodyStream::of(bytes),
         Piece::File(range) => BodyStream::File(FilePart::new(file.clone(), range)),
     });
-    let mut response = Response::streamed(Some(length), BodyStream::from_source(Pieces(pieces.collect())));
-    response.content_type = None;
-    response
+    let body = BodyStream::from_source(Pieces(pieces.collect()));
+    Response::with_content(Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None })))
 }
 
 /// Bodies one after another.

@@ -79,7 +79,7 @@ impl From<std::io::Error> for Obstacle {
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidFilename => Obstacle::Missing,
             _ => {
-                crate::server::quiet::log!(Failure, warn, %error, "a file cannot be opened or read");
+                engine::log!(Failure, warn, %error, "a file cannot be opened or read");
                 Obstacle::Failed
             }
         }

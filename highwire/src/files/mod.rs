@@ -197,11 +197,7 @@ impl Site {
             // It may come later, and goes out when it does.
             if let Err(error) = io::file::Files::open(&folder, page.as_bytes()) {
                 let folder = files.folder.display();
-                crate::server::quiet::log!(
-                    Mistake,
-                    warn,
-                    "the page {page} cannot be sent now: there is none in {folder} ({error})"
-                );
+                engine::log!(Mistake, warn, "the page {page} cannot be sent now: there is none in {folder} ({error})");
             }
         }
         Ok(Site {

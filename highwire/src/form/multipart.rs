@@ -8,7 +8,7 @@ use crate::body::BodyError;
 use crate::media::MediaType;
 use crate::problem::shortened;
 use crate::request::{BodyUse, FromRequest, Request};
-use crate::server::Overloaded;
+use crate::response::Overloaded;
 use crate::{Body, IntoResponse, Problem, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
@@ -83,11 +83,11 @@ impl MultipartError {
     /// The status that answers it.
     pub fn status(&self) -> StatusCode {
         match &self.fault {
-            Fault::Malformed(_) | Fault::Body(BodyError::CutShort | BodyError::Undecodable) => StatusCode::BAD_REQUEST,
-            Fault::TooLarge(_) | Fault::Body(BodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+            Fault::Malformed(_) => StatusCode::BAD_REQUEST,
+            Fault::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Fault::NotText | Fault::File => StatusCode::UNPROCESSABLE_ENTITY,
-            Fault::Body(BodyError::TooSlow) => StatusCode::REQUEST_TIMEOUT,
-            Fault::Body(BodyError::NoMemory) | Fault::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Fault::Body(error) => error.status(),
+            Fault::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Fault::Disk(kind) if is_full(*kind) => StatusCode::INSUFFICIENT_STORAGE,
             Fault::Disk(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -109,7 +109,7 @@ impl From<MultipartError> for Problem {
 impl IntoResponse for MultipartError {
     fn into_response(self) -> Response {
         if self.status().is_server_error() {
-            crate::server::quiet::log!(Failure, warn, error = %self, "an upload failed");
+            engine::log!(Failure, warn, error = %self, "an upload failed");
         }
         if self.fault == Fault::Busy {
             return Overloaded.into_response();

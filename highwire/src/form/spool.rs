@@ -6,9 +6,9 @@
 //! all that a worker has dropped until it ends: a form of many small files does not take the pool's places from others.
 
 use super::multipart::Fault;
-use crate::server::context;
 use crate::unblock::{UnblockError, unblock};
 use bytes::Bytes;
+use engine::context;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Drop for Temporary {
         if !self.kept
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            crate::server::quiet::log!(Failure, warn, %error, path = %self.path.display(), "an upload's file cannot be removed");
+            engine::log!(Failure, warn, %error, path = %self.path.display(), "an upload's file cannot be removed");
         }
     }
 }
@@ -85,7 +85,7 @@ impl Temporary {
 fn lost(error: UnblockError) -> Fault {
     match error {
         UnblockError::Full => Fault::Busy,
-        UnblockError::Lost => Fault::Disk(io::ErrorKind::Other),
+        _ => Fault::Disk(io::ErrorKind::Other),
     }
 }
 

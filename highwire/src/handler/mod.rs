@@ -6,24 +6,16 @@
 
 mod pool;
 
+use crate::dispatch::Shared;
 use crate::middleware::{IntoLayer, Layer};
 use crate::request::{BodyUse, FromRequest, Request};
-use crate::server::Shared;
 use crate::{IntoResponse, Reply, Response};
+use engine::Outcome;
 pub(crate) use pool::Pool;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-/// What a call led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The answer is where the caller wanted it.
-    Ready,
-    /// The future in this place of the endpoint's pool is not ready.
-    Pending(u32),
-}
 
 /// A handler as one worker calls it.
 pub(crate) trait Endpoint {
@@ -406,7 +398,7 @@ struct Offload {
 impl Offload {
     fn run<R: IntoResponse + Send + 'static>(self, function: impl FnOnce() -> R + Send + 'static) {
         let Offload { reply, shared } = self;
-        shared.offload(reply, function);
+        reply.offload(shared.engine(), function);
     }
 }
 

@@ -1,12 +1,12 @@
 //! One line for each request, in the formats that log readers know.
 
 use super::Middleware;
-use crate::body::{BodyStream, BoxError, Part, Source};
 use crate::request::FromRequest;
-use crate::response::Content;
-use crate::server::context;
 use crate::{Basic, Request, Response};
 use bytes::Bytes;
+use engine::body::{BodyStream, BoxError, Part, Source};
+use engine::context;
+use engine::response::Content;
 use futures_core::Stream;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -115,9 +115,9 @@ impl Middleware for AccessLog {
     }
 
     fn after(&self, line: Line, response: &mut Response) {
-        let status = response.status.as_u16();
+        let status = response.status().as_u16();
         let mut entry = Entry { log: self.clone(), line, status, bytes: 0 };
-        match &mut response.content {
+        match response.content_mut() {
             Content::Bytes(bytes) if entry.line.method != "HEAD" => entry.bytes = bytes.len() as u64,
             Content::Stream(streamed) => {
                 let body = std::mem::replace(&mut streamed.body, BodyStream::of(Bytes::new()));

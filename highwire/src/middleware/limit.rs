@@ -1,8 +1,8 @@
 //! How many requests at once, and how often.
 
 use super::Middleware;
-use crate::server::context;
 use crate::{HeaderName, HeaderValue, Peer, Request, Response, StatusCode, header};
+use engine::context;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

@@ -2,14 +2,15 @@
 
 use super::{IntoLayer, Layer};
 use crate::app::ErrorHandler;
-use crate::extract::Tls;
-use crate::handler::{Endpoint, Outcome, Pool, Route};
-use crate::reply::{Awaited, InterimQueue};
-use crate::request::{BodyUse, Caller, Hooks, Locals, Ready, Request, TaskWaker};
+use crate::dispatch::Shared;
+use crate::extract::{Peer, Tls};
+use crate::handler::{Endpoint, Pool, Route};
+use crate::request::{BodyUse, Locals, Request};
 use crate::router::Captures;
-use crate::server::Shared;
 use crate::{IntoResponse, Params, Response};
-use io::Peer;
+use engine::Outcome;
+use engine::reply::Awaited;
+use engine::request::{Caller, Hooks, Ready, TaskWaker};
 use proto::Head;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -145,6 +146,7 @@ pub struct Kept {
     locals: Rc<Locals>,
     body: Ready,
     hooks: Hooks,
+    missed: Option<Box<Response>>,
     waker: TaskWaker<'static>,
 }
 
@@ -158,15 +160,14 @@ impl Kept {
     fn new(request: &mut Request<'_>) -> Kept {
         let waker = request.waker();
         // Whatever the handler sends before its answer goes the way of this request.
-        let interim = request.hooks.interim.get_or_insert_with(|| InterimQueue::new(waker.clone())).clone();
+        request.hooks.interim(waker.clone());
         let unfolded = request.hooks.unfolded.get_or_insert_with(Rc::default).clone();
         let hooks = Hooks {
             reply: None,
-            interim: Some(interim),
+            interim: request.hooks.interim.clone(),
             unfolded: Some(unfolded),
             waker: Some(waker.clone()),
             extensions: std::mem::take(&mut request.hooks.extensions),
-            missed: request.hooks.missed.take(),
         };
         Kept {
             head: request.head.to_kept(),
@@ -174,12 +175,13 @@ impl Kept {
             route: request.route,
             captures: request.params.captures.clone(),
             path: request.params.path.to_vec(),
-            peer: request.caller.peer,
+            peer: request.peer(),
             tls: request.tls().map(Box::new),
             shared: request.shared.clone(),
             locals: request.locals.clone(),
             body: std::mem::replace(request.body, Ready::Taken),
             hooks,
+            missed: request.missed.take(),
             waker: TaskWaker::Known(waker),
         }
     }
@@ -192,11 +194,12 @@ impl Kept {
             window: &self.window,
             params: Params { names, captures: &self.captures, path: &self.path },
             route: self.route,
-            caller: Caller { peer: self.peer, tls: None, kept: self.tls.as_deref() },
+            caller: Caller::kept(self.peer, self.tls.as_deref()),
             shared: &self.shared,
             locals: &self.locals,
             body: &mut self.body,
             hooks: &mut self.hooks,
+            missed: &mut self.missed,
             task: &self.waker,
         }
     }

@@ -2,10 +2,11 @@
 
 use super::Middleware;
 use crate::app::ErrorHandler;
-use crate::handler::{Endpoint, Outcome, Route};
-use crate::reply::Awaited;
+use crate::handler::{Endpoint, Route};
 use crate::request::{BodyUse, Request};
 use crate::{Response, StatusCode};
+use engine::Outcome;
+use engine::reply::Awaited;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -86,7 +87,7 @@ impl<T> Places<T> {
 
 impl<M: Middleware> WrappedEndpoint<M> {
     fn panicked(&self) -> Response {
-        crate::server::quiet::log!(Panic, error, "a handler panicked");
+        engine::log!(Panic, error, "a handler panicked");
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         match &self.route.on_error {
             Some(handler) => handler(status, text),
@@ -209,7 +210,7 @@ impl Route for Missed {
 
 impl Endpoint for Missed {
     fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
-        let missed = request.hooks.missed.take().map(|response| *response);
+        let missed = request.missed.take().map(|response| *response);
         *answer = Some(missed.unwrap_or_else(|| request.not_found()));
         Outcome::Ready
     }

@@ -60,6 +60,12 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
+impl From<PatternError> for engine::Error {
+    fn from(error: PatternError) -> engine::Error {
+        engine::Error::Service(error.into())
+    }
+}
+
 /// Writes a template of another router in this one's syntax: `/users/:id` as `/users/{id}`, `/files/*path` as `/files/{*path}`.
 fn in_braces(text: &str) -> String {
     let segment = |part: &str| match part.split_at_checked(1) {

@@ -1,19 +1,16 @@
 //! An app as a service: requests of this process go to workers of their own, which have no address.
 
-use super::answer::{ResponseBody, ResponseFuture, answer};
 use crate::App;
-use crate::body::BoxError;
-use crate::server::{Handle, Job};
+use crate::server::Handle;
 use bytes::{Buf, Bytes};
+use engine::body::BoxError;
+use engine::call::{RequestBody, ResponseBody, ResponseFuture};
 use http_body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-/// A request's body on its way to a worker.
-pub(crate) type RequestBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
 /// Makes a service of an app, for whatever takes services of `http` requests: axum's `fallback_service` and `nest_service`,
 /// hyper, layers of the tower family.
@@ -98,10 +95,8 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> ResponseFuture {
         let (request, body) = request.into_parts();
-        let (answerer, future) = answer();
         let body = (!body.is_end_stream()).then(|| Box::pin(InBytes { body: Box::pin(body) }) as RequestBody);
-        self.running.handle.ask(Job { request, body, answerer });
-        future
+        self.running.handle.call(request, body)
     }
 }
 

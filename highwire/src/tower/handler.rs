@@ -1,22 +1,19 @@
 //! Services as handlers: a request's body goes to the service by a channel, and what it answers becomes ours.
 
-use super::crossing::{Reader, ReaderGone, crossing};
-use crate::body::{Body, BodyError, BodyStream, Trailers};
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
-use crate::response::{Content, Streamed};
 use crate::{HeaderMap, Response, StatusCode};
 use bytes::{Buf, Bytes};
+use engine::body::{Body, BodyError, BodyStream, BoxError, Trailers};
+use engine::call::{Reader, ReaderGone, crossing};
+use engine::response::{Content, Streamed};
 use futures_core::Stream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::cell::RefCell;
-use std::error::Error;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-
-type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Makes a handler of a service: a route's, or an app's [`fallback`](crate::App::fallback). Where the service fails, the
 /// answer is 500, and the log says why.
@@ -57,7 +54,7 @@ where
                 Ok(answer) => convert(answer, is_head),
                 Err(error) => {
                     let error: BoxError = error.into();
-                    crate::server::quiet::log!(Failure, error, %error, "a service failed");
+                    engine::log!(Failure, error, %error, "a service failed");
                     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
                 }
             }
@@ -158,13 +155,13 @@ where
         // A name stands with its first value only.
         last = name.or(last);
         if let Some(name) = &last {
-            response.fields.push((name.clone(), value));
+            response.own_fields().push((name.clone(), value));
         }
     }
     if is_head && let Some(length) = announced {
         // Services leave the body out themselves; ours is announced and never asked for.
         let body = BodyStream::of(Bytes::new());
-        response.content = Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None }));
+        *response.content_mut() = Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None }));
         return response;
     }
     if body.is_end_stream() {
@@ -186,7 +183,7 @@ where
                 .collect()
         })),
     };
-    response.content = Content::Stream(Box::new(Streamed { length, body, trailers }));
+    *response.content_mut() = Content::Stream(Box::new(Streamed { length, body, trailers }));
     response
 }
 
@@ -230,8 +227,8 @@ where
 mod tests {
     use super::*;
     use crate::App;
-    use crate::body::BodyQueue as Arriving;
     use crate::testing::Client;
+    use engine::body::BodyQueue as Arriving;
     use std::task::Waker;
     use std::time::Duration;
 
@@ -250,7 +247,7 @@ mod tests {
             let mut seen = Vec::new();
             for _ in 0..2 {
                 rest().await;
-                seen.push(arriving.borrow().bytes);
+                seen.push(arriving.borrow().bytes());
                 let part = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await;
                 let part = part.and_then(Result::ok).and_then(|part| part.into_data().ok());
                 seen.push(part.map_or(0, |part| part.len()));
@@ -258,10 +255,10 @@ mod tests {
             // It waits for more of the body when the service lets go of it.
             let asked = poll_fn(|cx| Poll::Ready(Pin::new(&mut incoming).poll_frame(cx).is_pending())).await;
             rest().await;
-            let held = arriving.borrow().abandoned;
+            let held = arriving.borrow().is_abandoned();
             drop(incoming);
             rest().await;
-            format!("{seen:?} {asked} {held} {}", arriving.borrow().abandoned)
+            format!("{seen:?} {asked} {held} {}", arriving.borrow().is_abandoned())
         };
         let mut client = Client::new(App::new().get("/", handler)).expect("an app");
         assert_eq!(client.get("/").send().text(), "[10000, 5000, 5000, 5000] true false true");

@@ -27,17 +27,9 @@
 //! Bodies cross threads by a bounded channel, since services want theirs to be `Send`: [`CROSSING_BYTES`] of an answer at
 //! most wait in it, and of a request's body the part that the service waits for.
 
-mod answer;
 mod app;
-mod crossing;
 mod handler;
 
-pub(crate) use answer::Answerer;
-#[cfg(test)]
-pub(crate) use answer::answer;
-pub use answer::{ResponseBody, ResponseFuture};
-pub(crate) use app::RequestBody;
 pub use app::{AppService, into_service};
-pub use crossing::CROSSING_BYTES;
-pub(crate) use crossing::{Writer, crossing};
+pub use engine::call::{CROSSING_BYTES, ResponseBody, ResponseFuture};
 pub use handler::{Incoming, Parts, service};

@@ -12,8 +12,16 @@ const UNSAFE_PLACES: &[&str] = &["io/", "proto/src/scan/", "proto/src/ws/mask", 
 /// The fuzz targets are three lines each, built by a macro of libFuzzer's and never shipped.
 const NOT_SHIPPED: &str = "fuzz/";
 
-/// The modules that join protocol and I/O.
-const JOINTS: &[&str] = &["highwire/src/server/connection/", "highwire/src/client/connection/"];
+/// Our crates, and which of the others each may depend on. What is not here may depend on all.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("proto", &["testkit"]),
+    ("io", &[]),
+    ("engine", &["proto", "io", "testkit"]),
+    ("highwire", &["proto", "io", "engine", "testkit"]),
+];
+
+/// Where requests are served: what lives here belongs to one thread.
+const OF_ONE_THREAD: &[&str] = &["engine/src/connection/", "engine/src/exchange/"];
 
 /// Longest file, in lines of code without the tests in it.
 const LINES_OF_CODE_MAX: usize = 500;
@@ -96,24 +104,6 @@ fn has_reason(source: &Source, line: usize) -> bool {
     false
 }
 
-pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
-    let elsewhere =
-        |path: &str| path.starts_with("highwire/src/") && !JOINTS.iter().any(|joint| path.starts_with(joint));
-    each(tree, elsewhere, |path, source| {
-        let proto = names_crate(source, "proto").find(|&at| !tree.is_test(path, at));
-        // A file that imports std::io means that one unless it writes `::io`.
-        let means_std = imports_std_io(source);
-        let io = names_crate(source, "io")
-            .find(|&at| !tree.is_test(path, at) && (!means_std || source.code[..at].ends_with("::")));
-        match (proto, io) {
-            (Some(first), Some(second)) => {
-                vec![(source.line_of(first.max(second)), "names both `proto` and `io`".to_owned())]
-            }
-            _ => Vec::new(),
-        }
-    })
-}
-
 /// Offsets where a path begins with the crate's name: `name::`, `::name::`, `use name;`, `use name as`.
 fn names_crate<'a>(source: &'a Source, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     source.words(name).filter(move |&at| {
@@ -138,31 +128,19 @@ fn within_use_list(before: &str) -> bool {
     list.1.matches('{').count() + 1 > list.1.matches('}').count()
 }
 
-fn imports_std_io(source: &Source) -> bool {
-    source.code.split(';').any(|statement| {
-        let Some((_, path)) = statement.rsplit_once("use std::") else { return false };
-        path == "io"
-            || path.starts_with("io::{self")
-            || path.strip_prefix('{').is_some_and(|list| {
-                // Only the names of the first level: `{fs, io}`, `{io::{self, Read}}`.
-                words(list, "io").any(|at| {
-                    let depth = list[..at].matches('{').count() - list[..at].matches('}').count();
-                    let after = &list[at + 2..];
-                    depth == 0
-                        && !list[..at].ends_with("::")
-                        && (!after.starts_with("::") || after.starts_with("::{self"))
-                })
+pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
+    let ours = ["proto", "io", "engine", "highwire", "testkit", "sim", "cli", "xtask"];
+    LAYERS
+        .iter()
+        .flat_map(|&(layer, below)| {
+            let manifest = format!("{layer}/Cargo.toml");
+            let found = tree.texts.get(&manifest).map(|text| dependencies(text)).into_iter().flatten();
+            found.filter_map(move |(line, name)| {
+                let name = name.strip_prefix("highwire-").unwrap_or(name);
+                let is_above = ours.contains(&name) && !below.contains(&name);
+                is_above.then(|| Finding::new(&manifest, line, format!("depends on `{name}`")))
             })
-    })
-}
-
-pub(super) fn io_alone(tree: &Tree) -> Vec<Finding> {
-    let Some(text) = tree.texts.get("io/Cargo.toml") else { return Vec::new() };
-    let knows_http =
-        |name: &str| name == "proto" || name == "highwire" || name.starts_with("highwire-") && name != "highwire-io";
-    dependencies(text)
-        .filter(|(_, name)| knows_http(name))
-        .map(|(line, name)| Finding::new("io/Cargo.toml", line, format!("depends on `{name}`")))
+        })
         .collect()
 }
 
@@ -211,11 +189,11 @@ pub(super) fn no_arc(tree: &Tree) -> Vec<Finding> {
     sharing(tree, &["Arc"])
 }
 
-/// Where the server's own code, or what calls handlers for it, has these types or calls their functions; an import shares nothing by itself.
+/// Where code of one thread has these types or calls their functions; an import shares nothing by itself.
 fn sharing(tree: &Tree, types: &[&str]) -> Vec<Finding> {
     each(
         tree,
-        |path| path.starts_with("highwire/src/server/") || path == "highwire/src/dispatch.rs",
+        |path| OF_ONE_THREAD.iter().any(|folder| path.starts_with(folder)),
         |path, source| {
             types
                 .iter()
@@ -224,7 +202,7 @@ fn sharing(tree: &Tree, types: &[&str]) -> Vec<Finding> {
                     let after = &source.code[at + name.len()..];
                     !tree.is_test(path, at) && (after.starts_with('<') || after.starts_with("::"))
                 })
-                .map(|(at, name)| (source.line_of(at), format!("`{name}` in the server")))
+                .map(|(at, name)| (source.line_of(at), format!("`{name}` in code of one thread")))
                 .collect()
         },
     )
@@ -357,43 +335,19 @@ mod tests {
     }
 
     #[test]
-    fn only_connections_name_both_layers() {
+    fn crates_depend_on_those_below_them() {
         for (path, text, expected) in [
-            ("highwire/src/server/worker/mod.rs", "use io::Driver;\nfn f(a: proto::Head) {}", &[2][..]),
-            ("highwire/src/server/worker/mod.rs", "use ::io::Driver;\nuse proto as wire;", &[2]),
-            ("highwire/src/server/worker/mod.rs", "use std::io;\nuse proto::Head;\nfn f() -> io::Result<()> {}", &[]),
-            (
-                "highwire/src/server/worker/mod.rs",
-                "use std::{fs, io};\nuse proto::Head;\nfn f() -> io::Result<()> {}",
-                &[],
-            ),
-            (
-                "highwire/src/server/worker/mod.rs",
-                "use std::io::{self, Read};\nuse proto::Head;\nfn f() -> io::Result<()> {}",
-                &[],
-            ),
-            ("highwire/src/server/worker/mod.rs", "use std::{io::Read};\nuse proto::Head;\nuse io::Op;", &[3]),
-            ("highwire/src/server/worker/mod.rs", "use std::io;\nuse proto::Head;\nuse ::io::Op;", &[3]),
-            ("highwire/src/server/worker/mod.rs", "fn f(a: proto::Head) -> std::io::Result<()> {}", &[]),
-            ("highwire/src/server/worker/mod.rs", "use io::Driver;\n#[cfg(test)]\nmod tests { use proto::Head; }", &[]),
-            ("highwire/src/server/connection/mod.rs", "use io::Driver;\nuse proto::Head;", &[]),
-            ("highwire/src/client/connection/http1.rs", "use io::Driver;\nuse proto::Head;", &[]),
-            ("sim/src/main.rs", "use io::Driver;\nuse proto::Head;", &[]),
+            ("io", "[dependencies]\nlibc.workspace = true\nmio = { version = \"1\" }\n[features]\nproto = []", &[][..]),
+            ("io", "[dependencies]\nproto.workspace = true", &[2]),
+            ("io", "[dev-dependencies]\nhighwire-proto = \"0.1\"", &[2]),
+            ("proto", "[target.'cfg(unix)'.dependencies.highwire]\npath = \"../highwire\"", &[1]),
+            ("proto", "[dev-dependencies]\ntestkit.workspace = true", &[]),
+            ("engine", "[dependencies]\nproto.workspace = true\nio.workspace = true", &[]),
+            ("engine", "[dev-dependencies]\nhighwire.workspace = true", &[2]),
+            ("highwire", "[dependencies]\nengine.workspace = true\n[dev-dependencies]\nsim.workspace = true", &[4]),
+            ("cli", "[dependencies]\nhighwire.workspace = true", &[]),
         ] {
-            check(layers, path, text, expected);
-        }
-    }
-
-    #[test]
-    fn io_depends_on_no_http() {
-        for (text, expected) in [
-            ("[dependencies]\nlibc.workspace = true\nmio = { version = \"1\" }\n[features]\nproto = []", &[][..]),
-            ("[dependencies]\nproto.workspace = true", &[2]),
-            ("[dev-dependencies]\nhighwire-proto = \"0.1\"", &[2]),
-            ("[target.'cfg(unix)'.dependencies.highwire]\npath = \"../highwire\"", &[1]),
-            ("[package]\nname = \"highwire-io\"", &[]),
-        ] {
-            check(io_alone, "io/Cargo.toml", text, expected);
+            check(layers, &format!("{path}/Cargo.toml"), text, expected);
         }
     }
 
@@ -427,24 +381,24 @@ mod tests {
     }
 
     #[test]
-    fn the_server_shares_nothing() {
+    fn code_of_one_thread_shares_nothing() {
         for (run, path, text, expected) in [
             (
                 no_arc as fn(&Tree) -> Vec<Finding>,
-                "highwire/src/server/worker/mod.rs",
+                "engine/src/connection/mod.rs",
                 "struct A { b: Arc<u8>, c: Mutex<u8> }",
                 &[1][..],
             ),
             (
                 no_lock,
-                "highwire/src/server/worker/mod.rs",
+                "engine/src/connection/mod.rs",
                 "struct A {\n    b: Arc<u8>,\n    c: std::sync::Mutex<u8>,\n}",
                 &[3],
             ),
-            (no_arc, "highwire/src/server/worker/mod.rs", "let a = Arc::clone(&b);", &[1]),
-            (no_arc, "highwire/src/server/worker/mod.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
-            (no_arc, "highwire/src/server/worker/mod.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
-            (no_arc, "highwire/src/client/pool.rs", "type A = Arc<u8>;", &[]),
+            (no_arc, "engine/src/connection/mod.rs", "let a = Arc::clone(&b);", &[1]),
+            (no_arc, "engine/src/connection/mod.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
+            (no_arc, "engine/src/connection/mod.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
+            (no_arc, "engine/src/worker/mod.rs", "type A = Arc<u8>;", &[]),
         ] {
             check(run, path, text, expected);
         }

@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Checks the invariants that a program can check: where unsafe, locks and both layers may appear, how files
+Checks the invariants that a program can check: where unsafe and locks may appear, what crates may depend on, how files
 open, how long they may be, what they may be called, whether documents and code agree.
 
 Usage: cargo xtask tidy [--list]
@@ -43,8 +43,7 @@ const CHECKS: &[Check] = &[
         why: "a reviewer checks the argument, not the code alone",
         run: checks::unsafe_reason,
     },
-    Check { name: "layers", why: "only the two connection modules may know both worlds", run: checks::layers },
-    Check { name: "io-alone", why: "io does not know HTTP", run: checks::io_alone },
+    Check { name: "layers", why: "a crate knows those below it, and no others", run: checks::layers },
     Check { name: "proto-alone", why: "proto cannot do I/O, read a clock or start a thread", run: checks::proto_alone },
     Check { name: "no-lock", why: "a connection lives on one thread and waits for no other", run: checks::no_lock },
     Check { name: "no-arc", why: "a request pays for no counting across threads", run: checks::no_arc },

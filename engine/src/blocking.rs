@@ -1,0 +1,374 @@
+//! Connections in threads: the acceptor that hands connections to workers, and the engine that has a thread for each.
+//!
+//! The engine `threads` drives the same connection object as the workers do, with blocking calls: receive, let the
+//! connection act, do what it asks for, wait for its handler. It is there for comparison, and for handlers that must block.
+
+use super::accept::{Admission, TOO_MANY};
+use super::connection::Connection;
+use super::context::{Context, TaskKind};
+use super::date::CommonLines;
+use super::deadline;
+use super::pool::Pool;
+use super::remote::Remote;
+use super::service::{MakeService, Service};
+use super::shared::Shared;
+use super::worker::WorkerContext;
+use crate::Result;
+use crate::quiet;
+use bytes::Bytes;
+use io::blocking::{self as calls, Got};
+use io::clock::{self, RealClock};
+use io::file::File;
+use io::wake::{Notifier, TaskInbox};
+use io::{Instant, Listener, Op, Queue, Socket, SocketId};
+use proto::Head;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long an acceptor waits on one listener before it looks at the others and at whether to stop.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long it waits when there are no descriptors left, so that it does not spin.
+const WANT: Duration = Duration::from_millis(50);
+
+/// Accepts on every listener in turn until the server drains.
+fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, usize)) {
+    let patience = PATIENCE / listeners.len().max(1) as u32;
+    while !shared.draining.load(Ordering::Acquire) {
+        for (number, listener) in listeners.iter().enumerate() {
+            if !shared.has_room() {
+                std::thread::sleep(WANT);
+                continue;
+            }
+            // One wait, then whatever else has come.
+            let mut patience = patience;
+            loop {
+                match calls::accept(listener, patience) {
+                    Ok(Some(socket)) => take(socket, number),
+                    Ok(None) => break,
+                    Err(error) => {
+                        quiet::log!(Failure, warn, %error, "accepting is paused");
+                        std::thread::sleep(WANT);
+                        break;
+                    }
+                }
+                if !shared.has_room() || shared.draining.load(Ordering::Acquire) {
+                    break;
+                }
+                patience = Duration::ZERO;
+            }
+        }
+    }
+}
+
+/// Who hands connections to workers. They wait for its end before they stop, so that what was handed to them just now is
+/// still served; it is counted from when it is made until it is dropped, on a thread that panics or was never started, too.
+pub(super) struct Acceptor {
+    shared: Arc<Shared>,
+    remotes: Vec<Arc<Remote>>,
+}
+
+impl Acceptor {
+    pub(super) fn new(shared: Arc<Shared>, remotes: Vec<Arc<Remote>>) -> Acceptor {
+        shared.acceptors.fetch_add(1, Ordering::Release);
+        Acceptor { shared, remotes }
+    }
+
+    /// Hands each connection to the worker that has the fewest.
+    pub(super) fn hand_out(&self, listeners: &[Listener]) {
+        accept(&self.shared, listeners, |socket, number| {
+            if let Some(least) = self.remotes.iter().min_by_key(|remote| remote.connections.load(Ordering::Relaxed)) {
+                least.hand(socket, number);
+            }
+        });
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.shared.acceptors.fetch_sub(1, Ordering::Release);
+        self.remotes.iter().for_each(|remote| remote.notifier.notify());
+    }
+}
+
+/// Gives each connection a thread of a bounded pool; 503 where the queue is full.
+pub(super) fn accept_for_threads(
+    make: &Arc<impl MakeService>,
+    shared: &Arc<Shared>,
+    listeners: &[Listener],
+) -> Result<()> {
+    let caps = &shared.config().caps;
+    let pool = Pool::new("connection", caps.connection_threads, caps.connection_queue);
+    accept(shared, listeners, |socket, _| {
+        if shared.admit(socket.peer, false) != Admission::Taken {
+            return refuse(shared, &socket);
+        }
+        let (peer, its, make) = (socket.peer, shared.clone(), make.clone());
+        if let Err(socket) = pool.offer(socket, Box::new(move |socket| serve(&*make, its, socket))) {
+            refuse(shared, &socket);
+            shared.dismiss(peer);
+        }
+    });
+    let aborting = || shared.aborting.load(Ordering::Acquire);
+    wait_while(shared.config().deadlines.shutdown, || shared.connection_count() > 0 && !aborting());
+    shared.aborting.store(true, Ordering::Release);
+    // Each thread looks at this every `PATIENCE` at the latest; one that blocks in a handler is left behind.
+    wait_while(PATIENCE * 10, || shared.connection_count() > 0);
+    Ok(())
+}
+
+/// Waits as long as something holds, and no longer than `most`.
+fn wait_while(most: Duration, holds: impl Fn() -> bool) {
+    let until = std::time::Instant::now() + most;
+    while holds() && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn refuse(shared: &Shared, socket: &Socket) {
+    let mut lines = CommonLines::new(shared.config().server_name.clone());
+    lines.refresh(clock::unix_seconds());
+    let answer = [TOO_MANY.as_bytes(), lines.server(), lines.date(), b"\r\n"].concat();
+    // Whoever is refused may be gone already.
+    let _ = calls::send(socket, &answer, Duration::ZERO);
+}
+
+/// What tells the server that a connection is over, however it ends.
+struct Dismissal {
+    shared: Arc<Shared>,
+    peer: io::Peer,
+}
+
+impl Drop for Dismissal {
+    fn drop(&mut self) {
+        self.shared.dismiss(self.peer);
+    }
+}
+
+/// One connection from its start to its end, on the present thread.
+fn serve(make: &impl MakeService, shared: Arc<Shared>, socket: Socket) {
+    let server = shared.clone();
+    let _runtime = server.enter_runtime();
+    let _dismissal = Dismissal { shared: shared.clone(), peer: socket.peer };
+    let inbox = Notifier::new().and_then(|notifier| Ok((TaskInbox::open(notifier.clone())?, notifier)));
+    match inbox {
+        Ok((inbox, notifier)) => Thread::new(make, shared, socket, inbox, notifier).run(),
+        Err(error) => tracing::warn!(%error, "a connection's thread could not be set up"),
+    }
+}
+
+const ID: SocketId = SocketId { index: 0, generation: 0 };
+
+struct Thread<S> {
+    socket: Socket,
+    notifier: Notifier,
+    clock: RealClock,
+    worker: WorkerContext<S>,
+    head: Head,
+    queue: Queue,
+    connection: Connection,
+    paused: bool,
+    ended: bool,
+    tasks: Vec<u64>,
+}
+
+impl<S: Service> Thread<S> {
+    fn new(
+        make: &impl MakeService<Service = S>,
+        shared: Arc<Shared>,
+        socket: Socket,
+        inbox: TaskInbox,
+        notifier: Notifier,
+    ) -> Thread<S> {
+        let context = Context::new(inbox, shared.clone());
+        let _entered = context.enter();
+        let clock = RealClock::start();
+        let mut worker = WorkerContext::new(make, shared, context.clone());
+        // There is nobody else on this thread who would have to wait.
+        worker.allowance = u32::MAX;
+        worker.begin(clock.now());
+        let connection = Connection::new(ID, socket.peer, false, &mut worker);
+        let (head, queue) = (Head::default(), Queue { ops: Vec::new(), output: Vec::new() });
+        Thread {
+            socket,
+            notifier,
+            clock,
+            worker,
+            head,
+            queue,
+            connection,
+            paused: false,
+            ended: false,
+            tasks: Vec::new(),
+        }
+    }
+
+    fn run(mut self) {
+        let _entered = self.worker.context.clone().enter();
+        let mut buffer = vec![0; io::limit::RECEIVE_BYTES / 4];
+        while !self.connection.is_gone() {
+            self.worker.turn = self.worker.turn.wrapping_add(1);
+            self.worker.begin(self.clock.now());
+            let unix = clock::unix_nanoseconds();
+            self.worker.context.unix_offset.set(unix.saturating_sub(self.worker.now.nanoseconds));
+            self.worker.lines.refresh(unix / 1_000_000_000);
+            self.run_tasks();
+            self.work();
+            if self.connection.is_gone() {
+                break;
+            }
+            self.receive(&mut buffer);
+            self.work();
+            self.expire();
+            self.work();
+        }
+        self.worker.context.clear();
+    }
+
+    fn run_tasks(&mut self) {
+        self.notifier.acknowledge();
+        self.worker.context.fire_timers();
+        self.worker.context.inbox.take_remote(&mut self.tasks);
+        self.worker.context.inbox.take_local(&mut self.tasks);
+        for task in std::mem::take(&mut self.tasks) {
+            match TaskKind::of(task) {
+                TaskKind::Connection { .. } => self.connection.woken(&mut self.worker, &mut self.head, &mut self.queue),
+                TaskKind::Stream { place, .. } => {
+                    self.connection.woken_stream(place as usize, &mut self.worker, &mut self.head, &mut self.queue);
+                }
+                TaskKind::Spawned { index, generation } => self.worker.context.clone().poll(index, generation),
+                // Those have workers.
+                TaskKind::Call { .. } => {}
+            }
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        if self.worker.context.inbox.has_local() {
+            return Some(Duration::ZERO);
+        }
+        let due = self.worker.deadlines.next().into_iter().chain(self.worker.context.next_timer()).min();
+        // The end of the server is looked for now and then; a wake from elsewhere ends the wait at once.
+        let due = due.map(|due| due.since(self.clock.now()));
+        Some(due.map_or(PATIENCE, |due| due.min(PATIENCE)))
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) {
+        let patience = self.patience();
+        let got = if self.paused || self.ended {
+            calls::wait(&self.notifier, patience);
+            Ok(Got::Nothing)
+        } else {
+            calls::receive(&self.socket, &self.notifier, buffer, patience)
+        };
+        self.worker.begin(self.clock.now());
+        match got {
+            Ok(Got::Bytes(count)) => {
+                self.connection.received(&buffer[..count], &mut self.worker, &mut self.head, &mut self.queue);
+            }
+            Ok(Got::End) => {
+                self.ended = true;
+                self.connection.peer_ended(&mut self.worker, &mut self.head, &mut self.queue);
+            }
+            Ok(Got::Nothing) => {}
+            Err(_) => self.connection.failed(&mut self.worker, &mut self.queue),
+        }
+    }
+
+    fn expire(&mut self) {
+        let mut expired = Vec::new();
+        self.worker.deadlines.expired(deadline::tick(self.worker.now), &mut expired);
+        if !expired.is_empty() {
+            self.connection.expired(&mut self.worker, &mut self.head, &mut self.queue);
+        }
+        let shared = self.worker.shared.clone();
+        if shared.aborting.load(Ordering::Acquire) {
+            if self.connection.cut(&mut self.worker, &mut self.queue) {
+                shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+            }
+        } else if shared.draining.load(Ordering::Acquire) && !self.worker.draining {
+            self.worker.draining = true;
+            self.connection.drain(&mut self.worker, &mut self.queue);
+        }
+    }
+
+    /// Does what the connection asked for.
+    fn work(&mut self) {
+        while !self.queue.ops.is_empty() {
+            let ops = std::mem::take(&mut self.queue.ops);
+            let output = std::mem::take(&mut self.queue.output);
+            for op in ops {
+                let failed = match op {
+                    Op::Send { start, end, .. } => self.send(&output[start as usize..end as usize]).is_err(),
+                    Op::SendBytes { bytes, .. } => self.send_shared(&bytes).is_err(),
+                    Op::SendFile { file, offset, length, .. } => self.send_file(&*file, offset, length).is_err(),
+                    Op::Shutdown { .. } => {
+                        calls::shutdown(&self.socket);
+                        false
+                    }
+                    Op::PauseRecv { .. } => {
+                        self.paused = true;
+                        false
+                    }
+                    Op::ResumeRecv { .. } => {
+                        self.paused = false;
+                        false
+                    }
+                    Op::Abort { .. } => {
+                        calls::reset_on_close(&self.socket);
+                        false
+                    }
+                    // The connection says that it is gone, and the socket closes with its thread's work.
+                    _ => false,
+                };
+                if failed {
+                    self.connection.failed(&mut self.worker, &mut self.queue);
+                    self.queue.ops.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send_shared(&mut self, bytes: &Bytes) -> std::io::Result<()> {
+        self.send(bytes)?;
+        self.connection.drained(&mut self.worker, &mut self.head, &mut self.queue);
+        Ok(())
+    }
+
+    fn send_file(&mut self, file: &dyn File, offset: u64, length: u64) -> std::io::Result<()> {
+        self.send_all(length, |sent| {
+            let most = usize::try_from(length - sent).unwrap_or(usize::MAX).min(io::limit::SEND_FILE_BYTES);
+            calls::send_file(&self.socket, file, offset + sent, most, PATIENCE)
+        })?;
+        self.connection.drained(&mut self.worker, &mut self.head, &mut self.queue);
+        Ok(())
+    }
+
+    fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.send_all(bytes.len() as u64, |sent| calls::send(&self.socket, &bytes[sent as usize..], PATIENCE))
+    }
+
+    /// Sends all, as long as the peer takes some within the write deadline. `send` is told how much it has sent before.
+    fn send_all(&self, length: u64, send: impl Fn(u64) -> std::io::Result<usize>) -> std::io::Result<()> {
+        let patience = self.worker.shared.config().deadlines.write;
+        let patience = if patience.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { patience };
+        let mut since: Instant = self.clock.now();
+        let mut done = 0;
+        while done < length {
+            if self.worker.shared.aborting.load(Ordering::Acquire) {
+                return Err(std::io::ErrorKind::ConnectionAborted.into());
+            }
+            match send(done)? {
+                0 if self.clock.now().since(since) >= patience => return Err(std::io::ErrorKind::TimedOut.into()),
+                0 => {}
+                sent => {
+                    done += sent as u64;
+                    since = self.clock.now();
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! The answer to a request of this process: its head in the types of `http`, its body part by part as far as it is taken.
+
+use super::{Call, PARTS_A_TURN};
+use super::{ResponseBody, crossing};
+use crate::body::{BoxError, Part};
+use crate::exchange::Waits;
+use crate::exchange::abort::Abort;
+use crate::exchange::carrier::Sent;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::fields::is_sent_without_connection;
+use crate::response::{Content, Response};
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{Method, Version};
+use std::task::{Context, Poll};
+
+impl Call {
+    /// Sends a response, or begins with one whose body comes in parts. Takes its body.
+    pub(super) fn send_response(&mut self, response: &mut Response) {
+        let Some(answerer) = self.answerer.take() else { return };
+        self.lent = 0;
+        let has_none = matches!(response.status.as_u16(), 204 | 304);
+        let withheld = has_none || self.request.method == Method::HEAD;
+        let (length, body) = match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
+            Content::Bytes(bytes) if withheld => (Some(bytes.len() as u64), None),
+            Content::Bytes(bytes) => (Some(bytes.len() as u64), Some(ResponseBody::of(bytes))),
+            Content::Stream(streamed) if withheld => (streamed.length, None),
+            Content::Stream(streamed) => {
+                let (writer, reader) = crossing();
+                let length = streamed.length;
+                (self.writer, self.left) = (Some(writer), length);
+                self.exchange.outgoing.stream(*streamed);
+                (length, Some(ResponseBody::parts(reader, length)))
+            }
+            Content::Switch(_) => (Some(0), None),
+        };
+        let mut answer = http::Response::new(body.unwrap_or_else(|| ResponseBody::of(Bytes::new())));
+        *answer.status_mut() = response.status;
+        let closes = response.close && self.request.version <= Version::HTTP_11;
+        *answer.headers_mut() = fields(response, length.filter(|_| !has_none), closes);
+        answerer.send(answer);
+    }
+
+    /// Makes the answer's body, as far as it is taken.
+    pub(super) fn pump(&mut self, worker: &mut WorkerContext<impl Service>) {
+        let waker = self.waker(worker);
+        let mut cx = Context::from_waker(&waker);
+        for _ in 0..PARTS_A_TURN {
+            let Some(writer) = &self.writer else { return };
+            match writer.poll_room(&mut cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return self.is_cancelled = true,
+            }
+            if Lifecycle::send_next(self, worker) != Sent::More {
+                return;
+            }
+        }
+        waker.wake();
+    }
+
+    /// Hands on a part of the answer's body.
+    pub(super) fn write(&mut self, part: Part) -> Result<Sent, Abort> {
+        let (Some(writer), Part::Bytes(bytes)) = (&self.writer, part) else { return Ok(Sent::Over) };
+        // The handler has made a part, so that the deadline for the next one begins anew.
+        self.waits = Waits::Nothing;
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(bytes.len() as u64).ok_or(Abort::BodyMisfit(None))?;
+        }
+        writer.push(bytes);
+        Ok(Sent::More)
+    }
+
+    /// The answer's body has ended.
+    pub(super) fn end_answer(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
+        if self.left.is_some_and(|left| left > 0) {
+            return Err(Abort::BodyMisfit(None));
+        }
+        if let Some(writer) = self.writer.take() {
+            writer.end(Ok(trailers.into_iter().collect()));
+        }
+        Ok(())
+    }
+
+    /// Cuts the answer's body.
+    pub(super) fn fail(&mut self, error: BoxError) {
+        self.exchange.outgoing.cut();
+        if let Some(writer) = self.writer.take() {
+            writer.end(Err(error));
+        }
+    }
+}
+
+/// An answer's fields. `Server` and `Date` are added by whoever sends it.
+fn fields(response: &mut Response, length: Option<u64>, closes: bool) -> HeaderMap {
+    response.own_fields();
+    let mut fields = HeaderMap::with_capacity(response.fields.len() + 2);
+    if let Some(content_type) = response.content_type {
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    for (name, value) in response.fields.drain(..) {
+        if is_sent_without_connection(&name) {
+            fields.append(name, value);
+        }
+    }
+    if let Some(length) = length {
+        fields.insert(header::CONTENT_LENGTH, length.into());
+    }
+    if closes {
+        fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    fields
+}

@@ -1,0 +1,120 @@
+//! An exchange with this process: a request and an answer in the types of `http`.
+
+use super::Call;
+use crate::body::{BoxError, Part};
+use crate::context::TaskKind;
+use crate::exchange::abort::Abort;
+use crate::exchange::carrier::{Carrier, Sent};
+use crate::exchange::lifecycle::Lifecycle;
+use crate::exchange::{Exchange, Intake};
+use crate::request::{BodyUse, Caller};
+use crate::response::Content;
+use crate::response::Response;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use http::StatusCode;
+use http::{Extensions, HeaderName, HeaderValue};
+
+impl Carrier for Call {
+    fn task(&self) -> TaskKind {
+        self.task
+    }
+
+    fn caller(&self) -> Caller<'_> {
+        Caller { peer: self.peer.into(), session: None, kept: self.tls.as_ref() }
+    }
+
+    fn exchange(&mut self) -> Option<&mut Exchange> {
+        Some(&mut self.exchange)
+    }
+
+    fn make_exchange(&mut self, _: &mut WorkerContext<impl Service>) -> &mut Exchange {
+        &mut self.exchange
+    }
+
+    fn intake(&mut self) -> Option<&mut Intake> {
+        Some(&mut self.intake)
+    }
+
+    fn take_extensions(&mut self) -> Extensions {
+        std::mem::take(&mut self.request.extensions)
+    }
+
+    fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
+        self.recharge(worker)
+    }
+
+    fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>) {
+        self.is_refused = true;
+        self.abort(Abort::NoMemory, worker);
+    }
+
+    fn lent(&mut self) -> usize {
+        self.lent
+    }
+
+    fn lend(&mut self, bytes: usize) {
+        self.lent = bytes;
+    }
+
+    /// The call's body is polled, so that its sender needs no interim response.
+    fn awaits_continue(&self) -> bool {
+        false
+    }
+
+    fn took(&mut self, _: BodyUse, _: usize, worker: &mut WorkerContext<impl Service>) {
+        self.charge_or_abort(worker);
+    }
+
+    fn over_limit(&mut self, body_use: BodyUse, _: usize, worker: &mut WorkerContext<impl Service>) {
+        if body_use == BodyUse::None {
+            return self.drop_body();
+        }
+        let abort = Abort::BodyTooLarge(self.intake.route, body_use);
+        self.abort(abort, worker);
+    }
+
+    fn stop_body(&mut self, _: &mut WorkerContext<impl Service>) {
+        self.drop_body();
+    }
+
+    fn request_ended(&mut self, _: &mut WorkerContext<impl Service>) {}
+
+    fn admit(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
+        if let Content::Switch(_) = &response.content {
+            *response = worker.error(StatusCode::NOT_IMPLEMENTED, "there is no other protocol here");
+        }
+    }
+
+    fn may_answer(&mut self) -> bool {
+        self.answerer.is_some()
+    }
+
+    /// There is no way for them.
+    fn interim(&mut self, _: u16, _: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+        Ok(())
+    }
+
+    fn send(&mut self, response: &mut Response, _: &mut WorkerContext<impl Service>) {
+        self.send_response(response);
+    }
+
+    fn send_part(&mut self, part: Part, _: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
+        self.write(part)
+    }
+
+    fn body_waits(&mut self, _: &mut WorkerContext<impl Service>) {}
+
+    fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
+        self.end_answer(trailers)
+    }
+
+    fn keep_error(&mut self, error: BoxError) {
+        self.error = Some(error);
+    }
+
+    fn cut(&mut self, abort: Abort, _: &mut WorkerContext<impl Service>) {
+        let error = self.error.take().unwrap_or_else(|| abort.text().into());
+        self.fail(error);
+    }
+}

@@ -1,0 +1,119 @@
+//! Heads of requests of this process, as handlers read them: spans over a window.
+//!
+//! A request that somebody has put together may be anything that the types of `http` can hold. So it is written down as one
+//! of HTTP/1 and read as if it had come from the network, by the same code and under the same limits: there is one judge of
+//! what a request is. How the body is framed is left out; the body itself knows.
+
+use http::request::Parts;
+use http::{Method, Version, header};
+use proto::h1;
+use proto::{Error, Event, Head, Length, Limits, Role};
+
+/// A head, and the bytes that it was read from.
+#[derive(Default)]
+pub(crate) struct CallHead {
+    pub(crate) head: Head,
+    pub(crate) window: Vec<u8>,
+}
+
+impl CallHead {
+    /// Reads the head of a request whose body is as long as is said.
+    pub(crate) fn read(&mut self, request: &Parts, length: Length, limits: &Limits) -> Result<(), Error> {
+        self.window.clear();
+        write(request, length, &mut self.window);
+        let received = h1::Connection::new(Role::Server).receive(&self.window, &mut self.head, limits)?;
+        // A value ends with its line, and the empty line is ours: nothing else can be behind the last field.
+        debug_assert!(matches!(received.event, Event::Head(_)) && received.consumed == self.window.len());
+        self.head.length = length;
+        self.head.version = match request.version {
+            Version::HTTP_09 | Version::HTTP_10 => proto::Version::Http10,
+            Version::HTTP_11 => proto::Version::Http11,
+            // Heads of later versions say the same.
+            _ => proto::Version::Http2,
+        };
+        Ok(())
+    }
+}
+
+/// Writes a request's head.
+fn write(request: &Parts, length: Length, out: &mut Vec<u8>) {
+    let uri = &request.uri;
+    let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    if request.version <= Version::HTTP_11
+        && let (Some(scheme), Some(authority)) = (uri.scheme_str(), authority)
+    {
+        // As a proxy is asked.
+        [scheme.as_bytes(), b"://", authority].iter().for_each(|part| out.extend_from_slice(part));
+    }
+    match uri.path_and_query().map(|target| target.as_str()) {
+        None | Some("") => out.push(b'/'),
+        Some(target) => out.extend_from_slice(target.as_bytes()),
+    }
+    let is_named = authority.is_some() || request.headers.contains_key(header::HOST);
+    // Only since HTTP/1.1 it has to be said whom a request is for.
+    out.extend_from_slice(if is_named { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
+    if let Some(authority) = authority {
+        write_field(out, b"host", authority);
+    }
+    for (name, value) in &request.headers {
+        let is_ours = name == header::CONTENT_LENGTH || name == header::TRANSFER_ENCODING;
+        if !is_ours && (name != header::HOST || authority.is_none()) {
+            write_field(out, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    match length {
+        Length::Exact(length) => write_field(out, b"content-length", length.to_string().as_bytes()),
+        Length::Empty if request.method == Method::POST || request.method == Method::PUT => {
+            write_field(out, b"content-length", b"0");
+        }
+        Length::Empty | Length::Unknown => {}
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    [name, b": ", value, b"\r\n"].iter().for_each(|part| out.extend_from_slice(part));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read: target, authority and version, or the status of what is wrong.
+    fn check(request: http::request::Builder, expected: Result<(&str, &str, proto::Version), u16>) {
+        let (request, ()) = request.body(()).expect("a request").into_parts();
+        let mut call = CallHead::default();
+        let read = call.read(&request, Length::Unknown, &Limits::default());
+        let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let got = read.map_err(|error| error.status()).map(|()| {
+            let (head, window) = (&call.head, &call.window);
+            (words(head.target.whole.of(window)), words(head.authority(window)), head.version)
+        });
+        let got = got.as_ref().map(|(target, authority, version)| (target.as_str(), authority.as_str(), *version));
+        let got = got.map_err(|status| *status);
+        assert_eq!(got, expected, "{request:?}");
+    }
+
+    #[test]
+    fn requests_are_read_as_if_they_had_come_from_the_network() {
+        use proto::Version::{Http2, Http10, Http11};
+        let get = |uri: &str| http::Request::builder().uri(uri);
+        check(get("/a?b=c"), Ok(("/a?b=c", "", Http11)));
+        check(get("/a").header("host", "x:1"), Ok(("/a", "x:1", Http11)));
+        check(get("/a").version(Version::HTTP_10), Ok(("/a", "", Http10)));
+        check(get("http://x/a").header("host", "other"), Ok(("http://x/a", "x", Http11)));
+        check(get("https://x/a?b").version(Version::HTTP_2), Ok(("/a?b", "x", Http2)));
+        check(get("https://x").version(Version::HTTP_2), Ok(("/", "x", Http2)));
+        check(get("*").method("OPTIONS"), Ok(("*", "", Http11)));
+        check(get("*"), Err(400));
+        check(get("/a").header("host", "x").header("host", "y"), Err(400));
+        check(get("/a").header("host", "a b"), Err(400));
+        check(get("/a").header("transfer-encoding", "odd").header("content-length", "x"), Ok(("/a", "", Http11)));
+        check(get("/a").header("x", "y".repeat(20_000)), Err(431));
+        check(get(&format!("/{}", "y".repeat(20_000))), Err(414));
+        check((0..200).fold(get("/a"), |get, at| get.header(format!("x-{at}"), "y")), Err(431));
+        check((0..60).fold(get("/a"), |get, at| get.header(format!("x-{at}"), "y".repeat(1000))), Err(431));
+    }
+}

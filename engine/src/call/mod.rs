@@ -1,0 +1,336 @@
+//! A request of this process, on the worker that answers it: the same dispatch as for one that came by a connection, the
+//! same limits and deadlines, and no bytes of a protocol.
+//!
+//! Its body is asked for here, as far as the handler takes it. What the answer's body makes goes to whoever asked by a
+//! channel between threads, as far as it is taken there. Whatever may go on wakes the one task of the request, and
+//! `Call::drive` looks at all of it. The answer's way is in `answer`.
+
+use crate::quiet;
+mod answer;
+mod carrier;
+mod crossing;
+mod head;
+mod reply;
+
+pub use self::crossing::{CROSSING_BYTES, Reader, ReaderGone, Writer, crossing};
+pub(super) use self::head::CallHead;
+pub(crate) use self::reply::{Answerer, answer};
+pub use self::reply::{ResponseBody, ResponseFuture};
+
+use crate::body::{BodyError, BoxError};
+use crate::caller::{Peer, Tls};
+use crate::context::TaskKind;
+use crate::exchange::abort::Abort;
+use crate::exchange::carrier::Carrier;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::exchange::{Exchange, Intake, Waits, let_go};
+use crate::request::BodyUse;
+use crate::service::Service;
+use crate::trailers::is_allowed_trailer;
+use crate::worker::WorkerContext;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request};
+use proto::Length;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// What a request is charged beside its bytes: its place, its exchange, and what the types of `http` hold for it.
+const CALL_BYTES: usize = 2 * 1024;
+
+/// Parts of a body that are moved in a row before others have their turn.
+pub(super) const PARTS_A_TURN: usize = 64;
+
+/// A request's body on its way to a worker.
+pub type RequestBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>;
+
+/// A request on its way to a worker.
+pub(crate) struct Job {
+    pub(crate) request: request::Parts,
+    /// None where there is none.
+    pub(crate) body: Option<RequestBody>,
+    pub(crate) answerer: Answerer,
+}
+
+/// A request under way.
+pub(super) struct Call {
+    pub(super) task: TaskKind,
+    pub(super) request: request::Parts,
+    pub(super) peer: Peer,
+    pub(super) tls: Option<Tls>,
+    pub(super) exchange: Exchange,
+    /// What still comes of the request's body, and how much of it was announced.
+    body: Option<RequestBody>,
+    announced: Option<u64>,
+    pub(super) intake: Intake,
+    /// Bytes of the request's body that the handler of a whole one has.
+    pub(super) lent: usize,
+    /// Until it has answered.
+    pub(super) answerer: Option<Answerer>,
+    /// The answer's body on its way, and how much of what was announced is left.
+    pub(super) writer: Option<Writer<BoxError>>,
+    pub(super) left: Option<u64>,
+    /// The program's own error, of an answer's body that has failed.
+    pub(super) error: Option<BoxError>,
+    charged: usize,
+    /// There was no memory for it. What it is answered need not be charged: it has a bound, and is the program's own.
+    pub(super) is_refused: bool,
+    pub(super) waits: Waits,
+    due: u32,
+    pub(super) is_cancelled: bool,
+}
+
+/// The peer of a request that comes without one: an address that no list of trusted ones names. It must not be
+/// [`Peer::Local`], which programs trust: whoever passed the request on may have it from anywhere.
+const NOBODY: Peer = Peer::Internet(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl Call {
+    pub(super) fn new(job: Job, task: TaskKind, worker: &WorkerContext<impl Service>) -> Call {
+        let Job { request, body, answerer } = job;
+        let extensions = &request.extensions;
+        let socket = || extensions.get::<SocketAddr>().map(|socket| Peer::Internet(socket.ip(), socket.port()));
+        Call {
+            task,
+            peer: extensions.get().copied().or_else(socket).unwrap_or(NOBODY),
+            tls: extensions.get().cloned(),
+            request,
+            exchange: Exchange::default(),
+            announced: body.as_ref().and_then(|body| body.size_hint().exact()),
+            body,
+            intake: Intake::default(),
+            lent: 0,
+            answerer: Some(answerer),
+            writer: None,
+            left: None,
+            error: None,
+            charged: 0,
+            is_refused: false,
+            waits: Waits::Nothing,
+            due: worker.tick,
+            is_cancelled: false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_cancelled || (self.answerer.is_none() && self.writer.is_none())
+    }
+
+    /// When it has waited for too long.
+    pub(super) fn due(&self) -> u32 {
+        self.due
+    }
+
+    pub(super) fn waker(&self, worker: &WorkerContext<impl Service>) -> Waker {
+        worker.context.inbox.waker(self.task.number())
+    }
+
+    /// Begins with it.
+    pub(super) fn begin(&mut self, call_head: &mut CallHead, worker: &mut WorkerContext<impl Service>) {
+        if self.is_unwanted(worker) {
+            return self.is_cancelled = true;
+        }
+        if self.recharge(worker) {
+            self.dispatch(call_head, worker);
+            if self.receive(worker) {
+                self.poll_answer(worker);
+            }
+        } else {
+            self.no_memory(worker);
+        }
+        self.pump(worker);
+        self.settle(worker);
+    }
+
+    /// Moves on whatever can move: the request's body, the handler, the answer's body.
+    pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>) {
+        if self.is_unwanted(worker) {
+            return self.is_cancelled = true;
+        }
+        self.receive(worker);
+        self.poll_answer(worker);
+        self.pump(worker);
+        self.settle(worker);
+    }
+
+    /// Whether the answer is still to come, and nobody waits for it.
+    fn is_unwanted(&self, worker: &WorkerContext<impl Service>) -> bool {
+        self.answerer.as_ref().is_some_and(|answerer| !answerer.is_wanted(&self.waker(worker)))
+    }
+
+    /// Finds the route and calls its handler, or begins to collect the body for it.
+    fn dispatch(&mut self, call_head: &mut CallHead, worker: &mut WorkerContext<impl Service>) {
+        worker.requests += 1;
+        if self.request.method == Method::CONNECT {
+            let mut response = worker.error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here");
+            return self.respond(&mut response, worker);
+        }
+        let length = match (&self.body, self.announced) {
+            (None, _) => Length::Empty,
+            (Some(_), Some(length)) => Length::Exact(length),
+            (Some(_), None) => Length::Unknown,
+        };
+        if let Err(error) = call_head.read(&self.request, length, &worker.shared.config().limits) {
+            tracing::debug!(peer = %self.peer, %error, "a request is refused");
+            return self.respond(&mut Abort::Malformed(error).response(worker), worker);
+        }
+        Lifecycle::begin(self, length, &mut call_head.head, &call_head.window, worker);
+    }
+
+    /// Takes what has come of the request's body, as far as somebody wants it: whether there was anything.
+    fn receive(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
+        let waker = self.waker(worker);
+        let mut any = false;
+        for _ in 0..PARTS_A_TURN {
+            if self.body.is_some() && self.exchange.incoming.body_use() == BodyUse::None {
+                // Whoever sends it sees that nobody reads it.
+                let_go(self.body.take());
+            }
+            if self.exchange.incoming.is_full() {
+                return any;
+            }
+            let Some(body) = &mut self.body else { return any };
+            let poll = AssertUnwindSafe(|| body.as_mut().poll_frame(&mut Context::from_waker(&waker)));
+            let frame = match catch_unwind(poll) {
+                Ok(Poll::Pending) => return any,
+                Ok(Poll::Ready(frame)) => frame,
+                Err(_) => {
+                    quiet::log!(Panic, error, "a request's body panicked");
+                    Some(Err(BodyError::CutShort.into()))
+                }
+            };
+            any = true;
+            match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.body_came(&data, worker),
+                Some(Ok(Err(frame))) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        self.body_ended(trailers, worker);
+                    }
+                }
+                Some(Err(error)) => self.body_failed(why(&error), worker),
+                None => self.body_ended(HeaderMap::new(), worker),
+            }
+        }
+        waker.wake();
+        any
+    }
+
+    fn body_came(&mut self, data: &[u8], worker: &mut WorkerContext<impl Service>) {
+        if self.announced.is_some_and(|announced| self.intake.bytes + data.len() as u64 > announced) {
+            return self.body_failed(BodyError::CutShort, worker);
+        }
+        self.data(data, worker);
+    }
+
+    fn body_ended(&mut self, trailers: HeaderMap, worker: &mut WorkerContext<impl Service>) {
+        if self.announced.is_some_and(|announced| self.intake.bytes != announced) {
+            return self.body_failed(BodyError::CutShort, worker);
+        }
+        self.drop_body();
+        let trailers = each_named(trailers).filter(|(name, _)| is_allowed_trailer(name));
+        Lifecycle::end(self, trailers.collect(), worker);
+    }
+
+    /// Nothing more of the body is wanted.
+    pub(super) fn drop_body(&mut self) {
+        let_go(self.body.take());
+    }
+
+    /// No more comes of the body, and it is not whole. A handler that takes it in parts decides itself what that means.
+    fn body_failed(&mut self, why: BodyError, worker: &mut WorkerContext<impl Service>) {
+        let_go(self.body.take());
+        let is_collecting = self.exchange.incoming.is_collecting();
+        self.exchange.incoming.cut(why);
+        if is_collecting {
+            let mut response = worker.error(why.status(), &why.to_string());
+            self.respond(&mut response, worker);
+        }
+    }
+
+    /// After whatever happened: what it waits for now, and how long.
+    fn settle(&mut self, worker: &mut WorkerContext<impl Service>) {
+        if !self.is_over() && !self.recharge(worker) && !self.is_refused {
+            self.no_memory(worker);
+            self.pump(worker);
+        }
+        let waits = match &self.writer {
+            Some(writer) if writer.is_full() => Waits::Write,
+            None if self.body.is_some() && !self.exchange.incoming.is_full() => Waits::Body,
+            _ => Waits::Handler,
+        };
+        if waits == self.waits {
+            return;
+        }
+        let after = match waits {
+            Waits::Body => worker.timeouts.body,
+            Waits::Write => worker.timeouts.write,
+            Waits::Handler | Waits::Nothing => worker.timeouts.handler,
+        };
+        (self.waits, self.due, self.intake.arrived) = (waits, worker.tick.saturating_add(after), 0);
+    }
+
+    /// It has waited for too long.
+    pub(super) fn expired(&mut self, worker: &mut WorkerContext<impl Service>) {
+        let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
+        if waits == Waits::Body && self.intake.arrived >= worker.shared.config().deadlines.least_body() {
+            return self.settle(worker);
+        }
+        self.expire(waits, worker);
+        self.pump(worker);
+        self.settle(worker);
+    }
+
+    /// The worker does not wait for it any longer.
+    pub(super) fn cut(&mut self, worker: &mut WorkerContext<impl Service>) {
+        worker.count_cut();
+        self.abort(Abort::ShuttingDown, worker);
+        self.is_cancelled = true;
+    }
+
+    /// Charges what it holds now: whether there is room.
+    pub(super) fn recharge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
+        let away = self.writer.as_ref().map_or(0, Writer::held);
+        let held = CALL_BYTES + self.exchange.lent(self.lent) + self.exchange.held() + away;
+        if held > self.charged {
+            if !worker.share.take(held - self.charged) {
+                return false;
+            }
+        } else {
+            worker.share.give(self.charged - held);
+        }
+        self.charged = held;
+        true
+    }
+
+    /// It is over: whoever still waits for something of it is told.
+    pub(super) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
+        worker.share.give(std::mem::take(&mut self.charged));
+        self.exchange.give_up(BodyError::CutShort, worker);
+        (self.answerer, self.writer) = (None, None);
+        let_go(self.body.take());
+        self.exchange.outgoing.cut();
+        let_go(std::mem::take(&mut self.request.extensions));
+    }
+}
+
+/// Why a body failed, where whoever made it says so in our words.
+fn why(error: &BoxError) -> BodyError {
+    let mut error: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(this) = error {
+        if let Some(known) = this.downcast_ref::<BodyError>() {
+            return *known;
+        }
+        error = this.source();
+    }
+    BodyError::CutShort
+}
+
+/// All fields, each with its name.
+fn each_named(fields: HeaderMap) -> impl Iterator<Item = (header::HeaderName, HeaderValue)> {
+    let mut last = None;
+    fields.into_iter().filter_map(move |(name, value)| {
+        // A name stands with its first value only.
+        last = name.or(last.take());
+        Some((last.clone()?, value))
+    })
+}

@@ -1,0 +1,63 @@
+//! Requests' bodies: collected whole, handed on in parts, or read and dropped.
+
+use super::H1;
+use crate::connection::Connection;
+use crate::connection::out::Out;
+use crate::connection::work;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::request::BodyUse;
+use crate::service::Service;
+use crate::trailers::is_allowed_trailer;
+use crate::worker::WorkerContext;
+use http::{HeaderName, HeaderValue};
+use proto::Head;
+
+impl Connection {
+    /// A part of a request's body came: returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
+    pub(in crate::connection) fn body_came(
+        &mut self,
+        data: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) -> bool {
+        let body_use = H1::new(self, out).data(data, worker);
+        body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
+    }
+
+    /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
+    pub(in crate::connection) fn body_fed(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        if !H1::new(self, out).charge_or_abort(worker) {
+            return;
+        }
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader()) {
+            let begun = (worker.stopwatch)();
+            self.transport.work.spend(work::POLL);
+            H1::new(self, out).poll_answer(worker);
+            self.pump(worker, out);
+            self.transport.work.spend_since(begun, worker.stopwatch);
+        }
+    }
+
+    /// A chunk was announced whose bytes are still to come: one that is too large is refused before they do.
+    pub(in crate::connection) fn chunk_announced(
+        &mut self,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        H1::new(self, out).data(&[], worker);
+    }
+
+    pub(in crate::connection) fn incoming_is_full(&self) -> bool {
+        self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.is_full())
+    }
+}
+
+/// Returns the trailer fields that handlers may see.
+pub(in crate::connection) fn trailer_fields(head: &Head, window: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+    let fields = head.fields.iter().filter_map(|field| {
+        let name = HeaderName::from_bytes(field.name.of(window)).ok()?;
+        let value = HeaderValue::from_bytes(field.value.of(window)).ok()?;
+        is_allowed_trailer(&name).then_some((name, value))
+    });
+    fields.collect()
+}

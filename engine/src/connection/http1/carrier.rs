@@ -1,0 +1,207 @@
+//! An exchange over HTTP/1: the only one of its connection at a time.
+
+use crate::body::Part;
+use crate::connection::out::Out;
+use crate::connection::{Connection, Phase};
+use crate::context::TaskKind;
+use crate::exchange::abort::Abort;
+use crate::exchange::carrier::{Carrier, Sent};
+use crate::exchange::{Exchange, Intake};
+use crate::quiet;
+use crate::request::{BodyUse, Caller};
+use crate::response::Content;
+use crate::response::Response;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use bytes::Bytes;
+use http::StatusCode;
+use http::{HeaderName, HeaderValue};
+use proto::Event;
+use proto::h1::state::State;
+use proto::{Head, Length};
+
+/// The present exchange of a connection.
+pub(in crate::connection) struct H1<'c, 'q> {
+    pub(in crate::connection) connection: &'c mut Connection,
+    pub(in crate::connection) out: &'c mut Out<'q>,
+    /// What was received behind the request's head, and how much of it was used.
+    behind: &'c [u8],
+    used: usize,
+}
+
+impl<'c, 'q> H1<'c, 'q> {
+    #[inline]
+    pub(in crate::connection) fn new(connection: &'c mut Connection, out: &'c mut Out<'q>) -> H1<'c, 'q> {
+        H1 { connection, out, behind: &[], used: 0 }
+    }
+
+    /// The same with what was received behind the request's head.
+    #[inline]
+    pub(in crate::connection) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
+        H1 { behind, ..self }
+    }
+
+    /// Returns how many of the bytes behind the head were used.
+    #[inline]
+    pub(in crate::connection) fn used(&self) -> usize {
+        self.used
+    }
+}
+
+impl Carrier for H1<'_, '_> {
+    const UPGRADES: bool = true;
+
+    #[inline]
+    fn task(&self) -> TaskKind {
+        self.connection.transport.task()
+    }
+
+    #[inline]
+    fn caller(&self) -> Caller<'_> {
+        self.connection.transport.caller(self.out)
+    }
+
+    #[inline]
+    fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.connection.exchange.as_deref_mut()
+    }
+
+    fn make_exchange(&mut self, worker: &mut WorkerContext<impl Service>) -> &mut Exchange {
+        self.connection.exchange(worker)
+    }
+
+    fn intake(&mut self) -> Option<&mut Intake> {
+        Some(&mut self.connection.intake)
+    }
+
+    fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
+        self.connection.recharge(worker)
+    }
+
+    fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>) {
+        self.connection.no_memory(worker, self.out);
+    }
+
+    fn lent(&mut self) -> usize {
+        self.connection.transport.account.lent()
+    }
+
+    fn lend(&mut self, bytes: usize) {
+        self.connection.transport.account.set_lent(bytes);
+    }
+
+    fn awaits_continue(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    /// It is read and dropped, or the connection closes where it is too large or the peer waits to be told to send it.
+    fn leave_body(&mut self, length: Length, head: &Head, worker: &mut WorkerContext<impl Service>) {
+        let limit = worker.shared.config().caps.unread_body_bytes;
+        let too_large = matches!(length, Length::Exact(length) if length > limit);
+        if too_large || head.expects_continue {
+            self.connection.http.close_after();
+        }
+    }
+
+    /// It stands behind its head, so that nothing is copied into the connection.
+    fn whole_body(
+        &mut self,
+        length: Length,
+        head: &mut Head,
+        worker: &mut WorkerContext<impl Service>,
+    ) -> Option<Bytes> {
+        let Length::Exact(length) = length else { return None };
+        let body = self.behind.get(..usize::try_from(length).ok()?)?;
+        let limits = &worker.shared.config().limits;
+        // A body of known length that lies in the window whole is one part and an end.
+        let data = self.connection.http.receive(body, head, limits).ok()?;
+        let end = self.connection.http.receive(&[], head, limits).ok()?;
+        debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
+        self.used = body.len();
+        Some(Bytes::copy_from_slice(body))
+    }
+
+    /// Bytes of a chunk that has begun.
+    fn announced(&self) -> u64 {
+        self.connection.http.announced()
+    }
+
+    fn took(&mut self, _: BodyUse, _: usize, _: &mut WorkerContext<impl Service>) {}
+
+    fn over_limit(&mut self, body_use: BodyUse, _: usize, worker: &mut WorkerContext<impl Service>) {
+        self.connection.body_too_large(body_use, worker, self.out);
+    }
+
+    fn stop_body(&mut self, _: &mut WorkerContext<impl Service>) {
+        self.connection.http.close_after();
+    }
+
+    fn request_ended(&mut self, worker: &mut WorkerContext<impl Service>) {
+        self.connection.pump(worker, self.out);
+        self.connection.recharge(worker);
+        self.connection.recycle_exchange(worker);
+    }
+
+    #[inline]
+    fn admit(&mut self, response: &mut Response, _: &mut WorkerContext<impl Service>) {
+        if response.close {
+            self.connection.http.close_after();
+        }
+        let is_tunnel = matches!(response.content, Content::Switch(_));
+        if self.connection.http.awaits_tunnel() && !is_tunnel && response.status.is_success() {
+            // It would say that a tunnel stands (RFC 9110 section 9.3.6).
+            *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
+        }
+    }
+
+    fn may_answer(&mut self) -> bool {
+        let has_begun = self.connection.has_begun_to_answer();
+        !has_begun && !self.connection.http.must_close() && self.connection.http.server() != State::Done
+    }
+
+    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+        self.connection.send_interim(status, fields, self.out)
+    }
+
+    #[inline]
+    fn send(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
+        self.connection.send(response, worker, self.out);
+    }
+
+    /// Under TLS every byte is looked at.
+    fn sends_files(&self) -> bool {
+        self.out.tls.is_none()
+    }
+
+    fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
+        // The handler has made a part, so that the deadline for the next one begins anew.
+        self.connection.transport.phase = Phase::Fresh;
+        let sent = match part {
+            Part::Bytes(bytes) => self.connection.send_part(bytes, worker, self.out),
+            Part::File(step) => self.connection.send_step(step, worker, self.out),
+        };
+        sent.map(|()| Sent::More).map_err(|error| Abort::BodyMisfit(Some(error)))
+    }
+
+    fn body_waits(&mut self, worker: &mut WorkerContext<impl Service>) {
+        if !self.connection.recharge(worker) {
+            let text = "what an answer waits for does not fit the memory budget; the connection is cut";
+            quiet::log!(Memory, warn, "{text}");
+            self.connection.abort(worker, self.out);
+        }
+    }
+
+    fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
+        let sent = self.connection.send_end(&trailers, self.out);
+        sent.map_err(|error| Abort::BodyMisfit(Some(error)))
+    }
+
+    fn cut(&mut self, _: Abort, worker: &mut WorkerContext<impl Service>) {
+        if self.connection.has_begun_to_answer() {
+            return self.connection.abort(worker, self.out);
+        }
+        // The answer is complete already; only what came behind it was wrong.
+        self.out.flush(self.connection.transport.id);
+        self.connection.finish(worker, self.out);
+    }
+}

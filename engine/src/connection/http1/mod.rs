@@ -1,0 +1,171 @@
+//! A connection that speaks HTTP/1: what is received becomes requests, one after the other.
+
+mod body;
+mod carrier;
+mod send;
+
+pub(super) use self::body::trailer_fields;
+pub(super) use self::carrier::H1;
+
+use super::Connection;
+use super::Phase;
+use super::out::Out;
+use super::work::{self, Timing};
+use crate::deadline::TICKS_A_SECOND;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::exchange::{Exchange, Intake};
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use proto::{Event, Head, Length, Method, h1, h2};
+
+/// Bytes of answers that pipelined requests may put into one batch before the peer has to take some.
+const BATCH_BYTES: usize = 256 * 1024;
+
+impl Connection {
+    /// Reads events from the window until it holds no more, or something has to be waited for. Returns how many bytes were used.
+    #[inline]
+    pub(super) fn advance_http1(
+        &mut self,
+        window: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) -> usize {
+        let mut at = 0;
+        // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
+        let mut fed = false;
+        self.transport.work.begin(worker.turn, worker.allowance);
+        let mut timing = Timing::new(window.len(), &self.transport.work, worker.stopwatch);
+        if self.http.client() == h1::state::State::SendsBody {
+            self.http.set_second(worker.tick / TICKS_A_SECOND);
+        }
+        while self.may_read() {
+            let rest = &window[at..];
+            timing.event(&mut self.transport.work, worker.stopwatch);
+            if self.transport.is_spent(worker) {
+                break;
+            }
+            // A body that has come whole ends at once, however much of it waits for its handler.
+            if !self.http.end_is_due() && self.incoming_is_full() {
+                if std::mem::take(&mut fed) {
+                    self.body_fed(worker, out);
+                    continue;
+                }
+                self.transport.pause(out.queue);
+                break;
+            }
+            if self.transport.served == 0 && rest.first() == Some(&h2::PREFACE[0]) {
+                match self.begins_http2(rest, worker, out) {
+                    Some(true) => {
+                        self.begin_http2(worker, out);
+                        return at + self.advance_http2(rest, worker, head, out);
+                    }
+                    Some(false) => {}
+                    None => break,
+                }
+            }
+            let limits = &worker.shared.config().limits;
+            let received = match self.http.receive(rest, head, limits) {
+                Ok(received) => received,
+                Err(error) => {
+                    self.refuse(error, worker, head, rest, out);
+                    return window.len();
+                }
+            };
+            at += received.consumed;
+            match received.event {
+                Event::NeedMore => {
+                    if self.http.announced() > 0 {
+                        self.chunk_announced(worker, out);
+                    }
+                    break;
+                }
+                Event::Paused | Event::Closed => break,
+                Event::Head(length) => {
+                    let (seen, behind) = rest.split_at(received.consumed);
+                    self.transport.work.spend(work::scanned_head(seen.len(), head.fields.len()));
+                    at += self.request(length, head, seen, behind, worker, out);
+                    if self.is_tunnel() {
+                        self.received_raw(&window[at..], worker, out);
+                        return window.len();
+                    }
+                    if out.waiting() > BATCH_BYTES {
+                        self.send_and_hear(worker, out);
+                    }
+                }
+                Event::Data(data) => {
+                    self.transport.work.spend(work::CHUNK + work::bytes(data.len()));
+                    fed |= self.body_came(data, worker, out);
+                }
+                Event::End { trailers } => {
+                    self.transport.work.spend(work::CHUNK + work::POLL);
+                    if std::mem::take(&mut fed) && !self.recharge(worker) {
+                        self.no_memory(worker, out);
+                        continue;
+                    }
+                    let fields = if trailers { trailer_fields(head, rest) } else { Vec::new() };
+                    H1::new(self, out).end(fields, worker);
+                    if self.is_tunnel() {
+                        self.received_raw(&window[at..], worker, out);
+                        return window.len();
+                    }
+                }
+                // Only clients receive interim responses.
+                Event::Interim => {}
+            }
+        }
+        timing.end(&mut self.transport.work, worker.stopwatch);
+        if fed && !self.transport.is_ending() {
+            self.body_fed(worker, out);
+        }
+        at
+    }
+
+    /// A request's head came. Answers how many bytes of its body, which stand behind it, were used at once.
+    #[inline]
+    fn request(
+        &mut self,
+        length: Length,
+        head: &mut Head,
+        seen: &[u8],
+        behind: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) -> usize {
+        self.transport.served += 1;
+        worker.requests += 1;
+        self.intake = Intake::default();
+        // The one before may have ended in this turn.
+        self.recycle_exchange(worker);
+        if self.transport.account.lent() != 0 {
+            self.transport.account.set_lent(0);
+            self.recharge(worker);
+        }
+        self.body_refused = false;
+        // Each exchange has its own time, whatever the one before left of its.
+        self.transport.phase = Phase::Fresh;
+        if head.method == Method::Connect {
+            // What follows is no request, unless a tunnel is made of it.
+            self.http.close_after();
+        }
+        let config = worker.shared.config();
+        let last = config.caps.requests_a_connection;
+        if worker.draining || (last != 0 && self.transport.served >= last) {
+            self.http.close_after();
+        }
+        let mut exchange = H1::new(self, out).with_behind(behind);
+        exchange.begin(length, head, seen, worker);
+        exchange.used()
+    }
+
+    /// Takes an exchange, or the one that is there.
+    pub(super) fn exchange(&mut self, worker: &mut WorkerContext<impl Service>) -> &mut Exchange {
+        self.exchange.get_or_insert_with(|| worker.new_exchange())
+    }
+
+    pub(super) fn recycle_exchange(&mut self, worker: &mut WorkerContext<impl Service>) {
+        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.is_over()) {
+            worker.recycle(exchange);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! A connection that speaks HTTP/2: what is received becomes requests, each on a stream of its own.
+//!
+//! The connection is the same as for HTTP/1: its socket, its window of unread bytes, its place in the memory account. What
+//! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
+//! once has no `Active`, as one in HTTP/1 has no exchange.
+
+use crate::quiet;
+mod carrier;
+mod grants;
+mod send;
+mod settle;
+pub(crate) mod streams;
+mod tunnel;
+
+pub(super) use self::carrier::H2;
+pub(super) use self::streams::Http2;
+
+use self::grants::first_window;
+use crate::connection::Connection;
+use crate::connection::http1::trailer_fields;
+use crate::connection::out::Out;
+use crate::connection::transport::Transport;
+use crate::connection::work::{self, Timing};
+use crate::deadline::TICKS_A_SECOND;
+use crate::exchange::abort::Abort;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::exchange::{INCOMING_BYTES, Waits};
+use crate::request::BodyUse;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use proto::h2::{Event, Lent, StreamRef};
+use proto::{Head, Length, h2};
+
+/// Answers that pipelined streams may put into one batch before the peer has to take some.
+const BATCH_BYTES: usize = 256 * 1024;
+
+impl Connection {
+    /// Returns true if the first bytes are the preface of HTTP/2, and it may be spoken here; `None` if more have to come to know.
+    /// Under TLS it has to be negotiated (RFC 9113 section 3.2), so that a connection without it is one whose client offered no
+    /// ALPN, at best.
+    #[cold]
+    pub(in crate::connection) fn begins_http2(
+        &self,
+        window: &[u8],
+        worker: &WorkerContext<impl Service>,
+        out: &Out<'_>,
+    ) -> Option<bool> {
+        let known = window.len().min(h2::PREFACE.len());
+        let config = worker.shared.config();
+        let may = match &out.tls {
+            None => config.http2_cleartext,
+            Some(tls) => config.http2_tls && config.http2_without_alpn && tls.negotiated_nothing(),
+        };
+        let begins = may && window[..known] == h2::PREFACE[..known];
+        if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
+    }
+
+    /// Begins with HTTP/2 at once, where nothing else is spoken here.
+    pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut io::Queue) {
+        self.with_out(worker, queue, |connection, worker, out| {
+            connection.begin_http2(worker, out);
+            out.flush(connection.transport.id);
+        });
+    }
+
+    /// From here on the connection speaks HTTP/2.
+    #[cold]
+    pub(in crate::connection) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let config = worker.shared.config();
+        let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
+        let http = h2::Connection::new(proto::Role::Server, bounds, &config.limits, &mut out.queue.output);
+        self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone())));
+        if !self.recharge(worker) {
+            return self.abort(worker, out);
+        }
+        if worker.draining {
+            self.drain_http2(worker, out);
+        }
+    }
+
+    /// Reads events until the window holds no more, or the peer has to take some answers first. Returns how many bytes were used.
+    pub(in crate::connection) fn advance_http2(
+        &mut self,
+        window: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) -> usize {
+        let Connection { transport, http2: Some(http2), .. } = self else { return window.len() };
+        let used = transport.advance_http2(http2, window, worker, head, out);
+        self.release_if_ended(worker);
+        used
+    }
+}
+
+impl Transport {
+    fn advance_http2(
+        &mut self,
+        http2: &mut Http2,
+        window: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) -> usize {
+        let mut fields = std::mem::take(&mut worker.fields);
+        // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
+        let limits = &worker.shared.config().limits.clone();
+        let (mut at, mut has_opened) = (0, false);
+        http2.http.set_second(worker.tick / TICKS_A_SECOND);
+        self.work.begin(worker.turn, worker.allowance);
+        let mut timing = Timing::new(window.len(), &self.work, worker.stopwatch);
+        while !self.blocked && !self.is_ending() {
+            timing.event(&mut self.work, worker.stopwatch);
+            if self.is_spent(worker) {
+                break;
+            }
+            let mut lent = Lent { head, fields: &mut fields, out: &mut out.queue.output, limits };
+            let received = match http2.http.receive(&window[at..], &mut lent) {
+                Ok(received) => received,
+                Err(failure) => {
+                    tracing::debug!(peer = %crate::Peer::from(self.peer), code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
+                    self.count_failure(http2, worker);
+                    at = window.len();
+                    self.unread = Vec::new();
+                    self.finish(worker, out);
+                    break;
+                }
+            };
+            at += received.consumed;
+            if let Event::Head(..) | Event::Refused(..) = received.event {
+                http2.idle_since = None;
+            }
+            match received.event {
+                Event::NeedMore => break,
+                Event::Head(stream, length) => {
+                    self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
+                    self.request_http2(http2, stream, length, (head, &fields), worker, out);
+                }
+                Event::Refused(stream, error) => {
+                    self.work.spend(work::decoded_head(fields.len(), head.fields.len()));
+                    let mut response = Abort::Malformed(error).response(worker);
+                    H2 { transport: self, http2, stream, out }.respond(&mut response, worker);
+                }
+                Event::Data(stream, data) => {
+                    self.work.spend(work::FRAME + work::bytes(data.len()));
+                    self.data_http2(http2, stream, data, worker, out);
+                }
+                Event::End(stream, trailers) => {
+                    self.work.spend(work::FRAME + work::POLL);
+                    let trailers = if trailers { trailer_fields(head, &fields) } else { Vec::new() };
+                    self.end_http2(http2, stream, trailers, worker, out);
+                }
+                Event::Reset(stream, _) => {
+                    self.work.spend(work::FRAME + work::POLL);
+                    http2.forget(stream, worker);
+                }
+                Event::Opened(stream) => {
+                    self.work.spend(work::FRAME);
+                    has_opened |= http2.opened(stream);
+                }
+                Event::AllOpened => {
+                    self.work.spend(work::FRAME);
+                    has_opened |= http2.all_opened();
+                }
+                Event::GoingAway | Event::Interim(_) => {}
+            }
+            if out.waiting() > BATCH_BYTES && !self.is_ending() {
+                self.send_and_hear(worker, out);
+            }
+        }
+        timing.end(&mut self.work, worker.stopwatch);
+        fields.clear();
+        worker.fields = fields;
+        self.tell_fed(http2, worker, out);
+        if has_opened {
+            // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
+            self.pump_http2(http2, worker, out);
+        }
+        at
+    }
+
+    #[cold]
+    fn count_failure(&self, http2: &Http2, worker: &WorkerContext<impl Service>) {
+        if let Some(kind) = http2.http.fired() {
+            worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            quiet::log!(Abuse, warn, peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer asks for too much; its connection ends");
+        }
+    }
+
+    fn request_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        length: Length,
+        request: (&mut Head, &[u8]),
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let (head, window) = request;
+        if http2.stalls_too_much() {
+            // Nothing was done for it, so that the client may send it again (RFC 9113 section 8.7).
+            quiet::log!(Memory, warn, "a client that does not take its answers asks for more; the stream is refused");
+            return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
+        }
+        self.served = self.served.saturating_add(1);
+        (worker.requests, worker.streams) = (worker.requests + 1, worker.streams + 1);
+        let config = worker.shared.config();
+        let last = config.caps.requests_a_connection;
+        if last != 0 && self.served >= last {
+            http2.http.go_away(&mut out.queue.output);
+            http2.http.go_away(&mut out.queue.output);
+        }
+        H2 { transport: self, http2, stream, out }.begin(length, head, window, worker);
+    }
+
+    /// Bytes of a body came.
+    fn data_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        data: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let arrived = http2.arrived + data.len() as u64;
+        let Some(active) = http2.get(stream) else {
+            return http2.http.used(stream, data.len(), &mut out.queue.output);
+        };
+        if active.exchange.tunnel().is_some() {
+            return self.data_tunnel(http2, stream, data, worker, out);
+        }
+        let body_use = active.exchange.incoming.body_use();
+        active.given += if body_use == BodyUse::None { 0 } else { data.len() };
+        let was_fed = std::mem::replace(&mut active.fed, body_use != BodyUse::None);
+        http2.arrived = arrived;
+        if body_use != BodyUse::None && !was_fed {
+            http2.fed.push(stream);
+        }
+        H2 { transport: self, http2, stream, out }.data(data, worker);
+    }
+
+    /// Charges what has come of bodies, and tells handlers of it: once for all that was received in one go.
+    fn tell_fed(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        if http2.fed.is_empty() {
+            return;
+        }
+        let begun = (worker.stopwatch)();
+        for stream in std::mem::take(&mut http2.fed) {
+            if self.is_ending() {
+                return;
+            }
+            let is_fed = http2.get(stream).is_some_and(|active| std::mem::take(&mut active.fed));
+            let mut exchange = H2 { transport: self, http2, stream, out };
+            if is_fed && exchange.charge_or_abort(worker) {
+                exchange.transport.work.spend(work::POLL);
+                exchange.poll_answer(worker);
+            }
+        }
+        self.work.spend_since(begun, worker.stopwatch);
+    }
+
+    /// Credits the peer for what a handler has taken of a body.
+    pub(in crate::connection) fn credit_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let awaits_body = http2.http.awaits_body(stream);
+        let (was_closed, arrived) = (!http2.http.may_receive_on(stream), http2.arrived);
+        let Some(active) = http2.get(stream) else { return };
+        let Some(waiting) = active.untaken() else { return };
+        let taken = active.given.saturating_sub(waiting);
+        if taken > 0 && waiting < INCOMING_BYTES {
+            active.given -= taken;
+            let waits = active.waits == Waits::Handler || (active.waits == Waits::Body && was_closed);
+            if waits && awaits_body && !active.is_answered() && active.exchange.tunnel().is_none() {
+                // The handler reads on: from here on the peer is waited for again.
+                active.waits = Waits::Body;
+                active.judge_from_now(worker, arrived);
+            }
+            http2.http.used(stream, taken, &mut out.queue.output);
+        }
+    }
+
+    /// A body ended.
+    fn end_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        trailers: Vec<(http::HeaderName, http::HeaderValue)>,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let handler_due = worker.tick.saturating_add(worker.timeouts.handler);
+        let Some(active) = http2.get(stream) else { return };
+        if active.drops {
+            return http2.forget(stream, worker);
+        }
+        if active.exchange.tunnel().is_some() {
+            return self.end_tunnel(http2, stream, worker, out);
+        }
+        (active.due, active.waits) = (handler_due, Waits::Handler);
+        let is_fed = std::mem::take(&mut active.fed);
+        let mut exchange = H2 { transport: self, http2, stream, out };
+        if !is_fed || exchange.charge_or_abort(worker) {
+            exchange.end(trailers, worker);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The sending half of a connection that speaks HTTP/2: answers, as far as the peer's windows allow; who sends next; what the
+//! streams wait for, and how long.
+
+use super::H2;
+use super::streams::{Active, Http2};
+use crate::body::BodyError;
+use crate::connection::Connection;
+use crate::connection::out::Out;
+use crate::connection::transport::Transport;
+use crate::connection::work::POLL;
+use crate::exchange::carrier::Sent;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::exchange::{Exchange, Waits};
+use crate::fields::is_sent_without_connection;
+use crate::quiet;
+use crate::request::BodyUse;
+use crate::response::{Content, Response};
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use bytes::Bytes;
+use http::header;
+use io::Queue;
+use proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
+use proto::{Head, Length};
+
+/// Bytes of answers that are handed to the driver before it has to say that they are out.
+const AHEAD_BYTES: usize = 64 * 1024;
+
+/// Frames in a row before other connections have their turn.
+const FRAMES_A_TURN: usize = 64;
+
+impl Transport {
+    /// Sends a response, or begins with one that cannot be sent at once.
+    #[inline]
+    pub(in crate::connection) fn send_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        response: &mut Response,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let status = response.status.as_u16();
+        let length = response.content.length();
+        let withheld = http2.http.withholds_body(stream, status);
+        let sent = http2.http.send_response(stream, status, length, &mut out.queue.output, |writer| {
+            write_fields(writer, worker, response, status, length);
+        });
+        if let Err(error) = sent {
+            quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
+            http2.http.reset(stream, Code::Internal, &mut out.queue.output);
+            return http2.forget(stream, worker);
+        }
+        if let Some(active) = http2.get(stream) {
+            active.lent = 0;
+            active.exchange.outgoing.begin();
+        }
+        match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
+            _ if withheld => {}
+            Content::Bytes(bytes) if bytes.is_empty() => {}
+            Content::Bytes(bytes) => {
+                // In one go where the windows allow it, as they nearly always do for what is small.
+                let whole = bytes.len() <= FRAME_BYTES as usize && http2.schedule.is_empty();
+                let sent = match whole {
+                    true => http2.http.send_data(stream, &bytes, true, &mut out.queue.output).unwrap_or(0),
+                    false => 0,
+                };
+                http2.sent += sent as u64;
+                if sent < bytes.len() {
+                    let (write_due, all) = (worker.tick.saturating_add(worker.timeouts.write), http2.sent);
+                    let active = http2.active(stream, worker);
+                    (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
+                    // All of it stays until the last of it is sent.
+                    active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
+                    active.pending = bytes.slice(sent..);
+                    active.exchange.outgoing.begin();
+                    http2.schedule(stream);
+                    self.pump_http2(http2, worker, out);
+                    H2 { transport: self, http2, stream, out }.charge_or_abort(worker);
+                    return;
+                }
+            }
+            Content::Stream(streamed) => {
+                let write_due = worker.tick.saturating_add(worker.timeouts.write);
+                let all = http2.sent;
+                let active = http2.active(stream, worker);
+                active.exchange.outgoing.stream(*streamed);
+                (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
+                http2.schedule(stream);
+                return self.pump_http2(http2, worker, out);
+            }
+            Content::Switch(_) => {}
+        }
+        self.done_http2(http2, stream, worker, out);
+    }
+
+    /// Where a stream's answer is complete: its exchange goes, and a peer that still sends is told that nobody reads.
+    pub(in crate::connection) fn done_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let is_over = match http2.get(stream) {
+            None => true,
+            Some(active) => {
+                active.is_answered() && active.pending.is_empty() && !active.exchange.outgoing.is_streaming()
+            }
+        };
+        if !is_over {
+            return;
+        }
+        if http2.http.awaits_body(stream) {
+            // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
+            let most = worker.body_limit(u32::MAX, BodyUse::None);
+            let active = http2.active(stream, worker);
+            // Whoever speaks another protocol ends as a connection does.
+            let is_tunnel = active.exchange.tunnel().is_some();
+            let due = worker.tick.saturating_add(if is_tunnel { worker.timeouts.linger } else { worker.timeouts.body });
+            if active.intake.bytes > most {
+                // More than that has come already.
+                http2.http.reset(stream, Code::NoError, &mut out.queue.output);
+                return http2.forget(stream, worker);
+            }
+            if !std::mem::replace(&mut active.drops, true) {
+                (active.due, active.waits) = (due, Waits::Body);
+                let mut exchange = std::mem::replace(&mut active.exchange, Exchange::answered());
+                let given = std::mem::take(&mut active.given);
+                exchange.give_up(BodyError::CutShort, worker);
+                http2.http.used(stream, given, &mut out.queue.output);
+            }
+            return;
+        }
+        http2.forget(stream, worker);
+    }
+
+    /// Sends on with whoever's turn it is, as far as the peer takes it.
+    pub(in crate::connection) fn pump_http2(
+        &mut self,
+        http2: &mut Http2,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        for _ in 0..FRAMES_A_TURN {
+            if self.blocked || self.is_ending() {
+                return;
+            }
+            let Some(stream) = http2.schedule.take_next() else { return };
+            if let Some(active) = http2.get(stream) {
+                active.scheduled = false;
+            }
+            match self.send_frame_http2(http2, stream, worker, out) {
+                Sent::More => {
+                    let priority = http2.http.priority(stream);
+                    if let Some(active) = http2.get(stream) {
+                        active.scheduled = true;
+                        http2.schedule.put_back(stream, priority);
+                    }
+                }
+                Sent::Waits => {}
+                Sent::Over => self.done_http2(http2, stream, worker, out),
+            }
+            if out.waiting() >= AHEAD_BYTES {
+                self.send_and_hear(worker, out);
+            }
+        }
+        if !http2.schedule.is_empty() {
+            worker.context.inbox.waker(self.task().number()).wake();
+        }
+    }
+
+    /// Sends one frame of a stream's answer.
+    fn send_frame_http2(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) -> Sent {
+        let Some(active) = http2.get(stream) else { return Sent::Over };
+        let is_pending = !active.pending.is_empty();
+        if !is_pending && http2.http.waits_for_window(stream) {
+            // What the body gave now would only be held.
+            let all = http2.sent;
+            http2.get(stream).into_iter().for_each(|active| active.took(0, all, worker));
+            return Sent::Waits;
+        }
+        let mut exchange = H2 { transport: self, http2, stream, out };
+        if !is_pending {
+            return exchange.send_next(worker);
+        }
+        let sent = exchange.send_pending(worker);
+        exchange.sent_or_abort(sent, worker)
+    }
+
+    /// Moves on what can move on one stream: its handler, its bodies, its other protocol.
+    fn drive_stream(
+        &mut self,
+        http2: &mut Http2,
+        place: usize,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        let Some(Some(active)) = http2.active.get(place) else { return };
+        let (stream, exchange) = (active.stream, &active.exchange);
+        if exchange.awaits_answer() {
+            H2 { transport: self, http2, stream, out }.poll_answer(worker);
+        } else if exchange.tunnel().is_some() {
+            self.poll_tunnel(http2, stream, worker, out);
+        } else if exchange.outgoing.is_streaming() && active.waits != Waits::Write {
+            // One that waits for its window is scheduled when that opens.
+            http2.schedule(stream);
+        }
+        self.credit_http2(http2, stream, worker, out);
+    }
+}
+
+impl Http2 {
+    /// A stream has something to send.
+    pub(in crate::connection) fn schedule(&mut self, stream: StreamRef) {
+        let priority = self.http.priority(stream);
+        let Some(active) = self.get(stream) else { return };
+        if !std::mem::replace(&mut active.scheduled, true) {
+            self.schedule.add(stream, priority);
+        }
+    }
+
+    /// The peer allows more on a stream: whether that has something to send.
+    pub(in crate::connection) fn opened(&mut self, stream: StreamRef) -> bool {
+        let capacity = self.http.capacity(stream);
+        let has_something = self.get(stream).is_some_and(|active| can_send(active, capacity));
+        if has_something {
+            self.schedule(stream);
+        }
+        has_something
+    }
+
+    /// The peer allows more on all streams together: whether one of them has something to send.
+    pub(in crate::connection) fn all_opened(&mut self) -> bool {
+        for place in 0..self.active.len() {
+            let Some(active) = &self.active[place] else { continue };
+            let stream = active.stream;
+            if can_send(active, self.http.capacity(stream)) {
+                self.schedule(stream);
+            }
+        }
+        !self.schedule.is_empty()
+    }
+}
+
+impl Connection {
+    /// Moves on whatever can move: handlers, bodies, unread frames.
+    pub(in crate::connection) fn drive_http2(
+        &mut self,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        // What the peer has said comes first: where more can always be sent, it would never be heard.
+        self.proceed(worker, head, out);
+        self.resume_if_wanted(out.queue);
+        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        for place in 0..http2.active.len() {
+            transport.drive_stream(http2, place, worker, out);
+            if transport.is_ending() {
+                break;
+            }
+        }
+        self.driven(worker, head, out);
+    }
+
+    /// A task of one of the streams was woken.
+    pub(crate) fn woken_stream(
+        &mut self,
+        place: usize,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        queue: &mut Queue,
+    ) {
+        if self.transport.is_ending() {
+            return;
+        }
+        self.with_out(worker, queue, |connection, worker, out| {
+            let Connection { transport, http2: Some(http2), .. } = &mut *connection else { return };
+            if transport.is_late(worker) {
+                return;
+            }
+            let begun = (worker.stopwatch)();
+            transport.work.spend(POLL);
+            transport.drive_stream(http2, place, worker, out);
+            connection.driven(worker, head, out);
+            connection.transport.work.spend_since(begun, worker.stopwatch);
+        });
+    }
+
+    /// After streams were moved on: sends what they have, and reads on.
+    fn driven(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        let Connection { transport, http2: Some(http2), .. } = self else { return };
+        transport.pump_http2(http2, worker, out);
+        self.release_if_ended(worker);
+        self.proceed(worker, head, out);
+        self.resume_if_wanted(out.queue);
+        self.settle_http2(worker, out);
+    }
+}
+
+/// Whether a stream has something to send, now that it may send so many bytes. One that has waited for a window still does where
+/// that is not its own: it stays among those that the peer stalls.
+fn can_send(active: &Active, capacity: usize) -> bool {
+    let has_something = active.is_answered() && (!active.pending.is_empty() || active.exchange.outgoing.is_streaming());
+    has_something && (capacity > 0 || active.waits != Waits::Write)
+}
+
+/// Writes an answer's fields.
+fn write_fields(
+    writer: &mut FieldWriter<'_>,
+    worker: &WorkerContext<impl Service>,
+    response: &Response,
+    status: u16,
+    length: Length,
+) {
+    let has = |wanted: &http::HeaderName| response.fields.iter().any(|(name, _)| name == wanted);
+    if let Some(name) = worker.lines.server_value().filter(|_| !has(&header::SERVER)) {
+        writer.field(b"server", name);
+    }
+    if !has(&header::DATE) {
+        writer.field(b"date", worker.lines.date_value());
+    }
+    if let Some(content_type) = response.content_type {
+        writer.field(b"content-type", content_type.as_bytes());
+    }
+    let shared = response.rendered.iter().flat_map(|rendered| &rendered.fields);
+    for (name, value) in shared.chain(&response.fields) {
+        if is_sent_without_connection(name) {
+            writer.field(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    let length = match length {
+        // As in HTTP/1: a status that has no body announces none.
+        _ if matches!(status, 204 | 304) => None,
+        Length::Empty => Some(0),
+        Length::Exact(length) => Some(length),
+        Length::Unknown => None,
+    };
+    if let Some(length) = length {
+        writer.number(b"content-length", length);
+    }
+}

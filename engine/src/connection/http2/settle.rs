@@ -1,0 +1,240 @@
+//! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
+
+use super::H2;
+use super::streams::{Active, Http2};
+use crate::connection::out::Out;
+use crate::connection::transport::Transport;
+use crate::connection::{Connection, Phase};
+use crate::deadline::NEVER;
+use crate::exchange::Waits;
+use crate::exchange::abort::Abort;
+use crate::exchange::lifecycle::Lifecycle;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use proto::Head;
+use proto::h2::{Code, StreamRef};
+
+impl Connection {
+    /// After whatever happened: what the connection waits for now, and how long.
+    pub(in crate::connection) fn settle_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        if self.transport.is_ending() {
+            return out.flush(self.transport.id);
+        }
+        if !self.recharge(worker) && !self.give_way(worker, out) {
+            return self.no_memory(worker, out);
+        }
+        let end_is_due = self.http2.as_ref().is_some_and(|http2| http2.http.end_is_due());
+        let waits_to_be_read = self.transport.work.is_unfinished()
+            || (self.transport.blocked && (end_is_due || !self.transport.unread.is_empty()));
+        if self.transport.ended && !waits_to_be_read {
+            if let Some(http2) = &mut self.http2 {
+                http2.end_tunnels(worker, out);
+            }
+            self.end_hopeless(worker, out);
+        }
+        let Some(http2) = &mut self.http2 else { return out.flush(self.transport.id) };
+        http2.grant_waiting(worker, out);
+        http2.note_blocked(self.transport.blocked, worker);
+        let owed = std::mem::take(&mut http2.owed);
+        http2.http.dropped(owed, &mut out.queue.output);
+        let is_quiet = http2.http.open_streams() == 0;
+        if is_quiet && !waits_to_be_read && (self.transport.ended || http2.http.is_gone()) {
+            return self.finish(worker, out);
+        }
+        if is_quiet {
+            http2.http.shrink();
+            http2.idle_since.get_or_insert(worker.tick);
+        }
+        let due = http2.due();
+        let idle_due = http2.idle_since.unwrap_or(worker.tick).saturating_add(worker.timeouts.idle);
+        if self.transport.blocked && out.waiting() > 0 {
+            self.sent_away(out.waiting(), worker, out);
+        }
+        out.flush(self.transport.id);
+        if self.transport.phase == Phase::Gone {
+            return;
+        }
+        if self.transport.blocked {
+            self.wait_for(Phase::Write, worker);
+            let write_due = self.http2.as_ref().map_or(NEVER, |http2| http2.write_due);
+            worker.deadlines.set_at(self.transport.id.index, due.map_or(write_due, |due| due.min(write_due)));
+        } else if let Some(due) = due {
+            self.transport.phase = Phase::Streams;
+            worker.deadlines.set_at(self.transport.id.index, due);
+        } else if !self.transport.unread.is_empty()
+            && !self.transport.work.is_unfinished()
+            && (self.transport.phase == Phase::Head || idle_due > worker.tick)
+        {
+            self.wait_for(Phase::Head, worker);
+        } else {
+            // Whatever else comes, such as PINGs, is no request.
+            self.transport.phase = Phase::Idle;
+            worker.deadlines.set_at(self.transport.id.index, idle_due);
+        }
+    }
+
+    /// The peer sends no more: ends streams that wait for it, for the rest of a request or for a window. Nothing can help them,
+    /// and what they hold would be held until their deadlines.
+    fn end_hopeless(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let Some(http2) = &mut self.http2 else { return };
+        for place in 0..http2.active.len() {
+            // They are all forgotten with the last one.
+            let Some(Some(active)) = http2.active.get(place) else { continue };
+            let (stream, is_tunnel) = (active.stream, active.exchange.tunnel().is_some());
+            let waits = active.waits == Waits::Write && !active.scheduled;
+            if (http2.http.awaits_body(stream) && !is_tunnel) || (waits && !self.transport.blocked) {
+                http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
+                http2.forget(stream, worker);
+            }
+        }
+    }
+
+    /// The memory budget has no room for what the streams hold: those that hold the most are reset until it has. Whether
+    /// that was enough.
+    #[cold]
+    fn give_way(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) -> bool {
+        let Connection { transport, http2: Some(http2), .. } = self else { return false };
+        let mut fits = false;
+        while let (false, Some(stream)) = (fits, http2.largest()) {
+            http2.http.reset(stream, Abort::NoMemory.code(), &mut out.queue.output);
+            http2.forget(stream, worker);
+            transport.account.set_exchanges(http2.held());
+            fits = transport.charge(worker);
+        }
+        fits
+    }
+
+    /// The deadline of the present phase passed.
+    pub(in crate::connection) fn expired_http2(
+        &mut self,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
+        let may_write = self.http2.as_ref().is_some_and(|http2| http2.write_due > worker.tick);
+        match phase {
+            Phase::Write if !may_write => {
+                worker.count_cut();
+                self.abort(worker, out);
+            }
+            Phase::Streams | Phase::Write => {
+                let Connection { transport, http2: Some(http2), .. } = &mut *self else { return };
+                // What the peer has to take has the rest of its time.
+                transport.phase = phase;
+                if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
+                    // Whoever has begun a stream meanwhile has it served.
+                    http2.http.go_away(&mut out.queue.output);
+                }
+                transport.streams_expired(http2, worker, out);
+                http2.look();
+                self.release_if_ended(worker);
+                self.drive_http2(worker, head, out);
+            }
+            _ => {
+                if let Some(http2) = &mut self.http2 {
+                    http2.http.go_away(&mut out.queue.output);
+                    http2.http.go_away(&mut out.queue.output);
+                }
+                self.finish(worker, out);
+            }
+        }
+        out.flush(self.transport.id);
+    }
+
+    /// A graceful shutdown begins.
+    pub(in crate::connection) fn drain_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let Some(http2) = self.http2.as_mut().filter(|http2| http2.goes_at.is_none()) else { return };
+        http2.http.go_away(&mut out.queue.output);
+        http2.goes_at = Some(worker.tick.saturating_add(crate::connection::close::DRAIN_TICKS));
+        http2.active.iter().flatten().for_each(|active| active.drain());
+    }
+}
+
+impl Transport {
+    /// Ends what streams have waited for too long.
+    fn streams_expired(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let arrived = http2.arrived;
+        let bodies = http2.active.iter().flatten().filter(|active| active.waits == Waits::Body).count() as u64;
+        for place in 0..http2.active.len() {
+            let Some(Some(active)) = http2.active.get_mut(place) else { continue };
+            if active.due > worker.tick || !active.is_judged(self.blocked) {
+                continue;
+            }
+            let (stream, waits, answered) = (active.stream, active.waits, active.is_answered());
+            if waits == Waits::Body && active.body_is_fast_enough(worker, arrived, bodies) {
+                continue;
+            }
+            let is_collected = active.granted > 0;
+            if waits == Waits::Body && !answered && is_collected && !http2.http.may_receive_on(stream) {
+                // It waits behind a body that began before it, and that one has to come fast enough.
+                if let Some(active) = http2.get(stream) {
+                    active.judge_from_now(worker, arrived);
+                }
+                continue;
+            }
+            if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
+                // The peer may send no more until the handler has read, or answered.
+                if let Some(active) = http2.get(stream) {
+                    (active.due, active.waits) = (worker.tick.saturating_add(worker.timeouts.handler), Waits::Handler);
+                }
+                continue;
+            }
+            if waits == Waits::Body && !answered && !http2.http.may_receive() {
+                // Nor until the handlers of others have read: they have their own time.
+                if let Some(active) = http2.get(stream) {
+                    active.judge_from_now(worker, arrived);
+                }
+                continue;
+            }
+            if http2.waits_for_its_turn(stream, worker) {
+                continue;
+            }
+            H2 { transport: self, http2, stream, out }.expire(waits, worker);
+        }
+    }
+}
+
+impl Http2 {
+    /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send, as fast
+    /// as it would have to take it from this one.
+    fn waits_for_its_turn(&mut self, stream: StreamRef, worker: &WorkerContext<impl Service>) -> bool {
+        let (is_open, all) = (self.http.is_open_by_itself(stream), self.sent);
+        let Some(active) = self.get(stream) else { return false };
+        let waits = active.is_answered() && (active.scheduled || active.waits == Waits::Write);
+        if !waits || !is_open || all - active.sent_before < worker.shared.config().deadlines.least_taken() {
+            return false;
+        }
+        (active.due, active.sent_before) = (worker.tick.saturating_add(worker.timeouts.write), all);
+        true
+    }
+}
+
+impl Active {
+    /// The peer has taken some of the answer. It has its time from when it could begin, and again whenever it has taken as
+    /// much as a body would have to bring in that time: whoever takes a byte now and then keeps all the rest in memory.
+    /// `all`: what has been sent on all streams.
+    pub(in crate::connection) fn took(&mut self, bytes: usize, all: u64, worker: &WorkerContext<impl Service>) {
+        self.taken += bytes as u64;
+        if self.waits != Waits::Write || self.taken >= worker.shared.config().deadlines.least_taken() {
+            (self.taken, self.sent_before) = (0, all);
+            (self.due, self.waits) = (worker.tick.saturating_add(worker.timeouts.write), Waits::Write);
+        }
+    }
+
+    /// From now on the body's rate is judged anew; `all`: what has come on all streams.
+    pub(in crate::connection) fn judge_from_now(&mut self, worker: &WorkerContext<impl Service>, all: u64) {
+        (self.intake.arrived, self.arrived_before) = (0, all);
+        self.due = worker.tick.saturating_add(worker.timeouts.body);
+    }
+
+    /// Whether the body came fast enough since it was last looked at; then it is looked at again later. Streams take turns:
+    /// where it did not, it is enough that all `bodies` together came as fast as each of them should.
+    fn body_is_fast_enough(&mut self, worker: &WorkerContext<impl Service>, all: u64, bodies: u64) -> bool {
+        let wanted = worker.shared.config().deadlines.least_body();
+        let is_fast =
+            self.intake.arrived >= wanted || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
+        self.judge_from_now(worker, all);
+        is_fast
+    }
+}

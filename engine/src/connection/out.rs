@@ -1,0 +1,102 @@
+//! What a connection sends in one call: its part of the driver's queue.
+
+use crate::secure::Secure;
+use bytes::Bytes;
+use io::{Op, Queue, SocketId};
+
+/// What a connection sends in one go: its part of the queue's output.
+pub(crate) struct Out<'q> {
+    pub(super) queue: &'q mut Queue,
+    pub(super) start: usize,
+    /// The connection's TLS: what is sent passes through it.
+    pub(super) tls: Option<Box<Secure>>,
+}
+
+impl<'q> Out<'q> {
+    pub(crate) fn new(queue: &'q mut Queue) -> Out<'q> {
+        let start = queue.output.len();
+        Out { queue, start, tls: None }
+    }
+
+    /// Hands what was written to the driver.
+    #[inline]
+    pub(super) fn flush(&mut self, socket: SocketId) {
+        self.flush_before(socket, false);
+    }
+
+    /// Hands what was written to the driver; with `more`, another sending operation follows at once.
+    #[inline]
+    pub(super) fn flush_before(&mut self, socket: SocketId, more: bool) {
+        if self.queue.output.len() > self.start
+            && let Some(tls) = &mut self.tls
+        {
+            tls.seal(&mut self.queue.output, self.start);
+        }
+        self.push_send(socket, more);
+    }
+
+    /// Hands bytes to the driver as they are: those of TLS itself.
+    pub(super) fn send_raw(&mut self, socket: SocketId, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.flush(socket);
+            self.queue.output.extend_from_slice(bytes);
+            self.push_send(socket, false);
+        }
+    }
+
+    /// Says in TLS that nothing more is sent, behind what was written.
+    pub(super) fn close_tls(&mut self, socket: SocketId) {
+        if self.tls.is_some() {
+            self.flush_before(socket, true);
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.close(&mut self.queue.output);
+            self.push_send(socket, true);
+        }
+    }
+
+    #[inline]
+    fn push_send(&mut self, socket: SocketId, more: bool) {
+        let end = self.queue.output.len();
+        if end > self.start {
+            match self.queue.ops.last_mut() {
+                // What one peer sends may come in several pieces: the answers to all of them leave together.
+                Some(Op::Send { socket: last, end: before, more: and_more, .. })
+                    if *last == socket && *before as usize == self.start =>
+                {
+                    (*before, *and_more) = (end as u32, more);
+                }
+                _ => self.queue.push(Op::Send { socket, start: self.start as u32, end: end as u32, more }),
+            }
+            self.start = end;
+        }
+    }
+
+    /// Hands what was written to the driver as bytes of their own, so that it says when they are out: how
+    /// many they are.
+    pub(super) fn flush_and_hear(&mut self, socket: SocketId) -> usize {
+        let bytes = match &mut self.tls {
+            Some(tls) => tls.sealed(&self.queue.output[self.start..]),
+            None => Bytes::copy_from_slice(&self.queue.output[self.start..]),
+        };
+        self.queue.output.truncate(self.start);
+        let length = bytes.len();
+        self.queue.push(Op::SendBytes { socket, bytes });
+        length
+    }
+
+    /// Hands shared bytes to the driver, encrypted where there is TLS: how many of them nobody else holds.
+    pub(super) fn send_bytes(&mut self, socket: SocketId, bytes: Bytes) -> usize {
+        let bytes = match &mut self.tls {
+            Some(tls) => tls.sealed(&bytes),
+            None => bytes,
+        };
+        let own = if bytes.is_unique() { bytes.len() } else { 0 };
+        self.queue.push(Op::SendBytes { socket, bytes });
+        own
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.output.len() - self.start
+    }
+}

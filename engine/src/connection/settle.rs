@@ -1,0 +1,179 @@
+//! After whatever happened to a connection: what it waits for now, and how long.
+
+use super::close::DRAIN_TICKS;
+use super::out::Out;
+use super::transport::Transport;
+use super::{Connection, Phase};
+use crate::exchange::Exchange;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use proto::{Head, h1};
+
+impl Connection {
+    /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.
+    #[inline]
+    pub(super) fn settle(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        if self.http2.is_none()
+            && self.exchange.is_none()
+            && self.transport.unread.is_empty()
+            && !self.transport.blocked
+            && !self.transport.ended
+            && self.transport.account.lent() == 0
+            && !self.http.must_close()
+        {
+            // The usual case: everything is answered, and another request may come.
+            if self.http.client() == h1::state::State::Idle && !self.transport.is_ending() {
+                out.flush(self.transport.id);
+                self.transport.phase = Phase::Idle;
+                worker.deadlines.set(self.transport.id.index, worker.tick, idle_ticks(worker));
+                return;
+            }
+        }
+        self.settle_slowly(worker, head, out);
+        if self.transport.blocked && out.waiting() > 0 && !self.transport.is_ending() {
+            // It comes behind what the peer has not taken: the driver keeps it too.
+            self.sent_away(out.waiting(), worker, out);
+        }
+        out.flush(self.transport.id);
+    }
+
+    pub(super) fn settle_slowly(
+        &mut self,
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        use h1::state::State;
+        if self.http2.is_some() {
+            return self.settle_http2(worker, out);
+        }
+        if self.transport.is_ending() {
+            return;
+        }
+        if self.transport.ended && !self.transport.end_seen && !self.transport.blocked {
+            self.see_end(worker, head, out);
+            if self.transport.is_ending() {
+                return;
+            }
+        }
+        self.recycle_exchange(worker);
+        if self.transport.account.lent() != 0
+            && !self.transport.blocked
+            && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer())
+        {
+            self.transport.account.set_lent(0);
+            self.recharge(worker);
+        }
+        let exchange = self.exchange.as_deref();
+        let answering = exchange.is_some_and(|exchange| exchange.awaits_answer() || exchange.outgoing.is_streaming());
+        if !answering && (self.http.must_close() || self.is_finished_with_peer()) {
+            return self.finish(worker, out);
+        }
+        let phase = if self.transport.blocked
+            || exchange.is_some_and(|exchange| exchange.outgoing.is_streaming() && !exchange.awaits_answer())
+        {
+            if self.transport.blocked { Phase::Write } else { Phase::Handler }
+        } else if exchange.is_some_and(|exchange| exchange.tunnel().is_some()) {
+            Phase::Tunnel
+        } else if self.http.client() == State::SendsBody {
+            if self.body_refused || self.incoming_is_full() { Phase::Handler } else { Phase::Body }
+        } else if exchange.is_some_and(Exchange::awaits_answer) {
+            Phase::Handler
+        } else if !self.transport.unread.is_empty() && !self.transport.work.is_unfinished() {
+            Phase::Head
+        } else if self.transport.served == 0 {
+            Phase::Fresh
+        } else {
+            Phase::Idle
+        };
+        self.wait_for(phase, worker);
+    }
+
+    /// Tells the protocol that nothing more comes, once all that came before is read.
+    fn see_end(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        use h1::state::State;
+        // What could not be read before it may be by now.
+        self.proceed(worker, head, out);
+        if self.transport.is_ending() || self.transport.blocked || self.transport.work.is_unfinished() {
+            return;
+        }
+        // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
+        let reads_on = match self.http.client() {
+            State::Idle => true,
+            State::SendsBody => !self.incoming_is_full() && !self.body_refused,
+            _ => false,
+        };
+        if !reads_on && !self.transport.unread.is_empty() {
+            return;
+        }
+        self.transport.end_seen = true;
+        let unread = std::mem::take(&mut self.transport.unread);
+        if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
+            self.refuse(error, worker, head, &unread, out);
+        } else if let Some(tunnel) = self.tunnel() {
+            // It came before the other protocol did, behind bytes that belong to that.
+            tunnel.end(!self.transport.end_said);
+        }
+    }
+
+    /// Whether the peer has ended its direction and nothing that it asked for is left to answer.
+    pub(super) fn is_finished_with_peer(&self) -> bool {
+        use h1::state::State;
+        self.transport.end_seen
+            && matches!(self.http.client(), State::Closed)
+            && matches!(self.http.server(), State::Idle | State::MustClose | State::Closed | State::Done)
+    }
+
+    /// Waits for something, as long as its deadline allows; see [`Transport::wait_for`].
+    pub(super) fn wait_for(&mut self, phase: Phase, worker: &mut WorkerContext<impl Service>) {
+        let is_new = self.transport.phase != phase;
+        if phase == Phase::Body && is_new {
+            self.intake.arrived = 0;
+        }
+        self.transport.wait_for(phase, worker);
+        if phase == Phase::Write && is_new {
+            self.wait_to_write(worker);
+        }
+    }
+
+    /// From now on the peer has its time to take some of what it is sent.
+    pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
+        let due = worker.tick.saturating_add(worker.timeouts.write);
+        let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, worker));
+        worker.deadlines.set_at(self.transport.id.index, due);
+    }
+}
+
+impl Transport {
+    /// Waits for something, as long as its deadline allows. Waiting on for the same thing does not move the deadline, but
+    /// for another request's coming. For what has a deadline of the protocol's own ([`Phase::Write`] over HTTP/2) see
+    /// [`Connection::wait_for`].
+    pub(super) fn wait_for(&mut self, phase: Phase, worker: &mut WorkerContext<impl Service>) {
+        if self.phase == phase && !matches!(phase, Phase::Idle | Phase::Linger) {
+            return;
+        }
+        self.phase = phase;
+        let timeouts = worker.timeouts;
+        let after = match phase {
+            Phase::Proxy | Phase::Fresh | Phase::Head => timeouts.head,
+            Phase::Idle => idle_ticks(worker),
+            Phase::Body => timeouts.body,
+            Phase::Handler => timeouts.handler,
+            Phase::Write | Phase::Closing => timeouts.write,
+            Phase::Linger => timeouts.linger,
+            Phase::Tunnel | Phase::Streams | Phase::Gone => return worker.deadlines.clear(self.id.index),
+        };
+        worker.deadlines.set(self.id.index, worker.tick, after);
+    }
+}
+
+/// How long to wait for another request. While the server stops, it may be on its way already, and no more.
+fn idle_ticks(worker: &WorkerContext<impl Service>) -> u32 {
+    if worker.draining { DRAIN_TICKS } else { worker.timeouts.idle }
+}
+
+/// Empty lines before a request that never comes are nothing that could be cut short.
+fn skip_line_ends(bytes: &[u8]) -> &[u8] {
+    let only_line_ends = bytes.chunks(2).all(|pair| pair == b"\r\n");
+    if only_line_ends { &[] } else { bytes }
+}

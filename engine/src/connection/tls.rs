@@ -1,0 +1,175 @@
+//! A connection under TLS: what comes is decrypted before HTTP sees it; what HTTP sends is encrypted where it is handed to
+//! the driver ([`Out`]).
+
+use super::Connection;
+use super::close::DRAIN_TICKS;
+use super::out::Out;
+use crate::secure::Fault;
+#[cfg(feature = "tls")]
+use crate::secure::Secure;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use io::Queue;
+use proto::Head;
+use proto::h2::{Code, Failure};
+use std::sync::atomic::Ordering;
+
+/// What a connection is charged for its session beside what it holds of unread bytes: the session's state and what the
+/// allocator rounds it to.
+pub(super) const SESSION_BYTES: usize = 12 * 1024;
+
+impl Connection {
+    /// The connection begins with a handshake: whether there is memory for that.
+    #[cfg(feature = "tls")]
+    pub(crate) fn secure(&mut self, secure: Box<Secure>, worker: &mut WorkerContext<impl Service>) -> bool {
+        self.transport.tls = Some(secure);
+        self.transport.is_secure = true;
+        self.transport.account.set_session(SESSION_BYTES);
+        worker.deadlines.set(self.transport.id.index, worker.tick, worker.timeouts.handshake);
+        self.recharge(worker)
+    }
+
+    /// Bytes of TLS came.
+    pub(super) fn received_tls(
+        &mut self,
+        bytes: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+        head: &mut Head,
+        out: &mut Out<'_>,
+    ) {
+        let Some(tls) = &mut out.tls else { return };
+        if tls.is_declined(bytes) {
+            return self.go_plain(bytes, worker, head, out);
+        }
+        if !self.transport.sealed.is_empty() {
+            return self.keep_sealed(bytes, worker, out);
+        }
+        if tls.is_handshaking() && tls.completes_record(bytes) {
+            if worker.handshakes == 0 || !worker.waiting.is_empty() {
+                // Others have had this turn's share of the work, or wait for theirs.
+                return self.keep_sealed(bytes, worker, out);
+            }
+            worker.handshakes -= 1;
+        }
+        self.decrypt(bytes, worker, head, out);
+    }
+
+    /// Takes bytes of TLS whose turn it is.
+    fn decrypt(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        let Some(tls) = &mut out.tls else { return };
+        let mut plain = std::mem::take(&mut worker.plain);
+        let mut raw = std::mem::take(&mut worker.raw);
+        let heard = tls.receive(bytes, &mut plain, &mut raw);
+        let config = worker.shared.config();
+        // Where only HTTP/2 is spoken, a client that offers nothing (RFC 7301) gets no HTTP/1.
+        let is_http2 = tls.speaks_http2() || !config.http1;
+        let is_negotiated = tls.speaks_http2() || config.http2_without_alpn;
+        let session = SESSION_BYTES + tls.held();
+        out.send_raw(self.transport.id, &raw);
+        let fits = !self.transport.account.set_session(session) || self.recharge(worker);
+        match heard {
+            _ if !fits => self.abort(worker, out),
+            Ok(heard) => {
+                if heard.opened {
+                    worker.shared.counters.handshakes.fetch_add(1, Ordering::Relaxed);
+                    let patience = if worker.draining { DRAIN_TICKS } else { worker.timeouts.head };
+                    worker.deadlines.set(self.transport.id.index, worker.tick, patience);
+                    if tracing::enabled!(tracing::Level::DEBUG)
+                        && let Some(tls) = &out.tls
+                    {
+                        let facts = tls.facts();
+                        tracing::debug!(peer = %crate::Peer::from(self.transport.peer), ?facts, "a TLS connection stands");
+                    }
+                    if is_http2 {
+                        self.begin_http2(worker, out);
+                        if !is_negotiated {
+                            self.refuse_http2(worker, out);
+                        }
+                    }
+                }
+                if self.transport.is_ending() {
+                    plain.clear();
+                } else if !plain.is_empty() || (heard.opened && self.http2.is_some()) {
+                    self.received_plain(&plain, worker, head, out);
+                }
+                if heard.ended {
+                    self.peer_is_done(true, worker, head, out);
+                }
+            }
+            Err(Fault::NotTls) => {
+                worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+                // In the clear, since that is what it speaks.
+                out.tls = None;
+                self.end_with(crate::exchange::abort::Abort::NotTls, worker, out);
+                if !self.transport.is_ending() {
+                    self.finish(worker, out);
+                }
+            }
+            Err(Fault::Failed(error)) => {
+                if out.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
+                    worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+                }
+                tracing::debug!(peer = %crate::Peer::from(self.transport.peer), error, "a TLS connection failed");
+                // What came before the fault is still answered by nobody: the peer could not read it.
+                out.tls = None;
+                self.finish(worker, out);
+            }
+        }
+        plain.clear();
+        raw.clear();
+        (worker.plain, worker.raw) = (plain, raw);
+    }
+
+    /// The client did not negotiate HTTP/2, and nothing else is spoken here (RFC 9113 section 3.2).
+    fn refuse_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        if let Some(http2) = &mut self.http2 {
+            let text = "HTTP/2 under TLS has to be negotiated by ALPN";
+            http2.http.fail(Failure { code: Code::Protocol, text }, &mut out.queue.output);
+        }
+        self.finish(worker, out);
+    }
+
+    /// The peer speaks in the clear, on a port that serves that too.
+    fn go_plain(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        out.tls = None;
+        self.transport.is_secure = false;
+        self.transport.account.set_session(0);
+        self.recharge(worker);
+        worker.deadlines.set(self.transport.id.index, worker.tick, worker.timeouts.head);
+        if !worker.shared.config().http1 {
+            self.begin_http2(worker, out);
+        }
+        self.received_plain(bytes, worker, head, out);
+    }
+
+    /// Keeps bytes of a handshake whose turn has not come.
+    fn keep_sealed(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        if self.transport.sealed.is_empty() {
+            worker.waiting.push_back(self.transport.id);
+        }
+        self.transport.sealed.extend_from_slice(bytes);
+        if self.transport.sealed.len() >= super::UNREAD_BYTES {
+            // A request may come right behind the handshake.
+            self.transport.pause(out.queue);
+        }
+        if !self.recharge(worker) {
+            self.abort(worker, out);
+        }
+    }
+
+    /// The turn of a handshake that had to wait has come.
+    pub(crate) fn proceed_tls(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
+        if self.transport.is_ending() || self.transport.sealed.is_empty() {
+            return;
+        }
+        self.with_out(worker, queue, |connection, worker, out| {
+            let sealed = std::mem::take(&mut connection.transport.sealed);
+            connection.recharge(worker);
+            connection.decrypt(&sealed, worker, head, out);
+            connection.resume_if_wanted(out.queue);
+            if connection.transport.ended {
+                connection.peer_is_done(false, worker, head, out);
+            }
+        });
+    }
+}

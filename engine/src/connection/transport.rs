@@ -1,0 +1,173 @@
+//! What a connection is beneath its protocol: its socket and its TLS, what was received and not read, what the driver still has to
+//! send, what it waits for, and what it is charged for.
+
+use super::Phase;
+use super::account::Account;
+use super::out::Out;
+use super::work::Work;
+use crate::context::TaskKind;
+use crate::quiet;
+use crate::request::Caller;
+use crate::secure::Secure;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use io::{Op, Peer, Queue, SocketId};
+
+/// What carries a connection's protocol.
+pub(super) struct Transport {
+    pub(super) id: SocketId,
+    pub(super) peer: Peer,
+    /// Bytes that were received and could not be read yet.
+    pub(super) unread: Vec<u8>,
+    /// Its TLS; in [`Out`] while something is done with it.
+    pub(super) tls: Option<Box<Secure>>,
+    /// Bytes of a handshake that wait for their turn.
+    pub(super) sealed: Vec<u8>,
+    /// Requests so far.
+    pub(super) served: u32,
+    pub(super) account: Account,
+    pub(super) phase: Phase,
+    /// The driver still holds bytes that the peer has not taken.
+    pub(super) blocked: bool,
+    /// The driver was told to stop receiving.
+    pub(super) paused: bool,
+    /// The peer has ended its direction.
+    pub(super) ended: bool,
+    /// The peer itself has said so.
+    pub(super) end_said: bool,
+    /// The protocol has been told so.
+    pub(super) end_seen: bool,
+    /// It has TLS.
+    pub(super) is_secure: bool,
+    /// What it may still cause in the present turn.
+    pub(super) work: Work,
+}
+
+impl Transport {
+    /// One that was just accepted. `proxied`: it begins with the PROXY protocol.
+    pub(super) fn new(id: SocketId, peer: Peer, proxied: bool) -> Transport {
+        Transport {
+            id,
+            peer,
+            unread: Vec::new(),
+            tls: None,
+            sealed: Vec::new(),
+            served: 0,
+            account: Account::default(),
+            phase: if proxied { Phase::Proxy } else { Phase::Fresh },
+            blocked: false,
+            paused: false,
+            ended: false,
+            end_said: false,
+            end_seen: false,
+            is_secure: false,
+            work: Work::default(),
+        }
+    }
+
+    /// Whether nothing is read any more.
+    pub(super) fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Closing | Phase::Linger | Phase::Gone)
+    }
+
+    /// Who asks, as handlers see it.
+    pub(super) fn caller<'o>(&self, out: &'o Out<'_>) -> Caller<'o> {
+        Caller { peer: self.peer, session: out.tls.as_deref(), kept: None }
+    }
+
+    pub(super) fn task(&self) -> TaskKind {
+        TaskKind::Connection { index: self.id.index, generation: self.id.generation }
+    }
+
+    pub(super) fn stream_task(&self, stream: proto::h2::StreamRef) -> TaskKind {
+        TaskKind::stream(self.id, stream.place)
+    }
+
+    pub(super) fn pause(&mut self, queue: &mut Queue) {
+        if !std::mem::replace(&mut self.paused, true) {
+            queue.push(Op::PauseRecv { socket: self.id });
+        }
+    }
+
+    /// Hands what was written to the driver, and goes on when it is out.
+    pub(super) fn send_and_hear(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let length = out.flush_and_hear(self.id);
+        self.sent_away(length, worker, out);
+    }
+
+    /// Bytes are with the driver until it says that they are out. Where the budget has no room for them, whoever asked for
+    /// them and does not read them is cut.
+    pub(super) fn sent_away(&mut self, length: usize, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        self.blocked = true;
+        self.account.add_unsent(length);
+        if !self.charge(worker) {
+            quiet::log!(Memory, warn, "an answer does not fit the memory budget; the connection is cut");
+            self.abort(worker, out);
+        }
+    }
+
+    /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
+    pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        let unsent = self.close_account(worker);
+        self.charge(worker);
+        if self.ended && !self.blocked && out.waiting() > 0 {
+            // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.
+            self.send_and_hear(worker, out);
+        }
+        if self.phase == Phase::Gone {
+            return;
+        }
+        if self.blocked {
+            // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
+            self.account.add_unsent(unsent);
+            if !self.charge(worker) {
+                return self.abort(worker, out);
+            }
+            if self.phase != Phase::Closing {
+                out.close_tls(self.id);
+                out.flush_before(self.id, true);
+                out.queue.push(Op::Shutdown { socket: self.id });
+            }
+            self.phase = Phase::Fresh;
+            return self.wait_for(Phase::Closing, worker);
+        }
+        let lingers = !worker.shared.config().deadlines.linger.is_zero();
+        if !self.ended && lingers {
+            // The last bytes and the end leave in one packet.
+            out.close_tls(self.id);
+            out.flush_before(self.id, true);
+            if self.phase != Phase::Closing {
+                out.queue.push(Op::Shutdown { socket: self.id });
+            }
+            if std::mem::take(&mut self.paused) {
+                out.queue.push(Op::ResumeRecv { socket: self.id });
+            }
+            self.phase = Phase::Fresh;
+            self.wait_for(Phase::Linger, worker);
+        } else {
+            self.close(worker, out);
+        }
+    }
+
+    /// Closes now; what was sent still goes out.
+    pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        // The last bytes and the end leave in one packet.
+        out.close_tls(self.id);
+        out.flush_before(self.id, self.phase != Phase::Gone);
+        self.release(worker);
+        if self.phase != Phase::Gone {
+            self.phase = Phase::Gone;
+            out.queue.push(Op::Close { socket: self.id });
+        }
+    }
+
+    /// Cuts the connection: the peer must see that what it got is not whole.
+    pub(super) fn abort(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+        out.flush(self.id);
+        self.release(worker);
+        if self.phase != Phase::Gone {
+            self.phase = Phase::Gone;
+            out.queue.push(Op::Abort { socket: self.id });
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A connection in turns: what it does when its turn has come, and what it leaves for the next one; see [`work`](super::work).
+
+use super::Connection;
+use super::out::Out;
+use super::transport::Transport;
+use super::work::Left;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use io::Queue;
+use proto::Head;
+
+impl Connection {
+    /// A task of this connection was woken.
+    pub(crate) fn woken(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
+        if self.transport.is_ending() {
+            return;
+        }
+        self.with_out(worker, queue, |connection, worker, out| {
+            if !connection.transport.sealed.is_empty() || connection.transport.is_late(worker) {
+                return;
+            }
+            connection.drive_timed(worker, head, out);
+        });
+    }
+
+    /// Moves on whatever can move. What takes long, since the handler works on a body, counts as the connection's work.
+    fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        let is_fed =
+            self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader());
+        let begun = if is_fed { (worker.stopwatch)() } else { 0 };
+        self.drive(worker, head, out);
+        if is_fed {
+            self.transport.work.spend_since(begun, worker.stopwatch);
+        }
+        self.settle(worker, head, out);
+    }
+
+    /// Another turn has come for what could not be worked on in the last one.
+    pub(crate) fn go_on(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
+        let was_woken = self.transport.work.take_left() == Left::Woken;
+        if self.transport.is_ending() {
+            return;
+        }
+        self.with_out(worker, queue, |connection, worker, out| {
+            if was_woken {
+                if connection.transport.is_late(worker) {
+                    return;
+                }
+                return connection.drive_timed(worker, head, out);
+            }
+            connection.proceed(worker, head, out);
+            connection.resume_if_wanted(out.queue);
+            connection.settle(worker, head, out);
+        });
+    }
+}
+
+impl Transport {
+    /// Returns true if the allowance of this turn is used up, or its turn has not come: what was woken is moved on later.
+    pub(super) fn is_late(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
+        self.work.begin(worker.turn, worker.allowance);
+        let is_late = self.work.is_unfinished() || self.is_spent(worker);
+        if is_late {
+            self.work.leave_woken();
+        }
+        is_late
+    }
+
+    /// Returns true if the allowance of this turn is used up; what is left to do is done in the next turn then.
+    #[inline]
+    pub(super) fn is_spent(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
+        let is_spent = self.work.is_spent();
+        if is_spent && self.work.leave_unread() {
+            worker.unfinished.push_back(self.id);
+        }
+        is_spent
+    }
+}

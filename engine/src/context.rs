@@ -1,0 +1,340 @@
+//! What a task finds on its worker's thread: the clock, timers, and a place to spawn.
+
+use super::pool::Asked;
+use super::shared::Shared;
+use crate::quiet;
+use io::wake::{InTurn, TaskInbox, TaskNumber};
+use io::{Instant, SocketId};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A worker's timers and tasks, reachable from everything that runs on its thread.
+pub(crate) struct Context {
+    pub(crate) inbox: TaskInbox,
+    pub(crate) now: Cell<Instant>,
+    /// Nanoseconds from the clock of `now` to the time since 1970.
+    pub(crate) unix_offset: Cell<u64>,
+    shared: Arc<Shared>,
+    timers: RefCell<BTreeMap<TimerKey, Waker>>,
+    tasks: RefCell<Tasks>,
+}
+
+/// A timer: when, and which of those that are due then.
+pub(crate) type TimerKey = (Instant, u64);
+
+#[derive(Default)]
+struct Tasks {
+    slots: Vec<(u32, Option<Task>)>,
+    free: Vec<u32>,
+    living: usize,
+    timers: u64,
+}
+
+/// What a task number stands for. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). A stream's place
+/// takes half of the generation's bits: a wake that comes so late that they fit another connection is one in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    Connection {
+        index: u32,
+        generation: u32,
+    },
+    Stream {
+        index: u32,
+        generation: u32,
+        place: u32,
+    },
+    Spawned {
+        index: u32,
+        generation: u32,
+    },
+    /// A request of this process.
+    Call {
+        index: u32,
+        generation: u32,
+    },
+}
+
+const INDEX_BITS: u32 = 26;
+const GENERATION_BITS: u32 = 24;
+/// Of a stream's task, the bits of its place; as many are left of its connection's generation.
+const PLACE_BITS: u32 = 12;
+const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+
+impl TaskKind {
+    pub(crate) fn number(self) -> TaskNumber {
+        let (kind, index, generation) = match self {
+            TaskKind::Connection { index, generation } => (0, index, generation),
+            TaskKind::Spawned { index, generation } => (1, index, generation),
+            TaskKind::Stream { index, generation, place } => {
+                (2, index, (generation & PLACE_MASK) << PLACE_BITS | place & PLACE_MASK)
+            }
+            TaskKind::Call { index, generation } => (3, index, generation),
+        };
+        kind << (INDEX_BITS + GENERATION_BITS)
+            | (u64::from(generation) & GENERATION_MASK) << INDEX_BITS
+            | (u64::from(index) & INDEX_MASK)
+    }
+
+    /// The task of a stream's exchange; that of its whole connection where its place has too many bits.
+    pub(crate) fn stream(socket: SocketId, place: u32) -> TaskKind {
+        let SocketId { index, generation } = socket;
+        match place <= PLACE_MASK {
+            true => TaskKind::Stream { index, generation: generation & PLACE_MASK, place },
+            false => TaskKind::Connection { index, generation },
+        }
+    }
+
+    /// Whether a stream's task may be one of this connection.
+    pub(crate) fn is_of(generation: u32, socket: SocketId) -> bool {
+        socket.generation & PLACE_MASK == generation
+    }
+
+    pub(crate) fn of(number: TaskNumber) -> TaskKind {
+        let index = (number & INDEX_MASK) as u32;
+        let generation = (number >> INDEX_BITS & GENERATION_MASK) as u32;
+        match number >> (INDEX_BITS + GENERATION_BITS) {
+            0 => TaskKind::Connection { index, generation },
+            2 => TaskKind::Stream { index, generation: generation >> PLACE_BITS, place: generation & PLACE_MASK },
+            3 => TaskKind::Call { index, generation },
+            _ => TaskKind::Spawned { index, generation },
+        }
+    }
+}
+
+/// The generation of whoever has the same index next.
+pub(super) fn next_generation(generation: u32) -> u32 {
+    (generation + 1) & GENERATION_MASK as u32
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Context>>> = const { RefCell::new(None) };
+}
+
+impl Context {
+    pub(crate) fn new(inbox: TaskInbox, shared: Arc<Shared>) -> Rc<Context> {
+        Rc::new(Context {
+            inbox,
+            now: Cell::new(Instant::default()),
+            unix_offset: Cell::default(),
+            shared,
+            timers: RefCell::default(),
+            tasks: RefCell::default(),
+        })
+    }
+
+    /// Makes this the present thread's context until the guard is dropped: needed where a thread runs several workers in
+    /// turn, as the simulator and embedding hosts do.
+    pub(crate) fn enter(self: &Rc<Context>) -> Entered {
+        Entered { _in_turn: self.inbox.enter(), previous: CURRENT.replace(Some(self.clone())) }
+    }
+
+    /// The present time of day.
+    pub(crate) fn unix_nanoseconds(&self) -> u64 {
+        self.now.get().nanoseconds.saturating_add(self.unix_offset.get())
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers.borrow().first_key_value().map(|(&(at, _), _)| at)
+    }
+
+    /// Wakes what is due.
+    pub(crate) fn fire_timers(&self) {
+        loop {
+            let due = {
+                let mut timers = self.timers.borrow_mut();
+                match timers.first_key_value() {
+                    Some((&(at, _), _)) if at <= self.now.get() => timers.pop_first(),
+                    _ => None,
+                }
+            };
+            match due {
+                Some((_, waker)) => waker.wake(),
+                None => return,
+            }
+        }
+    }
+
+    fn add_timer(&self, at: Instant, waker: Waker) -> TimerKey {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.timers += 1;
+        self.timers.borrow_mut().insert((at, tasks.timers), waker);
+        (at, tasks.timers)
+    }
+
+    fn spawn(&self, task: Task) {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.living += 1;
+        let index = match tasks.free.pop() {
+            Some(index) => index,
+            None => {
+                tasks.slots.push((0, None));
+                tasks.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut tasks.slots[index as usize];
+        slot.1 = Some(task);
+        let number = TaskKind::Spawned { index, generation: slot.0 }.number();
+        drop(tasks);
+        self.inbox.waker(number).wake();
+    }
+
+    /// Polls a spawned task. A panic ends it and is logged.
+    pub(crate) fn poll(&self, index: u32, generation: u32) {
+        let taken = match self.tasks.borrow_mut().slots.get_mut(index as usize) {
+            Some((known, task)) if *known == generation => task.take(),
+            _ => None,
+        };
+        let Some(mut task) = taken else { return };
+        let waker = self.inbox.waker(TaskKind::Spawned { index, generation }.number());
+        let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            task.as_mut().poll(&mut TaskContext::from_waker(&waker))
+        }));
+        let finished = !matches!(polled, Ok(Poll::Pending));
+        if polled.is_err() {
+            quiet::log!(Panic, error, "a spawned task panicked");
+            // What a task that panicked holds may panic again when dropped; it is lost instead.
+            std::mem::forget(task);
+        } else if !finished {
+            self.tasks.borrow_mut().slots[index as usize].1 = Some(task);
+            return;
+        } else {
+            drop(task);
+        }
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = &mut tasks.slots[index as usize];
+        slot.0 = next_generation(slot.0);
+        tasks.free.push(index);
+        tasks.living -= 1;
+    }
+
+    /// How many spawned tasks live.
+    pub(crate) fn living_tasks(&self) -> usize {
+        self.tasks.borrow().living
+    }
+
+    /// Drops every spawned task: their worker ends.
+    pub(crate) fn clear(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+        drop(tasks);
+        self.timers.borrow_mut().clear();
+    }
+}
+
+/// Restores the context that was there before.
+pub(crate) struct Entered {
+    _in_turn: InTurn,
+    previous: Option<Rc<Context>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.previous.take());
+    }
+}
+
+fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
+    let context = CURRENT.with_borrow(Clone::clone);
+    use_it(
+        &context.expect("this needs a Highwire worker on the present thread: call it in a handler or a spawned task"),
+    )
+}
+
+/// The time by the worker's clock.
+///
+/// # Panics
+/// Where no worker runs on this thread.
+pub fn now() -> Instant {
+    with(|context| context.now.get())
+}
+
+/// The same, where a worker runs on this thread.
+pub fn now_if_any() -> Option<Instant> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
+}
+
+/// The time of day by the worker's clock, which is virtual under test; by the system's where no worker runs on this thread.
+pub fn time_of_day() -> SystemTime {
+    let here = CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.unix_nanoseconds()));
+    let since = Duration::from_nanos(here.ok().flatten().unwrap_or_else(io::clock::unix_nanoseconds));
+    SystemTime::UNIX_EPOCH + since
+}
+
+pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {
+    with(|context| context.add_timer(at, waker.clone()))
+}
+
+/// Runs a function on the blocking pool of the present worker's server, for whoever waits for its result.
+///
+/// # Panics
+/// Where no worker runs on this thread.
+pub fn ask<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
+    with(|context| context.shared.ask(function))
+}
+
+/// Forgets a timer, where its worker is still there.
+pub(crate) fn forget(timer: TimerKey) {
+    if let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone()) {
+        context.timers.borrow_mut().remove(&timer);
+    }
+}
+
+/// Gives the present worker's server a job for its blocking pool; the argument comes back where the pool is full.
+///
+/// # Errors
+/// The argument, where the pool is full.
+///
+/// # Panics
+/// Where no worker runs on this thread.
+pub fn offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+    with(|context| context.shared.offer(argument, job))
+}
+
+/// As [`offer`]; the argument also comes back where no worker runs on this thread.
+///
+/// # Errors
+/// The argument, in both cases.
+pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+    match CURRENT.try_with(|current| current.borrow().clone()) {
+        Ok(Some(context)) => context.shared.offer(argument, job),
+        _ => Err(argument),
+    }
+}
+
+/// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.
+///
+/// # Panics
+/// Where no worker runs on this thread.
+pub fn spawn(task: impl Future<Output = ()> + 'static) {
+    with(|context| context.spawn(Box::pin(task)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_numbers_carry_what_they_stand_for() {
+        for kind in [
+            TaskKind::Connection { index: 0, generation: 0 },
+            TaskKind::Connection { index: 67_108_863, generation: 16_777_215 },
+            TaskKind::Spawned { index: 5, generation: 9 },
+            TaskKind::Call { index: 67_108_863, generation: 16_777_215 },
+            TaskKind::Stream { index: 67_108_863, generation: 4095, place: 4095 },
+            TaskKind::Stream { index: 3, generation: 2, place: 1 },
+        ] {
+            assert_eq!(TaskKind::of(kind.number()), kind);
+            assert!(kind.number() < 1 << io::wake::TASK_BITS);
+        }
+    }
+}

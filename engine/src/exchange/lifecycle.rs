@@ -1,0 +1,317 @@
+//! The life of an exchange, from the head of its request to the end of its response, the same for every carrier.
+
+use super::abort::Abort;
+use super::carrier::{Carrier, Sent};
+use super::incoming::Ended;
+use super::log::{LogLine, log_answer};
+use super::outgoing::Next;
+use super::{Collect, Waits};
+use crate::quiet;
+use crate::request::{BodyUse, Hooks, Ready};
+use crate::response::Response;
+use crate::service::Outcome;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use http::{HeaderName, HeaderValue};
+use proto::{Head, Length, Method};
+use std::task::Poll;
+
+/// What happens to an exchange.
+pub(crate) trait Lifecycle: Carrier {
+    /// A request came: finds its route, and calls its handler or waits for its body.
+    #[inline]
+    fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
+        worker.override_method(head, window);
+        if worker.shared.config().access_log {
+            let now = worker.now;
+            self.make_exchange(worker).keep_log(LogLine::new(head, window, now));
+        }
+        let route = match worker.route(head, window, self.caller()) {
+            Ok(route) => route,
+            Err(mut response) => {
+                if length != Length::Empty {
+                    self.leave_body(length, head, worker);
+                }
+                return self.respond(&mut response, worker);
+            }
+        };
+        if head.method == Method::Connect && self.connect(worker) {
+            self.call(route, (head, window), Ready::Nothing, worker);
+            return self.connected(length, worker);
+        }
+        if length == Length::Empty {
+            return self.call(route, (head, window), Ready::Nothing, worker);
+        }
+        self.begin_with_body(route, length, head, window, worker);
+    }
+
+    /// The rest of [`begin`](Self::begin) for a request that has a body.
+    fn begin_with_body(
+        &mut self,
+        route: u32,
+        length: Length,
+        head: &mut Head,
+        window: &[u8],
+        worker: &mut WorkerContext<impl Service>,
+    ) {
+        let body_use = match worker.body_use(route) {
+            // Another protocol's bytes begin behind the body: it is read first (RFC 9110 section 7.8).
+            BodyUse::None if head.upgrade && Self::UPGRADES => BodyUse::Whole,
+            body_use => body_use,
+        };
+        let announced = if let Length::Exact(length) = length { length } else { 0 };
+        if let Some(mut response) = worker.announces_too_much(route, body_use, announced) {
+            self.stop_body(worker);
+            return self.respond(&mut response, worker);
+        }
+        if body_use != BodyUse::None && head.expects_continue && self.awaits_continue() {
+            // The request was just begun, so that a state table permits it, and there is no field that could be refused.
+            let _ = self.interim(100, &[]);
+        }
+        if body_use == BodyUse::Whole
+            && let Some(body) = self.whole_body(length, head, worker)
+        {
+            let bytes = body.len();
+            self.call(route, (head, window), Ready::Whole(body), worker);
+            if self.exchange().is_some_and(|exchange| exchange.awaits_answer()) {
+                self.lend(bytes);
+                self.charge_or_abort(worker);
+            }
+            return;
+        }
+        let task = self.task();
+        match body_use {
+            BodyUse::None => {
+                self.body_begins(body_use, worker);
+                self.count_from(route);
+                self.leave_body(length, head, worker);
+                self.call(route, (head, window), Ready::Nothing, worker);
+            }
+            BodyUse::Whole => {
+                self.make_exchange(worker).incoming.collect(route, head, window);
+                self.body_begins(body_use, worker);
+                self.count_from(route);
+            }
+            BodyUse::Parts => {
+                let waker = worker.context.inbox.waker(task.number());
+                let body = self.make_exchange(worker).incoming.stream(waker);
+                self.body_begins(body_use, worker);
+                self.count_from(route);
+                self.call(route, (head, window), Ready::Parts(body), worker);
+            }
+        }
+        // What has an answer already is charged with that.
+        if self.may_answer() {
+            self.charge_or_abort(worker);
+        }
+    }
+
+    /// Counts a body from its beginning, for a route. The carrier has somewhere to count it by now.
+    fn count_from(&mut self, route: u32) {
+        if let Some(intake) = self.intake() {
+            (intake.route, intake.bytes) = (route, 0);
+        }
+    }
+
+    /// Calls the handler of the route that was found just before, and deals with what it answers.
+    #[inline]
+    fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, worker: &mut WorkerContext<impl Service>) {
+        let mut hooks = Hooks { extensions: self.take_extensions(), ..Hooks::default() };
+        let mut answer = None;
+        let outcome = worker.call(route, request, self.caller(), self.task(), body, &mut hooks, &mut answer);
+        if hooks.are_for_exchange() {
+            self.make_exchange(worker).take_hooks(&mut hooks);
+        }
+        match outcome {
+            Outcome::Ready => match &mut answer {
+                // A handler that took a `Reply` answers by it alone.
+                Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
+                    self.answer(response, worker);
+                }
+                _ => self.poll_answer(worker),
+            },
+            Outcome::Pending(place) => {
+                self.make_exchange(worker).keep_future((route, place));
+                self.send_interims();
+                if Self::SHARES_CONNECTION {
+                    self.charge_or_abort(worker);
+                } else {
+                    self.charge_unfolded(worker);
+                }
+            }
+        }
+    }
+
+    /// Sends a handler's answer, and begins with its body.
+    #[inline]
+    fn answer(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
+        if self.exchange().is_none() {
+            return self.respond(response, worker);
+        }
+        self.send_interims();
+        self.respond(response, worker);
+        if let Some(exchange) = self.exchange() {
+            exchange.drop_hooks();
+        }
+    }
+
+    /// Sends a response: every final one passes here.
+    #[inline]
+    fn respond(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
+        self.admit(response, worker);
+        worker.prepare(response, self.caller().is_secure());
+        let Some(exchange) = self.exchange() else { return self.send(response, worker) };
+        exchange.outgoing.begin();
+        if let Some(line) = exchange.take_log() {
+            log_answer(&line, self.caller(), response, worker);
+        }
+        self.send(response, worker);
+        if let Some(exchange) = self.exchange() {
+            exchange.outgoing.end_unless_it_goes_on();
+        }
+    }
+
+    /// Sees whether the answer has come, from the handler's future or from elsewhere.
+    fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>) {
+        let task = self.task();
+        self.send_interims();
+        let Some(exchange) = self.exchange() else { return };
+        if let Some(mut response) = exchange.take_answer(worker, task, Self::CREDITS) {
+            self.answer(&mut response, worker);
+        } else {
+            self.send_interims();
+            self.charge_unfolded(worker);
+        }
+        self.polled(worker);
+    }
+
+    /// Sends the interim responses that the handler has asked for.
+    #[inline]
+    fn send_interims(&mut self) {
+        if let Some(interim) = self.exchange().and_then(|exchange| exchange.interims()) {
+            for (status, fields) in interim.borrow_mut().waiting.drain(..) {
+                if let Err(error) = self.interim(status.as_u16(), &fields) {
+                    quiet::log!(Mistake, error, %error, "an interim response came too late");
+                }
+            }
+        }
+    }
+
+    /// Some of the request's body came: the handler gets it, or it is dropped. Returns which.
+    fn data(&mut self, data: &[u8], worker: &mut WorkerContext<impl Service>) -> BodyUse {
+        let (body_use, has_let_go) =
+            self.exchange().map_or((BodyUse::None, false), |exchange| exchange.incoming.receive(data));
+        let announced = self.announced();
+        let Some(intake) = self.intake() else { return body_use };
+        intake.count(data.len(), has_let_go);
+        if intake.bytes.saturating_add(announced) > worker.body_limit(intake.route, body_use) {
+            self.over_limit(body_use, data.len(), worker);
+        } else {
+            self.took(body_use, data.len(), worker);
+        }
+        body_use
+    }
+
+    /// The request is complete.
+    fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, worker: &mut WorkerContext<impl Service>) {
+        let Some(exchange) = self.exchange() else { return };
+        match exchange.incoming.end(trailers) {
+            Ended::Collected(Collect { route, head, window, body }) => {
+                self.collected();
+                self.lend(body.capacity());
+                // The look-up left the path's parameters for the last head that was seen: this one's are found again.
+                match worker.route(&head, &window, self.caller()) {
+                    Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
+                    Err(mut response) => self.respond(&mut response, worker),
+                }
+            }
+            Ended::Told => self.poll_answer(worker),
+            Ended::Unread => {}
+        }
+        self.request_ended(worker);
+    }
+
+    /// Sends the next part of the response's body, if there is one.
+    fn send_next(&mut self, worker: &mut WorkerContext<impl Service>) -> Sent {
+        let waker = worker.context.inbox.waker(self.task().number());
+        let sends_files = self.sends_files();
+        let Some(exchange) = self.exchange() else { return Sent::Over };
+        let Some(next) = exchange.outgoing.next(sends_files, &waker) else { return Sent::Over };
+        let sent = match next {
+            Poll::Pending => {
+                self.body_waits(worker);
+                return Sent::Waits;
+            }
+            Poll::Ready(Next::Part(part)) => self.send_part(part, worker),
+            Poll::Ready(Next::End) => {
+                let trailers = exchange.outgoing.end();
+                self.end_body(trailers)
+            }
+            Poll::Ready(Next::Failed(abort, error)) => {
+                error.into_iter().for_each(|error| self.keep_error(error));
+                Err(abort)
+            }
+        };
+        self.sent_or_abort(sent, worker)
+    }
+
+    /// Ends a response whose body was sent, with its trailers. A panic of those costs no more than one of the body itself:
+    /// what was written before it is sent.
+    fn end_body(&mut self, trailers: Result<Vec<(HeaderName, HeaderValue)>, Abort>) -> Result<Sent, Abort> {
+        self.send_end(trailers?).map(|()| Sent::Over)
+    }
+
+    /// Cuts a response of which something could not be sent.
+    fn sent_or_abort(&mut self, sent: Result<Sent, Abort>, worker: &mut WorkerContext<impl Service>) -> Sent {
+        sent.unwrap_or_else(|abort| {
+            if let Abort::BodyMisfit(_) = abort {
+                abort.logged();
+            }
+            self.abort(abort, worker);
+            Sent::Waits
+        })
+    }
+
+    /// Ends the exchange before its time: by an answer, or where one has begun by cutting that.
+    fn abort(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>) {
+        self.stop_body(worker);
+        if let Some(exchange) = self.exchange() {
+            exchange.give_up(abort.body_error(), worker);
+        }
+        if self.may_answer() {
+            self.respond(&mut abort.response(worker), worker);
+        } else {
+            self.cut(abort, worker);
+        }
+    }
+
+    /// The exchange has waited for too long.
+    fn expire(&mut self, waits: Waits, worker: &mut WorkerContext<impl Service>) {
+        worker.count_cut();
+        let abort = match waits {
+            Waits::Body => Abort::BodyTooSlow,
+            Waits::Write => Abort::WriteTooSlow,
+            Waits::Handler | Waits::Nothing => Abort::HandlerTooSlow,
+        };
+        self.abort(abort.logged(), worker);
+    }
+
+    /// Charges what the exchange holds. Returns false if there was no room and the exchange has ended.
+    fn charge_or_abort(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
+        let has_room = self.charge(worker);
+        if !has_room {
+            self.no_memory(worker);
+        }
+        has_room
+    }
+
+    /// A handler that has still to answer may hold a whole body that was decoded since it was charged last.
+    fn charge_unfolded(&mut self, worker: &mut WorkerContext<impl Service>) {
+        let lent = self.lent();
+        if self.exchange().is_some_and(|exchange| exchange.lent(lent) > lent) {
+            self.charge_or_abort(worker);
+        }
+    }
+}
+
+impl<C: Carrier> Lifecycle for C {}

@@ -1,0 +1,61 @@
+//! The line that the access log gets for an exchange.
+
+use crate::request::Caller;
+use crate::response::Content;
+use crate::response::Response;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use proto::Head;
+
+/// What the access log says of a request.
+pub(super) struct LogLine {
+    pub(super) method: String,
+    pub(super) target: String,
+    pub(super) protocol: &'static str,
+    pub(super) since: io::Instant,
+}
+
+impl LogLine {
+    /// What a head says, at a moment.
+    pub(super) fn new(head: &Head, window: &[u8], since: io::Instant) -> LogLine {
+        let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+        let protocol = match head.version {
+            proto::Version::Http10 => "HTTP/1.0",
+            proto::Version::Http11 => "HTTP/1.1",
+            proto::Version::Http2 => "HTTP/2",
+        };
+        LogLine { method: words(head.method_span), target: words(head.target.whole), protocol, since }
+    }
+}
+
+/// Writes the access log's line.
+#[cold]
+pub(super) fn log_answer(
+    line: &LogLine,
+    caller: Caller<'_>,
+    response: &Response,
+    worker: &WorkerContext<impl Service>,
+) {
+    let bytes = match &response.content {
+        Content::Bytes(bytes) => Some(bytes.len() as u64),
+        Content::Stream(streamed) => streamed.length,
+        Content::Switch(_) => None,
+    };
+    let tls = caller.tls();
+    let tls = tls.as_ref();
+    tracing::info!(
+        target: "highwire::access",
+        peer = %crate::Peer::from(caller.peer),
+        method = line.method.as_str(),
+        target = line.target.as_str(),
+        protocol = line.protocol,
+        status = response.status.as_u16(),
+        bytes,
+        microseconds = worker.now.since(line.since).as_micros() as u64,
+        tls = tls.map(|tls| tls.version),
+        cipher = tls.map(|tls| tls.cipher),
+        server_name = tls.and_then(|tls| tls.server_name.as_deref()),
+        alpn = tls.and_then(|tls| tls.alpn.as_deref()),
+        subject = tls.and_then(|tls| tls.client.as_ref()?.subject.as_deref()),
+    );
+}

@@ -1,0 +1,146 @@
+//! The outgoing half of an exchange: our message. A server's is the response, a client's will be the request.
+
+use super::abort::Abort;
+use super::let_go;
+use super::state::{State, Step};
+use crate::body::{BoxError, Part};
+use crate::response::{Content, Streamed};
+use http::{HeaderName, HeaderValue};
+use proto::Length;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll, Waker};
+
+/// Our message.
+pub(crate) struct Outgoing {
+    state: State,
+    /// The body that is being sent.
+    body: Option<Streamed>,
+}
+
+impl Outgoing {
+    /// A message that is still to be made.
+    pub(super) fn awaited() -> Outgoing {
+        Outgoing { state: State::Awaited, body: None }
+    }
+
+    #[cfg(test)]
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The head goes to the carrier.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if self.state == State::Awaited {
+            self.state.take(Step::Head);
+        }
+    }
+
+    /// The head is with the carrier; the body follows part by part.
+    pub(crate) fn stream(&mut self, body: Streamed) {
+        self.begin();
+        self.state.take(Step::Stream);
+        self.body = Some(body);
+    }
+
+    /// What is sent belongs to a tunnel.
+    pub(super) fn switch(&mut self) {
+        self.begin();
+        self.state.take(Step::Switch);
+    }
+
+    /// The carrier has all that there is, if no body goes on.
+    #[inline]
+    pub(crate) fn end_unless_it_goes_on(&mut self) {
+        if self.state == State::Begun {
+            self.state.take(Step::End);
+        }
+    }
+
+    /// Returns true if its head was sent.
+    #[inline]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state != State::Awaited
+    }
+
+    /// Returns true if a body is being sent part by part.
+    #[inline]
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.body.is_some()
+    }
+
+    /// Returns the next part of the body, which may be a range of a file if `files`; `None` if no body is being sent.
+    pub(super) fn next(&mut self, files: bool, waker: &Waker) -> Option<Poll<Next>> {
+        Some(self.body.as_mut()?.next(files, waker))
+    }
+
+    /// The body has no more parts. Returns its trailers, which are made when it is gone.
+    pub(super) fn end(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
+        let Some(body) = self.body.take() else { return Ok(Vec::new()) };
+        self.state.take(Step::End);
+        body.into_trailers()
+    }
+
+    /// No more of the body is sent.
+    pub(crate) fn cut(&mut self) {
+        if let Some(body) = self.body.take() {
+            self.state.take(Step::Cut);
+            let_go(body);
+        }
+    }
+
+    /// Bytes that the body holds.
+    pub(crate) fn held(&self) -> usize {
+        self.body.as_ref().map_or(0, |streamed| streamed.body.held())
+    }
+}
+
+/// What a body gives next.
+pub(super) enum Next {
+    Part(Part),
+    End,
+    /// The body ends here, before its time. The error is the program's own, where it gave one.
+    Failed(Abort, Option<BoxError>),
+}
+
+impl Content {
+    /// Returns the length that a head announces.
+    #[inline]
+    pub(crate) fn length(&self) -> Length {
+        match self {
+            Content::Bytes(bytes) if bytes.is_empty() => Length::Empty,
+            Content::Bytes(bytes) => Length::Exact(bytes.len() as u64),
+            Content::Stream(streamed) => streamed.length.map_or(Length::Unknown, Length::Exact),
+            Content::Switch(_) => Length::Empty,
+        }
+    }
+}
+
+impl Streamed {
+    /// Returns the next part of the body, which may be a range of a file if `files`.
+    fn next(&mut self, files: bool, waker: &Waker) -> Poll<Next> {
+        let cx = &mut Context::from_waker(waker);
+        let poll = AssertUnwindSafe(|| match files {
+            true => self.body.poll_part(cx),
+            false => self.body.poll(cx).map_ok(Part::Bytes),
+        });
+        Poll::Ready(match catch_unwind(poll) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(Some(Ok(part)))) => Next::Part(part),
+            Ok(Poll::Ready(None)) => Next::End,
+            Ok(Poll::Ready(Some(Err(error)))) => {
+                tracing::debug!(%error, "a response's body failed");
+                Next::Failed(Abort::BodyFailed, Some(error))
+            }
+            Err(_) => Next::Failed(Abort::BodyPanicked.logged(), None),
+        })
+    }
+
+    /// Returns the trailers of a body that has ended. They are made when the body is gone.
+    pub(crate) fn into_trailers(self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
+        let Streamed { body, trailers, .. } = self;
+        let_go(body);
+        let made = catch_unwind(AssertUnwindSafe(|| trailers.map_or_else(Vec::new, |make| make())));
+        made.map_err(|_| Abort::TrailersPanicked.logged())
+    }
+}

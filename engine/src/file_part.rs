@@ -1,0 +1,256 @@
+//! A part of an open file as the body of a response.
+//!
+//! What is in the page cache is read where the worker stands, at the pace at which the peer takes it. What is not would make
+//! the worker wait for a disk: the blocking pool fetches it meanwhile, and wakes whoever waits. A file that ends before its
+//! part does, as one that has shrunk since, is an error: the head has said how long the body is.
+
+use crate::context;
+use crate::pool::Asked;
+use crate::time::{Sleep, sleep};
+use bytes::Bytes;
+use io::Instant;
+use io::file::File;
+use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Bytes that are read at once: enough that calls cost little beside copying, little enough that many peers may have some.
+const READ_BYTES: usize = 32 * 1024;
+
+/// Bytes from which on a part is sent without being read, where that is possible.
+const SEND_FROM_BYTES: u64 = 32 * 1024;
+
+/// Bytes that are sent so before the driver has to say that they are out: what may be cold by then is looked at again.
+const STEP_BYTES: u64 = 512 * 1024;
+
+/// The same, for a peer that has taken the step before within [`FAST`]: fewer and larger calls, and the kernel may hold what
+/// it has room for.
+const FAST_STEP_BYTES: u64 = 2 * 1024 * 1024;
+
+/// How long a fast peer takes for a step: 2.5 MB/s, or more.
+const FAST: Duration = Duration::from_millis(200);
+
+const _: () = assert!(
+    STEP_BYTES + SEND_FROM_BYTES <= io::limit::UNBOUNDED_FILE_BYTES
+        && FAST_STEP_BYTES >= io::limit::UNBOUNDED_FILE_BYTES
+);
+
+/// Bytes that the pool reads at once of what is only to be in memory.
+const TOUCH_BYTES: usize = 64 * 1024;
+
+/// How long to wait for a blocking pool that has no room. A disk takes about as long.
+const POOL_PAUSE: Duration = Duration::from_millis(10);
+
+/// The rest of a part of an open file.
+pub struct FilePart {
+    file: Arc<dyn File>,
+    rest: Range<u64>,
+    waits: Waits,
+    /// When the last step was given.
+    last_step: Option<Instant>,
+    /// The first step was seen in memory a moment ago.
+    begins_warm: bool,
+}
+
+/// A range of a file that is in memory.
+#[derive(Debug)]
+pub struct Step {
+    /// The file.
+    pub file: Arc<dyn File>,
+    /// Which bytes of it.
+    pub range: Range<u64>,
+    /// Another one follows.
+    pub more: bool,
+}
+
+/// What a part waits for before it can go on.
+enum Waits {
+    Nothing,
+    /// The blocking pool reads for it.
+    Fetch(Asked<Result<Vec<u8>>>),
+    /// The blocking pool had no room, or the read panicked: it is tried again, until the handler's deadline.
+    Room(Sleep),
+}
+
+impl FilePart {
+    /// Of an open file. A range that ends before it starts is empty.
+    pub fn new(file: Arc<dyn File>, range: Range<u64>) -> FilePart {
+        FilePart {
+            file,
+            rest: range.start..range.end.max(range.start),
+            waits: Waits::Nothing,
+            last_step: None,
+            begins_warm: false,
+        }
+    }
+
+    /// Its first step was [in memory](begins_warm) a moment ago, and is not looked at again.
+    pub fn assume_warm(&mut self) {
+        self.begins_warm = true;
+    }
+
+    /// Bytes that are left of it.
+    pub fn left(&self) -> u64 {
+        self.rest.end - self.rest.start
+    }
+
+    /// Whether what is left is worth sending without being read.
+    pub fn is_large(&self) -> bool {
+        self.left() >= SEND_FROM_BYTES
+    }
+
+    /// All that is left, counted as given, where it is one step that was seen in memory a moment ago.
+    pub(crate) fn take_whole(&mut self) -> Option<Step> {
+        let is_whole = self.begins_warm && self.is_large() && step_length(self.left(), STEP_BYTES) == self.left();
+        is_whole.then(|| {
+            let range = self.rest.clone();
+            self.rest.start = range.end;
+            Step { file: self.file.clone(), range, more: false }
+        })
+    }
+
+    /// The next bytes that can be sent without a wait for the disk, of a part that is [large](Self::is_large): counted as
+    /// given.
+    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step>> {
+        let left = self.left();
+        let most = if self.last_step.is_some_and(|at| context::now().since(at) <= FAST) {
+            FAST_STEP_BYTES
+        } else {
+            STEP_BYTES
+        };
+        let range = self.rest.start..self.rest.start + step_length(left, most);
+        loop {
+            let warm = match self.fetched(cx) {
+                Poll::Pending => return Poll::Pending,
+                // It may have left the cache again; then it is fetched again where it is sent, by whoever waits.
+                Poll::Ready(Some(fetched)) => fetched.map(|_| true),
+                Poll::Ready(None) if std::mem::take(&mut self.begins_warm) => Ok(true),
+                Poll::Ready(None) => is_warm(&*self.file, &range),
+            };
+            match warm {
+                Ok(true) => {
+                    self.rest.start = range.end;
+                    self.last_step = Some(context::now());
+                    return Poll::Ready(Ok(Step { file: self.file.clone(), range, more: self.left() > 0 }));
+                }
+                Ok(false) => {
+                    let (file, range) = (self.file.clone(), range.clone());
+                    self.waits = Waits::Fetch(context::ask(move || touch(&*file, range)));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Bytes that it holds, or that are read for it.
+    pub(crate) fn held(&self) -> usize {
+        if matches!(self.waits, Waits::Fetch(_)) { self.next_bytes() } else { 0 }
+    }
+
+    fn next_bytes(&self) -> usize {
+        usize::try_from(self.left()).map_or(READ_BYTES, |left| left.min(READ_BYTES))
+    }
+
+    /// The next bytes, or `None` at the end.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        loop {
+            match self.fetched(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(read)) => return Poll::Ready(Some(read.and_then(|bytes| self.took(bytes)))),
+                Poll::Ready(None) if self.left() == 0 => return Poll::Ready(None),
+                Poll::Ready(None) => {}
+            }
+            let (mut buffer, offset) = (vec![0; self.next_bytes()], self.rest.start);
+            match self.file.read_now(&mut buffer, offset) {
+                Ok(None) => {
+                    let file = self.file.clone();
+                    self.waits = Waits::Fetch(context::ask(move || read(&*file, buffer, offset)));
+                }
+                read => {
+                    let read = read.map(|count| shortened(buffer, count.unwrap_or(0)));
+                    return Poll::Ready(Some(read.and_then(|bytes| self.took(bytes))));
+                }
+            }
+        }
+    }
+
+    fn took(&mut self, bytes: Vec<u8>) -> Result<Bytes> {
+        if bytes.is_empty() {
+            return Err(ended_early());
+        }
+        self.rest.start += bytes.len() as u64;
+        Ok(bytes.into())
+    }
+
+    /// What the blocking pool has fetched; `None` where it was not asked to, or did not do it.
+    fn fetched(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>>>> {
+        if let Waits::Fetch(asked) = &mut self.waits {
+            let Poll::Ready(fetched) = asked.poll(cx) else { return Poll::Pending };
+            self.waits = Waits::Nothing;
+            if fetched.is_some() {
+                return Poll::Ready(fetched);
+            }
+            self.waits = Waits::Room(sleep(POOL_PAUSE));
+        }
+        if let Waits::Room(pause) = &mut self.waits {
+            let Poll::Ready(()) = Pin::new(pause).poll(cx) else { return Poll::Pending };
+            self.waits = Waits::Nothing;
+        }
+        Poll::Ready(None)
+    }
+}
+
+/// Bytes of the next step, where so many are left.
+fn step_length(left: u64, most: u64) -> u64 {
+    // What would be left of it alone is not worth another step.
+    if left < most + SEND_FROM_BYTES { left } else { most }
+}
+
+/// Whether the first step of a whole file is in memory.
+pub fn begins_warm(file: &dyn File) -> bool {
+    is_warm(file, &(0..step_length(file.metadata().length, STEP_BYTES))).is_ok_and(|warm| warm)
+}
+
+/// Whether a range is in memory, as far as its first and its last byte say: what is read ahead of, and what is pushed out
+/// of the cache, is hardly ever a hole between them.
+fn is_warm(file: &dyn File, range: &Range<u64>) -> Result<bool> {
+    for at in [range.start, range.end - 1] {
+        match file.read_now(&mut [0], at)? {
+            None => return Ok(false),
+            Some(0) => return Err(ended_early()),
+            Some(_) => {}
+        }
+    }
+    Ok(true)
+}
+
+fn ended_early() -> Error {
+    Error::new(ErrorKind::UnexpectedEof, "the file is shorter than what was promised of it")
+}
+
+/// Reads a range, so that it is in memory.
+fn touch(file: &dyn File, mut range: Range<u64>) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; TOUCH_BYTES];
+    while range.start < range.end {
+        let most = usize::try_from(range.end - range.start).map_or(TOUCH_BYTES, |rest| rest.min(TOUCH_BYTES));
+        match file.read(&mut buffer[..most], range.start)? {
+            0 => return Err(ended_early()),
+            count => range.start += count as u64,
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Reads into a buffer what a file has there.
+fn read(file: &dyn File, mut buffer: Vec<u8>, offset: u64) -> Result<Vec<u8>> {
+    let count = file.read(&mut buffer, offset)?;
+    Ok(shortened(buffer, count))
+}
+
+fn shortened(mut buffer: Vec<u8>, length: usize) -> Vec<u8> {
+    buffer.truncate(length);
+    buffer
+}

@@ -1,0 +1,39 @@
+//! What stands for `calls` without the feature `tower`: requests come by connections only.
+
+use super::worker::WorkerContext;
+use crate::service::Service;
+
+/// Where nothing is left.
+#[derive(Debug)]
+pub(crate) struct Inbox;
+
+/// None.
+pub(super) struct Calls;
+
+impl Calls {
+    pub(super) fn new() -> Calls {
+        Calls
+    }
+
+    pub(super) fn inbox(&self) -> Inbox {
+        Inbox
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        true
+    }
+
+    pub(super) fn next(&self) -> Option<io::Instant> {
+        None
+    }
+
+    pub(super) fn begin(&mut self, _: &mut WorkerContext<impl Service>) {}
+
+    pub(super) fn woken(&mut self, _: u32, _: u32, _: &mut WorkerContext<impl Service>) {}
+
+    pub(super) fn expire(&mut self, _: &mut WorkerContext<impl Service>) {}
+
+    pub(super) fn cut(&mut self, _: &mut WorkerContext<impl Service>) {}
+
+    pub(super) fn close(&mut self, _: &mut WorkerContext<impl Service>) {}
+}

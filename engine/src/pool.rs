@@ -1,0 +1,215 @@
+//! A bounded pool of threads for what blocks. Threads start when they are needed and stay.
+
+use super::quiet;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// A pool thread's stack: handlers run on it, deep recursion does not.
+const STACK_BYTES: usize = 512 * 1024;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    /// Threads that are at a job; the others wait for one, or are just starting.
+    busy: usize,
+    closed: bool,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    more: Condvar,
+    name: &'static str,
+    most_threads: usize,
+    most_jobs: usize,
+}
+
+/// The pool. Dropped, it lets its threads finish what they do and forgets what waits.
+pub(crate) struct Pool {
+    inner: Arc<Inner>,
+}
+
+impl Pool {
+    pub(crate) fn new(name: &'static str, most_threads: usize, most_jobs: usize) -> Pool {
+        let (state, more) = (Mutex::new(State::default()), Condvar::new());
+        Pool { inner: Arc::new(Inner { state, more, name, most_threads, most_jobs }) }
+    }
+
+    /// Queues a job on an argument; gives the argument back where the queue is full or no thread can be started.
+    pub(crate) fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
+        let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = state.threads - state.busy;
+        if free <= state.jobs.len() && state.threads < self.inner.most_threads && self.start_thread() {
+            state.threads += 1;
+        }
+        let free = state.threads - state.busy;
+        if state.threads == 0 || state.jobs.len() >= self.inner.most_jobs + free {
+            return Err(argument);
+        }
+        state.jobs.push_back(Box::new(move || job(argument)));
+        drop(state);
+        self.inner.more.notify_one();
+        Ok(())
+    }
+
+    /// Queues a job whose result somebody waits for.
+    pub(crate) fn ask<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
+        let place = Arc::new(Mutex::new(Place { result: None, is_over: false, waker: None }));
+        let asked = Asked { place: place.clone() };
+        let answer = Box::new(|promise: Promise<T>| {
+            let result = job();
+            promise.lock().result = Some(result);
+        });
+        // Where there is no room for it, the promise is dropped, and that says so.
+        drop(self.offer(Promise { place }, answer));
+        asked
+    }
+
+    fn start_thread(&self) -> bool {
+        let inner = self.inner.clone();
+        let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);
+        let started = builder.spawn(move || work(&inner));
+        if let Err(error) = &started {
+            quiet::log!(Failure, warn, %error, "no more threads can be started for the {} pool", self.inner.name);
+        }
+        started.is_ok()
+    }
+}
+
+fn work(inner: &Inner) {
+    let mut state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if let Some(job) = state.jobs.pop_front() {
+            state.busy += 1;
+            drop(state);
+            // The pool outlives a job that panics; whoever waits for it finds out by what the job dropped.
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err();
+            if panicked && quiet::allows(quiet::Kind::Panic) {
+                quiet::log!(Panic, error, "a job of the {} pool panicked", inner.name);
+            }
+            state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.busy -= 1;
+            continue;
+        }
+        if state.closed {
+            return;
+        }
+        state = inner.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// The result of a job, for the worker that asked for it.
+pub struct Asked<T> {
+    place: Arc<Mutex<Place<T>>>,
+}
+
+struct Place<T> {
+    result: Option<T>,
+    is_over: bool,
+    waker: Option<Waker>,
+}
+
+impl<T> Asked<T> {
+    /// The result; none where the job was not done: the pool has no room, or it panicked.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.is_over {
+            return Poll::Ready(place.result.take());
+        }
+        place.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// What a job holds while somebody waits for it.
+struct Promise<T> {
+    place: Arc<Mutex<Place<T>>>,
+}
+
+impl<T> Promise<T> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Place<T>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        let waker = {
+            let mut place = self.lock();
+            place.is_over = true;
+            place.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.closed = true;
+        state.jobs.clear();
+        drop(state);
+        self.inner.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_full_pool_refuses_and_one_that_was_full_goes_on() {
+        let pool = Pool::new("test", 1, 1);
+        let (release, gate) = mpsc::channel::<()>();
+        let (done, results) = mpsc::channel();
+        let started = done.clone();
+        let wait: Box<dyn FnOnce(u8) + Send> = Box::new(move |_| {
+            started.send(0).expect("the test listens");
+            gate.recv().expect("the test releases");
+        });
+        assert_eq!(pool.offer(0, wait), Ok(()));
+        assert_eq!(results.recv(), Ok(0));
+        let sender = done.clone();
+        assert_eq!(pool.offer(1, Box::new(move |number| sender.send(number).expect("the test listens"))), Ok(()));
+        assert_eq!(pool.offer(2, Box::new(|_| ())), Err(2));
+        release.send(()).expect("the job waits");
+        assert_eq!(results.recv(), Ok(1));
+    }
+
+    #[test]
+    fn a_result_comes_to_whom_it_was_promised_and_so_does_its_absence() {
+        struct Told(mpsc::SyncSender<()>);
+        impl std::task::Wake for Told {
+            fn wake(self: Arc<Self>) {
+                self.0.send(()).expect("the test listens");
+            }
+        }
+        fn result<T>(mut asked: Asked<T>) -> Option<T> {
+            let (told, wakes) = mpsc::sync_channel(1);
+            let waker = Waker::from(Arc::new(Told(told)));
+            loop {
+                match asked.poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(result) => return result,
+                    Poll::Pending => wakes.recv().expect("a wake"),
+                }
+            }
+        }
+        let pool = Pool::new("test", 1, 4);
+        assert_eq!(result(pool.ask(|| 7)), Some(7));
+        assert_eq!(result(pool.ask(|| -> u8 { panic!("on purpose") })), None);
+        assert_eq!(result(Pool::new("test", 0, 0).ask(|| 7)), None);
+    }
+
+    #[test]
+    fn a_job_that_panics_costs_no_thread() {
+        let pool = Pool::new("test", 1, 4);
+        assert_eq!(pool.offer((), Box::new(|()| panic!("on purpose"))), Ok(()));
+        let (done, results) = mpsc::channel();
+        assert_eq!(pool.offer((), Box::new(move |()| done.send(1).expect("the test listens"))), Ok(()));
+        assert_eq!(results.recv(), Ok(1));
+    }
+}

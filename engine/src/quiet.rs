@@ -1,0 +1,208 @@
+//! Bounds the lines that peers can cause in the log.
+//!
+//! A peer that has found a request which makes a handler panic, or which runs into a bound, can send it as often as it likes.
+//! If each time were a line, the peer could fill the disk or block on the log's pipe. So each kind of line has a budget per
+//! second and thread ([`LOG_LINES`]). Lines beyond the budget are counted, and one line says how many were left out. It comes
+//! before the next line of that kind, or when the worker calls `tell`, whichever is first.
+//!
+//! A worker is one thread, so the counts belong to the thread and take no lock. Each thread of the blocking pool has counts of
+//! its own.
+
+use super::context;
+use io::Instant;
+use std::cell::Cell;
+
+/// Lines of a kind that a thread logs per second.
+pub const LOG_LINES: u32 = 10;
+
+/// What is logged, by who can cause it. Each kind has a budget of its own, so that one does not hide another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A peer runs into a bound of the protocol, and its connection ends.
+    Abuse,
+    /// Something does not fit the memory budget.
+    Memory,
+    /// Code of the program panicked.
+    Panic,
+    /// A handler took longer than its deadline.
+    Slow,
+    /// The program answers with what cannot be sent, or asks for what is not there.
+    Mistake,
+    /// The system or a service fails: a file, a thread, a socket.
+    Failure,
+}
+
+const KINDS: [Kind; 6] = [Kind::Abuse, Kind::Memory, Kind::Panic, Kind::Slow, Kind::Mistake, Kind::Failure];
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    second: u64,
+    /// Lines that were logged in this second.
+    logged: u32,
+    /// Lines that were left out and not told of yet.
+    left_out: u64,
+}
+
+/// The counts of a thread.
+#[derive(Debug, Default)]
+struct Counts {
+    counts: [Cell<Count>; KINDS.len()],
+    /// Some line was left out and not told of yet.
+    owes: Cell<bool>,
+}
+
+impl Counts {
+    /// Returns true if a line may be logged now, and counts it.
+    fn allow(&self, kind: Kind, now: Instant) -> bool {
+        let cell = &self.counts[kind as usize];
+        let mut count = cell.get();
+        let second = second(now);
+        if count.second != second {
+            (count.second, count.logged) = (second, 0);
+        }
+        let allowed = count.logged < LOG_LINES;
+        if allowed {
+            count.logged += 1;
+        } else {
+            count.left_out += 1;
+            self.owes.set(true);
+        }
+        cell.set(count);
+        allowed
+    }
+
+    /// Takes how many lines of a kind were left out, if the second in which they were is over.
+    fn take_left_out(&self, kind: Kind, now: Instant) -> Option<u64> {
+        let cell = &self.counts[kind as usize];
+        let count = cell.get();
+        if count.left_out == 0 || count.second == second(now) {
+            return None;
+        }
+        cell.set(Count { left_out: 0, ..count });
+        Some(count.left_out)
+    }
+
+    /// Takes all that [`take_left_out`](Self::take_left_out) gives, and hands it on.
+    fn take_all(&self, now: Instant, mut hand_on: impl FnMut(Kind, u64)) {
+        if !self.owes.get() {
+            return;
+        }
+        for kind in KINDS {
+            if let Some(lines) = self.take_left_out(kind, now) {
+                hand_on(kind, lines);
+            }
+        }
+        self.owes.set(self.counts.iter().any(|cell| cell.get().left_out > 0));
+    }
+}
+
+/// Logs a line of a kind at a level (`warn`, `error`), with what `tracing` takes, unless too many came before it.
+#[macro_export]
+macro_rules! log {
+    ($kind:ident, $level:ident, $($line:tt)+) => {
+        if $crate::quiet::allows($crate::quiet::Kind::$kind) {
+            $crate::quiet::guarded(|| tracing::$level!($($line)+));
+        }
+    };
+}
+
+pub use crate::log;
+
+/// Writes a line. A panic of what takes the program's log ends here: the engine logs where nothing else would catch it, and after
+/// panics.
+pub fn guarded(write: impl FnOnce()) {
+    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)) {
+        // Dropping it may panic again.
+        std::mem::forget(panic);
+    }
+}
+
+fn second(now: Instant) -> u64 {
+    now.nanoseconds / 1_000_000_000
+}
+
+thread_local! {
+    static COUNTS: Counts = Counts::default();
+}
+
+/// Returns true if a line of this kind may be logged now: for an `if` around the line. Before the first one of a second it logs
+/// how many were left out.
+pub fn allows(kind: Kind) -> bool {
+    // Threads of a pool have no worker's clock. Any clock will do there: seconds are only told apart.
+    let now = context::now_if_any().unwrap_or_else(|| Instant { nanoseconds: io::clock::unix_nanoseconds() });
+    // A thread that ends has no counts any more, and few lines left.
+    let asked = COUNTS.try_with(|counts| (counts.take_left_out(kind, now), counts.allow(kind, now)));
+    let Ok((left_out, allowed)) = asked else { return true };
+    if let Some(lines) = left_out {
+        log_left_out(kind, lines);
+    }
+    allowed
+}
+
+/// Logs how many lines were left out, once the second in which they were is over. A worker calls it a few times per second.
+pub(crate) fn tell(now: Instant) {
+    // A thread that ends has nothing to tell any more.
+    let _ = COUNTS.try_with(|counts| counts.take_all(now, log_left_out));
+}
+
+fn log_left_out(kind: Kind, lines: u64) {
+    guarded(|| tracing::warn!(?kind, lines, "more lines like the ones before were left out of the log"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::default() + Duration::from_millis(milliseconds)
+    }
+
+    fn told(counts: &Counts, now: Instant) -> Vec<(Kind, u64)> {
+        let mut told = Vec::new();
+        counts.take_all(now, |kind, lines| told.push((kind, lines)));
+        told
+    }
+
+    #[test]
+    fn each_kind_has_so_many_lines_per_second() {
+        let counts = Counts::default();
+        let logged =
+            |kind, from: u64, lines: u64| (0..lines).filter(|line| counts.allow(kind, at(from + line % 1000))).count();
+        assert_eq!(logged(Kind::Abuse, 5000, 10), 10);
+        assert_eq!(logged(Kind::Abuse, 5000, 990), 0);
+        // Another kind is not hidden by it.
+        assert_eq!(logged(Kind::Panic, 5000, 3), 3);
+        assert_eq!(logged(Kind::Abuse, 6000, 15), 10);
+    }
+
+    #[test]
+    fn what_was_left_out_is_told_once_when_its_second_is_over() {
+        let counts = Counts::default();
+        (0..25).for_each(|_| _ = counts.allow(Kind::Abuse, at(5000)));
+        (0..11).for_each(|_| _ = counts.allow(Kind::Memory, at(5100)));
+        (0..10).for_each(|_| _ = counts.allow(Kind::Panic, at(5200)));
+        assert!(told(&counts, at(5999)).is_empty());
+        assert_eq!(told(&counts, at(6000)), [(Kind::Abuse, 15), (Kind::Memory, 1)]);
+        assert!(told(&counts, at(7000)).is_empty());
+    }
+
+    #[test]
+    fn what_was_left_out_is_not_lost_when_lines_go_on() {
+        let counts = Counts::default();
+        (0..12).for_each(|_| _ = counts.allow(Kind::Slow, at(5000)));
+        assert_eq!(counts.take_left_out(Kind::Slow, at(5500)), None);
+        assert_eq!(counts.take_left_out(Kind::Slow, at(6000)), Some(2));
+        (0..13).for_each(|_| _ = counts.allow(Kind::Slow, at(6000)));
+        assert!(told(&counts, at(6500)).is_empty());
+        assert_eq!(told(&counts, at(7500)), [(Kind::Slow, 3)]);
+    }
+
+    #[test]
+    fn kinds_stand_where_their_numbers_say() {
+        for (at, kind) in KINDS.into_iter().enumerate() {
+            assert_eq!(kind as usize, at);
+        }
+    }
+}

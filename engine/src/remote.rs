@@ -1,0 +1,51 @@
+//! What other threads know of a worker: how to wake it, and where they leave what is for it.
+
+use super::calls::Inbox;
+use io::Socket;
+use io::wake::Notifier;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A worker as other threads see it.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) notifier: Notifier,
+    /// Connections, for the acceptor that hands them to the least loaded.
+    pub(crate) connections: AtomicU32,
+    /// What handler the worker is in: see [`beat_of`](Self::beat_of). The low half is 0 outside of handlers.
+    pub(crate) beat: Arc<AtomicU64>,
+    /// With the number of the listener that each came by.
+    handed: Mutex<Vec<(Socket, usize)>>,
+    /// Requests of this process.
+    #[cfg_attr(not(feature = "call"), expect(dead_code, reason = "nobody leaves any"))]
+    pub(crate) inbox: Inbox,
+}
+
+impl Remote {
+    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>, inbox: Inbox) -> Remote {
+        Remote { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default(), inbox }
+    }
+
+    /// Returns the beat of a handler's call, or of a poll of its future: the number of the call in the high half, so that two
+    /// calls in a row differ, and the route plus one in the low half.
+    pub(super) fn beat_of(call: u32, route: u32) -> u64 {
+        u64::from(call) << 32 | u64::from(route + 1)
+    }
+
+    /// Gives the worker a connection.
+    pub(crate) fn hand(&self, socket: Socket, listener: usize) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).push((socket, listener));
+        self.notifier.notify();
+    }
+
+    /// Whether connections were given that the worker has not taken.
+    pub(super) fn has_handed(&self) -> bool {
+        !self.handed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Takes the connections that were given.
+    pub(super) fn take_handed(&self) -> Vec<(Socket, usize)> {
+        std::mem::take(&mut *self.handed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,417 @@
+//! Responses, and what turns into one.
+
+use crate::body::{BodyStream, Trailers};
+use crate::file_part::FilePart;
+use crate::raw::Switch;
+use bytes::Bytes;
+use futures_core::Stream;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use io::file::File;
+use std::borrow::Cow;
+use std::cell::{Ref, RefCell};
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A response: status, fields and a body.
+///
+/// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`; a handler that sets the
+/// latter three itself is overruled, since they frame the message.
+///
+/// Methods that begin with `with_` are for putting one together; the others change one that is there, as middleware does.
+#[must_use]
+pub struct Response {
+    pub(crate) status: StatusCode,
+    pub(crate) reason: Option<Box<str>>,
+    pub(crate) content_type: Option<&'static str>,
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    /// Fields beside those, which the answer shares with others.
+    pub(crate) rendered: Option<Rc<Rendered>>,
+    pub(crate) content: Content,
+    pub(crate) close: bool,
+}
+
+/// Fields that many answers of a worker share: as they are, as the lines of HTTP/1, and as the whole head that was made of
+/// them last.
+#[derive(Debug)]
+pub struct Rendered {
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) lines: Vec<u8>,
+    head: RefCell<KeptHead>,
+}
+
+#[derive(Debug, Default)]
+struct KeptHead {
+    /// The second of its date, its status and the length that it announces.
+    key: (u64, u16, usize),
+    bytes: Vec<u8>,
+}
+
+impl Rendered {
+    /// The fields.
+    pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.fields
+    }
+
+    /// These fields, rendered.
+    pub fn new(fields: Vec<(HeaderName, HeaderValue)>) -> Rc<Rendered> {
+        let lines =
+            fields.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+        Rc::new(Rendered { lines: lines.collect::<Vec<_>>().concat(), fields, head: RefCell::default() })
+    }
+
+    /// The head that was kept, if it is still the same.
+    #[inline]
+    pub(crate) fn head(&self, key: (u64, u16, usize)) -> Option<Ref<'_, [u8]>> {
+        let head = self.head.borrow();
+        (head.key == key && !head.bytes.is_empty()).then(|| Ref::map(head, |head| &*head.bytes))
+    }
+
+    pub(crate) fn keep_head(&self, key: (u64, u16, usize), bytes: &[u8]) {
+        let mut head = self.head.borrow_mut();
+        head.key = key;
+        head.bytes.clear();
+        head.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// A response's body.
+pub enum Content {
+    /// Bytes that are there.
+    Bytes(Bytes),
+    /// Parts that are made or read as the peer takes them.
+    Stream(Box<Streamed>),
+    /// None: another protocol takes over.
+    Switch(Box<Switch>),
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Content::Bytes(bytes) => f.debug_tuple("Bytes").field(&bytes.len()).finish(),
+            Content::Stream(streamed) => f.debug_tuple("Stream").field(&streamed.length).finish(),
+            Content::Switch(_) => f.write_str("Switch"),
+        }
+    }
+}
+
+/// A body that comes in parts.
+pub struct Streamed {
+    /// Bytes of the whole body, where that is known.
+    pub length: Option<u64>,
+    /// What makes the parts.
+    pub body: BodyStream,
+    /// What makes the fields behind it.
+    pub trailers: Option<Trailers>,
+}
+
+/// To be referred to by the fields of a response.
+static CONTENT_TYPE: HeaderName = header::CONTENT_TYPE;
+
+/// The media type of text.
+pub const TEXT: &str = "text/plain; charset=utf-8";
+/// The media type of bytes of which nothing is known.
+pub const BINARY: &str = "application/octet-stream";
+
+impl Response {
+    /// An empty response.
+    #[inline]
+    pub const fn new(status: StatusCode) -> Response {
+        Response {
+            status,
+            reason: None,
+            content_type: None,
+            fields: Vec::new(),
+            rendered: None,
+            content: Content::Bytes(Bytes::new()),
+            close: false,
+        }
+    }
+
+    /// A response with the given body, `text/plain` in UTF-8.
+    #[inline]
+    pub fn text(text: impl Into<Cow<'static, str>>) -> Response {
+        let bytes = match text.into() {
+            Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+            Cow::Owned(text) => Bytes::from(text),
+        };
+        Response::bytes(TEXT, bytes)
+    }
+
+    /// A response with the given body, `text/html` in UTF-8.
+    pub fn html(text: impl Into<Cow<'static, str>>) -> Response {
+        let mut response = Response::text(text);
+        response.content_type = Some("text/html; charset=utf-8");
+        response
+    }
+
+    /// A response with the given body and media type.
+    #[inline]
+    pub fn bytes(content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
+        // In one piece: fields that are set afterwards would be stored twice and waited for.
+        Response {
+            status: StatusCode::OK,
+            reason: None,
+            content_type: Some(content_type),
+            fields: Vec::new(),
+            rendered: None,
+            content: Content::Bytes(bytes.into()),
+            close: false,
+        }
+    }
+
+    /// A response whose body comes in parts. The stream is asked for the next part only when the peer has taken most of
+    /// what came before, so a slow reader slows the producer. An error ends the connection: the peer sees that the body is
+    /// cut short.
+    pub fn stream<S, E>(stream: S) -> Response
+    where
+        S: Stream<Item = Result<Bytes, E>> + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Response::streamed(None, BodyStream::new(stream))
+    }
+
+    /// As [`stream`](Self::stream), with the length announced. A body that turns out shorter or longer ends the
+    /// connection.
+    pub fn stream_of<S, E>(length: u64, stream: S) -> Response
+    where
+        S: Stream<Item = Result<Bytes, E>> + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Response::streamed(Some(length), BodyStream::new(stream))
+    }
+
+    /// A response whose body is a part of an open file, without a content type. What is not in memory is fetched by the
+    /// blocking pool, not by the worker. A file that turns out shorter ends the connection, as with
+    /// [`stream_of`](Self::stream_of).
+    ///
+    /// Status, `Content-Range` and all else that says which part it is are the caller's.
+    pub fn file_part(file: Arc<impl File + 'static>, range: Range<u64>) -> Response {
+        Response::of_part(FilePart::new(file, range))
+    }
+
+    /// A response whose body is a part of an open file, without a content type.
+    pub fn of_part(part: FilePart) -> Response {
+        let (length, body) = (Some(part.left()), BodyStream::File(part));
+        Response::with_content(Content::Stream(Box::new(Streamed { length, body, trailers: None })))
+    }
+
+    fn streamed(length: Option<u64>, body: BodyStream) -> Response {
+        let mut response = Response::with_content(Content::Stream(Box::new(Streamed { length, body, trailers: None })));
+        response.content_type = Some(BINARY);
+        response
+    }
+
+    /// A response with this content, without a content type.
+    pub fn with_content(content: Content) -> Response {
+        let mut response = Response::new(StatusCode::OK);
+        response.content = content;
+        response
+    }
+
+    /// What is sent behind the head.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The same, to change it.
+    pub fn content_mut(&mut self) -> &mut Content {
+        &mut self.content
+    }
+
+    /// Fields to send behind a streamed body, asked for when it has ended. They reach clients of HTTP/1.1 and HTTP/2, in
+    /// HTTP/1.1 only where the length is not announced.
+    pub fn with_trailers(mut self, trailers: impl FnOnce() -> Vec<(HeaderName, HeaderValue)> + 'static) -> Response {
+        if let Content::Stream(streamed) = &mut self.content {
+            streamed.trailers = Some(Box::new(trailers));
+        }
+        self
+    }
+
+    /// Leaves out the length of a streamed body of no bytes: trailers could not follow it in HTTP/1, and without trailers it is
+    /// no stream.
+    pub(crate) fn make_room_for_trailers(&mut self) {
+        if let Content::Stream(streamed) = &mut self.content
+            && streamed.length == Some(0)
+        {
+            match streamed.trailers {
+                Some(_) => streamed.length = None,
+                None => self.content = Content::Bytes(Bytes::new()),
+            }
+        }
+    }
+
+    /// Changes the status.
+    pub fn with_status(mut self, status: StatusCode) -> Response {
+        self.status = status;
+        self
+    }
+
+    /// Changes the status.
+    pub fn set_status(&mut self, status: StatusCode) {
+        self.status = status;
+    }
+
+    /// Replaces the reason phrase that goes with the status.
+    ///
+    /// # Errors
+    /// Where it has a control byte: it would end the line.
+    pub fn with_reason(mut self, reason: &str) -> Result<Response, InvalidReason> {
+        if reason.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
+            return Err(InvalidReason);
+        }
+        self.reason = Some(reason.into());
+        Ok(self)
+    }
+
+    /// Adds a field. `HeaderValue` cannot hold a line break, so no field can split a response.
+    pub fn with_field(mut self, name: HeaderName, value: HeaderValue) -> Response {
+        self.add_field(name, value);
+        self
+    }
+
+    /// Adds a field, behind those of the same name; a response has one `Content-Type`, which it replaces.
+    pub fn add_field(&mut self, name: HeaderName, value: HeaderValue) {
+        if name == header::CONTENT_TYPE {
+            self.remove_field(&name);
+        }
+        self.fields.push((name, value));
+    }
+
+    /// Sets a field, in place of all those of the same name.
+    pub fn set_field(&mut self, name: HeaderName, value: HeaderValue) {
+        self.remove_field(&name);
+        self.fields.push((name, value));
+    }
+
+    /// Removes all fields of a name. The engine's own are not there yet, and come all the same.
+    pub fn remove_field(&mut self, name: &HeaderName) {
+        self.own_fields();
+        if name == header::CONTENT_TYPE {
+            self.content_type = None;
+        }
+        self.fields.retain(|(known, _)| known != name);
+    }
+
+    /// Fields that many responses of a worker share: they stand before its own.
+    pub fn share_fields(&mut self, fields: Rc<Rendered>) {
+        self.rendered = Some(fields);
+    }
+
+    /// Makes the fields that it shares with others its own, so that they can be changed. The content type of
+    /// [`bytes`](Self::bytes) and the like is not among them.
+    pub fn own_fields(&mut self) -> &mut Vec<(HeaderName, HeaderValue)> {
+        if let Some(rendered) = self.rendered.take() {
+            self.fields.splice(0..0, rendered.fields.iter().cloned());
+        }
+        &mut self.fields
+    }
+
+    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). A dropped
+    /// body also announces no length, which in a 304 would be taken for that of the unchanged content (section 8.6).
+    #[inline]
+    pub(crate) fn drop_forbidden_content(&mut self) {
+        if matches!(self.status.as_u16(), 204 | 205 | 304) && !matches!(self.content, Content::Switch(_)) {
+            self.content = Content::Bytes(Bytes::new());
+        }
+    }
+
+    /// Closes the connection after this response.
+    pub fn and_close(mut self) -> Response {
+        self.close = true;
+        self
+    }
+
+    /// The value of the first field of that name; the engine's own are not there yet.
+    pub fn field(&self, name: &HeaderName) -> Option<&[u8]> {
+        self.fields().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Names and values of all fields, in the order in which they are sent; the engine's own are not there yet.
+    pub fn fields(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
+        let content_type = self.content_type.map(|value| (&CONTENT_TYPE, value.as_bytes()));
+        let shared = self.rendered.iter().flat_map(|rendered| &rendered.fields);
+        content_type.into_iter().chain(shared.chain(&self.fields).map(|(name, value)| (name, value.as_bytes())))
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// An error in words, as text.
+    pub fn error(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Response {
+        Response::text(text).with_status(status)
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields: Vec<_> = self.fields().map(|(name, value)| (name, value.escape_ascii().to_string())).collect();
+        f.debug_struct("Response").field("status", &self.status).field("fields", &fields).finish_non_exhaustive()
+    }
+}
+
+/// A reason phrase with a control byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidReason;
+
+impl fmt::Display for InvalidReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a reason phrase may not hold control bytes")
+    }
+}
+
+impl std::error::Error for InvalidReason {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a response says of itself.
+    fn all(response: &Response) -> String {
+        let said = |(name, value): (&HeaderName, &[u8])| format!("{name}: {}, ", value.escape_ascii());
+        response.fields().map(said).collect()
+    }
+
+    #[test]
+    fn fields_are_added_set_and_removed_wherever_they_are_kept() {
+        type Change = fn(&mut Response);
+        const VARY: HeaderName = header::VARY;
+        let value = HeaderValue::from_static;
+        let own = || Response::bytes("text/css", "").with_field(VARY, value("accept"));
+        let shared = || {
+            let mut response = Response::new(StatusCode::OK);
+            let fields = vec![(header::CONTENT_TYPE, value("text/css")), (VARY, value("accept"))];
+            response.rendered = Some(Rendered::new(fields));
+            response
+        };
+        let add: Change = |r| r.add_field(VARY, HeaderValue::from_static("origin"));
+        let set: Change = |r| r.set_field(VARY, HeaderValue::from_static("*"));
+        let remove: Change = |r| r.remove_field(&VARY);
+        let add_type: Change = |r| r.add_field(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
+        let set_type: Change = |r| r.set_field(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
+        let remove_type: Change = |r| r.remove_field(&header::CONTENT_TYPE);
+        for (changes, expected) in [
+            (&[][..], "content-type: text/css, vary: accept, "),
+            (&[add], "content-type: text/css, vary: accept, vary: origin, "),
+            (&[set], "content-type: text/css, vary: *, "),
+            (&[add, set], "content-type: text/css, vary: *, "),
+            (&[add, remove], "content-type: text/css, "),
+            (&[remove_type], "vary: accept, "),
+            (&[set_type], "vary: accept, content-type: a/b, "),
+            (&[add_type], "vary: accept, content-type: a/b, "),
+            (&[add_type, add_type, remove], "content-type: a/b, "),
+        ] {
+            for mut response in [own(), shared()] {
+                changes.iter().for_each(|change| change(&mut response));
+                assert_eq!(all(&response), expected);
+            }
+        }
+        for response in [own(), shared()] {
+            assert_eq!(response.field(&header::CONTENT_TYPE), Some(&b"text/css"[..]));
+            assert_eq!((response.field(&VARY), response.field(&header::ETAG)), (Some(&b"accept"[..]), None));
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! Starting, watching and stopping workers.
+
+use super::blocking::{self, Acceptor};
+use super::config::{Balance, Config, Engine};
+use super::listen::{Listen, ListenerSetup};
+use super::remote::Remote;
+use super::report::Report;
+use super::service::MakeService;
+use super::shared::{RESERVED_DESCRIPTORS, Shared};
+use super::worker::Worker;
+use crate::{Error, Result};
+use io::wake::Notifier;
+use io::{Address, Driver, Listener, Readiness, Uring};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A worker thread's stack. Handlers run on it; it is reserved, not used, until they do.
+const STACK_BYTES: usize = 2 * 1024 * 1024;
+
+/// How often the thread that watches the workers looks at them, at least.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// A bound server, ready to run.
+pub struct Server<M> {
+    make: Arc<M>,
+    shared: Arc<Shared>,
+    listeners: Vec<Listener>,
+    /// What connections of each listener begin with, in their order.
+    listener_setups: Vec<ListenerSetup>,
+}
+
+impl<M: MakeService> std::fmt::Debug for Server<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
+}
+
+impl<M: MakeService> Server<M> {
+    /// A server that does not listen yet. `make` makes the service of each worker.
+    ///
+    /// # Errors
+    /// What is wrong with the settings.
+    pub fn new(make: M, config: Config) -> Result<Server<M>> {
+        config.check()?;
+        let (make, shared) = (Arc::new(make), Arc::new(Shared::new(config)));
+        Ok(Server { make, shared, listeners: Vec::new(), listener_setups: Vec::new() })
+    }
+
+    fn workers(&self) -> usize {
+        match self.shared.config().workers {
+            0 => io::affinity::cpus().len(),
+            workers => workers,
+        }
+    }
+
+    /// Listens on another address.
+    ///
+    /// # Errors
+    /// Why it cannot be listened on.
+    pub fn listen(self, address: &str) -> Result<Server<M>> {
+        self.listen_with(address, Listen::new())
+    }
+
+    /// Listens on another address, for TLS only: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the
+    /// configuration are seen within seconds.
+    ///
+    /// # Errors
+    /// Why it cannot be listened on, or what is wrong with the configuration.
+    #[cfg(feature = "tls")]
+    pub fn listen_tls(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server<M>> {
+        self.listen_with(address, Listen::new().tls(config))
+    }
+
+    /// Listens on another address in the way that is said: TLS and the clear on one port, behind a proxy.
+    ///
+    /// # Errors
+    /// Why it cannot be listened on, or what is wrong with the configuration of TLS.
+    pub fn listen_with(mut self, address: &str, listen: Listen) -> Result<Server<M>> {
+        let address = Address::parse(address)?;
+        let config = self.shared.config();
+        if config.engine == Engine::Threads && !listen.is_plain() {
+            let problem = "the engine `threads` has no TLS and no PROXY protocol; the others have both";
+            return Err(Error::Setting(format!("{address} cannot be listened on so: {problem}")));
+        }
+        let listener_setup = listen.listener_setup(config)?;
+        let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
+        let mut options = config.socket.clone();
+        // Sharing the port among our workers must not mean sharing it with a stranger by accident: the first bind shares
+        // with nobody, and fails where somebody listens. A port of the system's choice is nobody else's, and is kept: given
+        // back for a moment, it could be taken.
+        options.reuse_port |= several && matches!(address, Address::Tcp(socket) if socket.port() == 0);
+        let mut listener = Listener::bind(&address, &options)?;
+        if several && !options.reuse_port && matches!(address, Address::Tcp(_)) {
+            let bound = listener.address().clone();
+            drop(listener);
+            options.reuse_port = true;
+            listener = Listener::bind(&bound, &options)?;
+        }
+        self.listener_setups.push(listener_setup);
+        self.listeners.push(listener);
+        Ok(self)
+    }
+
+    /// Says what connections of the driver's next listener begin with, where the driver has listeners of its own.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration of TLS.
+    pub fn behind(mut self, listen: Listen) -> Result<Server<M>> {
+        self.listener_setups.push(listen.listener_setup(self.shared.config())?);
+        Ok(self)
+    }
+
+    /// Listens on a socket that is there already, in the clear.
+    pub fn listen_on(mut self, listener: Listener) -> Server<M> {
+        self.listener_setups.push(ListenerSetup::default());
+        self.listeners.push(listener);
+        self
+    }
+
+    /// Where the server listens; ports that were asked for as 0 are filled in.
+    pub fn addresses(&self) -> Vec<String> {
+        self.listeners.iter().map(|listener| listener.address().to_string()).collect()
+    }
+
+    /// Runs until SIGTERM or SIGINT: the first stops gracefully, the second at once. Installs handlers for both.
+    ///
+    /// # Errors
+    /// What keeps the server from running.
+    pub fn run(self) -> Result<()> {
+        self.run_and_report().map(|report| tracing::info!(%report, "stopped"))
+    }
+
+    /// As [`run`](Self::run), and says what became of the connections.
+    ///
+    /// # Errors
+    /// What keeps the server from running.
+    pub fn run_and_report(self) -> Result<Report> {
+        let notifier = Notifier::new()?;
+        // An earlier server of this process may have been stopped by a signal too.
+        let before = io::signal::count();
+        io::signal::install(notifier)?;
+        let handle = self.start()?;
+        let mut seen = 0;
+        let mut watch = Watch::default();
+        loop {
+            let signals = io::signal::count() - before;
+            if signals > seen {
+                if seen == 0 {
+                    handle.stop();
+                }
+                if signals > 1 {
+                    handle.abort();
+                }
+                seen = signals;
+            }
+            if handle.is_finished() {
+                return handle.wait();
+            }
+            watch.look(&handle);
+            std::thread::sleep(WATCH.min(handle.shared.config().deadlines.stall.max(Duration::from_millis(10))));
+        }
+    }
+
+    /// Runs in threads of its own, without signal handlers, until [`Handle::stop`].
+    ///
+    /// # Errors
+    /// What keeps the server from starting.
+    pub fn start(self) -> Result<Handle> {
+        if self.listeners.is_empty() {
+            return Err(Error::Setting("the server has no address to listen on".to_string()));
+        }
+        // Before there are threads: then it takes no time.
+        io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
+        self.start_all()
+    }
+
+    /// Runs in threads of its own, without an address, for requests of this process: [`Handle::call`].
+    ///
+    /// # Errors
+    /// What keeps the server from starting.
+    #[cfg(feature = "call")]
+    pub fn start_inside(self) -> Result<Handle> {
+        if self.shared.config().engine == Engine::Threads {
+            return Err(Error::Setting(
+                "the engine `threads` has connections only, and no requests of this process".to_string(),
+            ));
+        }
+        self.start_all()
+    }
+
+    fn start_all(self) -> Result<Handle> {
+        let addresses = self.addresses();
+        let (shared, count) = (self.shared.clone(), self.workers());
+        let make = self.make.clone();
+        let describe: Arc<Describe> = Arc::new(move |route| {
+            let (name, is_async) = make.describe(route);
+            (name.to_string(), is_async)
+        });
+        let mut handle = Handle { describe, shared, addresses, remotes: Vec::new(), threads: Vec::new() };
+        let started = match self.shared.config().engine {
+            Engine::Threads => self.start_threads(&mut handle),
+            Engine::Readiness => self.start_workers(&mut handle, count, Readiness::new),
+            Engine::Auto | Engine::Uring => match probe_uring() {
+                Ok(()) => self.start_workers(&mut handle, count, Uring::new),
+                Err(error) => {
+                    tracing::warn!(%error, "io_uring is not to be had; running on readiness");
+                    self.start_workers(&mut handle, count, Readiness::new)
+                }
+            },
+        };
+        if let Err(error) = started {
+            handle.abort();
+            let _ = handle.wait();
+            return Err(error);
+        }
+        Ok(handle)
+    }
+
+    /// Runs until [`Handle::stop`] is called on what `with_handle` was given. Never touches signals: hosts keep theirs.
+    ///
+    /// # Errors
+    /// What keeps the server from running.
+    pub fn serve(self, with_handle: impl FnOnce(Handle)) -> Result<()> {
+        let mut handle = self.start()?;
+        let threads = std::mem::take(&mut handle.threads);
+        with_handle(handle);
+        join(threads)
+    }
+
+    /// One worker on the present thread, over a driver of the caller's: for hosts with a loop of their own, and for the
+    /// simulator.
+    ///
+    /// # Errors
+    /// What keeps the worker from starting.
+    pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D, M::Service>> {
+        Worker::new(&*self.make, self.shared, driver, self.listeners, self.listener_setups)
+    }
+
+    fn start_workers<D: Driver + 'static>(
+        self,
+        handle: &mut Handle,
+        count: usize,
+        make: fn() -> std::io::Result<D>,
+    ) -> Result<()> {
+        let handoff = self.shared.config().balance == Balance::Handoff;
+        let mut shares: Vec<Vec<Listener>> = (0..count).map(|_| Vec::new()).collect();
+        let mut for_acceptor = Vec::new();
+        for listener in self.listeners {
+            if handoff {
+                for_acceptor.push(listener);
+                continue;
+            }
+            for share in &mut shares[1..] {
+                share.push(another(self.shared.config(), &listener)?);
+            }
+            // The last handle closes the socket, and removes a unix socket's file: nobody but a worker may keep one.
+            shares[0].push(listener);
+        }
+        let cpus = io::affinity::cpus();
+        let pin = self.shared.config().pin;
+        for (number, share) in shares.into_iter().enumerate() {
+            let cpu = pin.then(|| cpus[number % cpus.len()]);
+            let (service, shared, listener_setups) =
+                (self.make.clone(), self.shared.clone(), self.listener_setups.clone());
+            let (tell, told) = mpsc::channel();
+            let run = move || {
+                if let Some(cpu) = cpu
+                    && let Err(error) = io::affinity::pin(cpu)
+                {
+                    tracing::warn!(%error, cpu, "a worker could not be pinned");
+                }
+                let worker = make()
+                    .map_err(Error::from)
+                    .and_then(|driver| Worker::new(&*service, shared, driver, share, listener_setups));
+                match worker {
+                    Ok(mut worker) => {
+                        if tell.send(Ok(worker.remote())).is_ok() {
+                            return worker.run();
+                        }
+                        Ok(())
+                    }
+                    Err(error) => {
+                        // The one who waits gets the error; if nobody does, nobody wants it.
+                        let _ = tell.send(Err(error));
+                        Ok(())
+                    }
+                }
+            };
+            handle.threads.push(spawn(format!("highwire-{number}"), run)?);
+            let remote = told.recv().map_err(|_| Error::Setting("a worker ended at its start".to_string()))??;
+            handle.remotes.push(remote);
+        }
+        if handoff {
+            let acceptor = Acceptor::new(self.shared, handle.remotes.clone());
+            handle.threads.push(spawn("highwire-accept".to_string(), move || {
+                acceptor.hand_out(&for_acceptor);
+                Ok(())
+            })?);
+        }
+        Ok(())
+    }
+
+    fn start_threads(self, handle: &mut Handle) -> Result<()> {
+        let (make, shared, listeners) = (self.make, self.shared, self.listeners);
+        handle.threads.push(spawn("highwire-accept".to_string(), move || {
+            blocking::accept_for_threads(&make, &shared, &listeners)
+        })?);
+        Ok(())
+    }
+}
+
+/// Whether io_uring is to be had. On a thread of its own: the kernel interrupts whoever made a ring when it takes the ring
+/// down, and the caller's next blocking call would fail with EINTR.
+fn probe_uring() -> std::io::Result<()> {
+    let probe = std::thread::Builder::new().name("highwire-probe".to_string()).spawn(|| Uring::new().map(drop))?;
+    probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
+}
+
+/// A listener for another worker: a queue of its own on the port where that is possible, else the same queue.
+fn another(config: &Config, listener: &Listener) -> Result<Listener> {
+    match listener.address() {
+        address @ Address::Tcp(_) if config.balance == Balance::ReusePort => {
+            let options = io::Options { reuse_port: true, ..config.socket.clone() };
+            // An inherited socket may not share its port; then its queue is shared.
+            Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)
+        }
+        _ => Ok(listener.duplicate()?),
+    }
+}
+
+fn spawn(name: String, run: impl FnOnce() -> Result<()> + Send + 'static) -> Result<JoinHandle<Result<()>>> {
+    Ok(std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(run)?)
+}
+
+fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
+    let mut first = Ok(());
+    for thread in threads {
+        let ended = thread.join().unwrap_or_else(|_| Err(Error::Setting("a worker panicked".to_string())));
+        first = first.and(ended);
+    }
+    first
+}
+
+/// Tells a route's name, and whether futures answer its requests.
+type Describe = dyn Fn(u32) -> (String, bool) + Send + Sync;
+
+/// A running server.
+pub struct Handle {
+    describe: Arc<Describe>,
+    shared: Arc<Shared>,
+    addresses: Vec<String>,
+    remotes: Vec<Arc<Remote>>,
+    threads: Vec<JoinHandle<Result<()>>>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// Where the server listens.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// What became of its connections so far.
+    pub fn report(&self) -> Report {
+        Report::of(&self.shared)
+    }
+
+    /// Connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.shared.connection_count()
+    }
+
+    /// Stops accepting, finishes what is under way, and ends at the shutdown deadline at the latest.
+    pub fn stop(&self) {
+        self.shared.draining.store(true, Ordering::Release);
+        self.remotes.iter().for_each(|remote| remote.notifier.notify());
+    }
+
+    /// Ends at once.
+    pub fn abort(&self) {
+        self.shared.aborting.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    /// Gives a request of this process to the worker that has the fewest of them. Where there are too many in all, or the
+    /// workers have ended, the answer is 503.
+    #[cfg(feature = "call")]
+    pub fn call(
+        &self,
+        request: http::request::Parts,
+        body: Option<super::call::RequestBody>,
+    ) -> super::call::ResponseFuture {
+        let (answerer, future) = super::call::answer();
+        let job = super::call::Job { request, body, answerer };
+        let count = |remote: &Arc<Remote>| remote.inbox.count();
+        let in_all = self.remotes.iter().map(count).sum::<usize>();
+        if in_all < self.shared.most_connections
+            && let Some(remote) = self.remotes.iter().min_by_key(|remote| count(remote))
+        {
+            remote.inbox.leave(job);
+            remote.notifier.notify();
+        }
+        future
+    }
+
+    /// Whether every worker has ended.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until the server has stopped.
+    ///
+    /// # Errors
+    /// What ended it, if it was not asked to.
+    pub fn wait(self) -> Result<Report> {
+        join(self.threads)?;
+        Ok(Report::of(&self.shared))
+    }
+}
+
+/// Notices handlers that hold their worker.
+#[derive(Default)]
+struct Watch {
+    /// The beat of each worker at the last look, and how often it was the same.
+    last: Vec<(u64, u32)>,
+    /// The most that peers had of the memory budget since memory was last given back.
+    most: usize,
+    /// At how many looks in a row they had much less.
+    looks: u32,
+}
+
+/// Looks in a row at which peers must have had much less before memory is given back: a second, so that a load which swings does
+/// not cost a pass over the heap each time.
+const LOOKS_A_TRIM: u32 = 20;
+
+/// Looks in a row until it is given back once more: what connections leave behind is freed bit by bit.
+const LOOKS_A_LAST_TRIM: u32 = 60;
+
+/// What peers must have had, and have no more, for memory to be given back: beside each byte that is charged to the budget, the
+/// heap keeps some that are not, of handlers and of blocks between those in use.
+const LEAST_FREED: usize = 1024 * 1024;
+
+impl Watch {
+    /// After peers that held much have gone, gives what they held back to the system.
+    fn trim(&mut self, handle: &Handle) {
+        let used = handle.shared.budget.used();
+        self.most = self.most.max(used);
+        let is_low = used < self.most / 2 && self.most - used >= LEAST_FREED;
+        self.looks = if is_low { self.looks + 1 } else { 0 };
+        if self.looks == LOOKS_A_TRIM || self.looks == LOOKS_A_LAST_TRIM {
+            io::memory::trim();
+        }
+        if self.looks == LOOKS_A_LAST_TRIM {
+            (self.most, self.looks) = (used, 0);
+        }
+    }
+
+    fn look(&mut self, handle: &Handle) {
+        self.trim(handle);
+        let stall = handle.shared.config().deadlines.stall;
+        if stall.is_zero() {
+            return;
+        }
+        let looks = (stall.as_millis() / WATCH.as_millis()).max(1) as u32;
+        self.last.resize(handle.remotes.len(), (0, 0));
+        for (remote, (last, same)) in handle.remotes.iter().zip(&mut self.last) {
+            let beat = remote.beat.load(Ordering::Relaxed);
+            let route = beat as u32;
+            if beat != *last || route == 0 {
+                (*last, *same) = (beat, 0);
+                continue;
+            }
+            *same += 1;
+            if *same == looks {
+                let (route, is_async) = (handle.describe)(route - 1);
+                tracing::warn!(route, "{}", problem(is_async));
+            }
+        }
+    }
+}
+
+/// Returns what a handler does wrong if it holds its worker.
+fn problem(is_async: bool) -> &'static str {
+    match is_async {
+        true => "one poll of an async handler holds its worker; move what blocks or computes to highwire::unblock",
+        false => "a plain handler holds its worker; make it async or blocking",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_do_not_wait_for_an_acceptor_that_was_not_started_or_panicked() {
+        let shared = Arc::new(Shared::new(Config::default()));
+        let acceptors = || shared.acceptors.load(Ordering::Acquire);
+        for (stack_bytes, starts) in [(STACK_BYTES, true), (usize::MAX / 2, false)] {
+            let acceptor = Acceptor::new(shared.clone(), Vec::new());
+            assert_eq!(acceptors(), 1);
+            let started = std::thread::Builder::new().stack_size(stack_bytes).spawn(move || {
+                let _acceptor = acceptor;
+                std::panic::resume_unwind(Box::new("on purpose"));
+            });
+            assert_eq!(started.map(|thread| thread.join().is_err()).ok(), starts.then_some(true));
+            assert_eq!(acceptors(), 0);
+        }
+    }
+}

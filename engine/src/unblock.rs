@@ -1,0 +1,83 @@
+//! Blocking work within an async handler: done on the blocking pool, awaited on the worker.
+
+use crate::context;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Why blocking work has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnblockError {
+    /// The pool is full: [`Caps::blocking_queue`](crate::Caps::blocking_queue).
+    Full,
+    /// The work panicked, or its server has ended.
+    Lost,
+}
+
+impl fmt::Display for UnblockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UnblockError::Full => "the blocking pool is full",
+            UnblockError::Lost => "blocking work was lost",
+        })
+    }
+}
+
+impl std::error::Error for UnblockError {}
+
+struct Slot<R> {
+    result: Option<Result<R, UnblockError>>,
+    waker: Option<Waker>,
+}
+
+/// The pool's end of a slot: dropped without a result, it says so.
+struct Filler<R>(Arc<Mutex<Slot<R>>>);
+
+impl<R> Filler<R> {
+    fn fill(&self, result: Result<R, UnblockError>) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.result.is_none() {
+            slot.result = Some(result);
+            let waker = slot.waker.take();
+            drop(slot);
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl<R> Drop for Filler<R> {
+    fn drop(&mut self) {
+        self.fill(Err(UnblockError::Lost));
+    }
+}
+
+/// Runs a function that blocks or computes for long on the bounded blocking pool, and waits for its result: for what an
+/// async handler has to do between other things.
+///
+/// The function runs to its end even where nobody waits for it any more.
+///
+/// # Errors
+/// Where the pool is full, and where the function panics.
+///
+/// # Panics
+/// Where no worker runs on this thread: call it in handlers and in tasks that they spawn.
+pub async fn unblock<R: Send + 'static>(function: impl FnOnce() -> R + Send + 'static) -> Result<R, UnblockError> {
+    let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
+    let job = move |filler: Filler<R>| filler.fill(Ok(function()));
+    if context::offer(Filler(slot.clone()), Box::new(job)).is_err() {
+        return Err(UnblockError::Full);
+    }
+    poll_fn(|cx| {
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        match slot.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                slot.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,335 @@
+//! What all connections of a worker work with: what the server shares, the clock, deadlines, buffers that are lent, and the service
+//! that answers requests.
+
+use crate::budget::Share;
+use crate::connection::work::WORK_A_TURN;
+use crate::context::{Context, TaskKind};
+use crate::date::CommonLines;
+use crate::deadline::{self, DeadlineTable};
+use crate::exchange::Exchange;
+use crate::quiet;
+use crate::remote::Remote;
+use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
+use crate::response::{Content, Response};
+use crate::service::{Begin, MakeService, Outcome, Service};
+use crate::shared::Shared;
+use http::{HeaderValue, StatusCode, header};
+use io::{Instant, SocketId};
+use proto::Head;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as TaskContext, Poll};
+
+/// What all connections of a worker work with.
+pub(crate) struct WorkerContext<S> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) context: Rc<Context>,
+    pub(crate) lines: CommonLines,
+    pub(crate) deadlines: DeadlineTable,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) now: Instant,
+    pub(crate) tick: u32,
+    /// The number of the worker's turn, and what each connection may cause in it.
+    pub(crate) turn: u32,
+    pub(crate) allowance: u32,
+    /// Tells nanoseconds: see [`Driver::stopwatch`](io::Driver::stopwatch).
+    pub(crate) stopwatch: fn() -> u64,
+    /// Connections that used up their allowance and go on in the next turn.
+    pub(crate) unfinished: VecDeque<SocketId>,
+    pub(crate) share: Share,
+    pub(crate) draining: bool,
+    /// Bytes of answers that wait for HTTP/2 windows, on all connections.
+    pub(crate) stalled: Rc<Cell<usize>>,
+    /// Said in answers under TLS.
+    pub(crate) hsts: Option<HeaderValue>,
+    /// Requests, and streams, since they were last added to what all workers count.
+    pub(crate) requests: u64,
+    pub(crate) streams: u64,
+    /// See [`Remote::beat`](crate::remote::Remote).
+    pub(crate) beat: Arc<AtomicU64>,
+    calls: u32,
+    /// What answers requests.
+    service: S,
+    /// Lent to HTTP/2 connections: the decoded fields of the present request.
+    pub(crate) fields: Vec<u8>,
+    /// Lent to TLS sessions: plaintext, what they send by themselves, ciphertext.
+    pub(crate) plain: Vec<u8>,
+    pub(crate) raw: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
+    /// Connections whose handshakes wait for their turn, the first one first.
+    pub(crate) waiting: VecDeque<SocketId>,
+    /// Flights of handshakes that this turn still has time for.
+    pub(crate) handshakes: u32,
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again: a connection holds one, 8 bytes wide")]
+    exchanges: Vec<Box<Exchange>>,
+}
+
+/// The deadlines in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) head: u32,
+    pub(crate) body: u32,
+    pub(crate) idle: u32,
+    pub(crate) write: u32,
+    pub(crate) handler: u32,
+    pub(crate) linger: u32,
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has handshakes"))]
+    pub(crate) handshake: u32,
+}
+
+/// Flights of TLS handshakes that one turn works on, each some tenths of a millisecond: a flood of new connections must not
+/// keep those that stand waiting.
+const HANDSHAKES_A_TURN: u32 = 8;
+
+/// Exchanges that a worker keeps for the next requests.
+const SPARE_EXCHANGES: usize = 64;
+
+impl<S: Service> WorkerContext<S> {
+    pub(crate) fn new(
+        make: &impl MakeService<Service = S>,
+        shared: Arc<Shared>,
+        context: Rc<Context>,
+    ) -> WorkerContext<S> {
+        let config = shared.config();
+        let deadlines = &config.deadlines;
+        let timeouts = Timeouts {
+            head: deadline::ticks(deadlines.head),
+            body: deadline::ticks(deadlines.body),
+            idle: deadline::ticks(deadlines.idle),
+            write: deadline::ticks(deadlines.write),
+            handler: deadline::ticks(deadlines.handler),
+            linger: deadline::ticks(deadlines.linger),
+            handshake: deadline::ticks(deadlines.handshake),
+        };
+        let lines = CommonLines::new(config.server_name.clone());
+        let share = Share::new(shared.budget.clone());
+        let service = make.make(&shared);
+        let hsts = service.strict_transport_security();
+        WorkerContext {
+            shared,
+            context,
+            lines,
+            deadlines: DeadlineTable::new(),
+            timeouts,
+            now: Instant::default(),
+            tick: 0,
+            turn: 0,
+            allowance: WORK_A_TURN,
+            stopwatch: || 0,
+            unfinished: VecDeque::new(),
+            share,
+            draining: false,
+            stalled: Rc::default(),
+            hsts,
+            requests: 0,
+            streams: 0,
+            beat: Arc::default(),
+            calls: 0,
+            service,
+            fields: Vec::new(),
+            plain: Vec::new(),
+            raw: Vec::new(),
+            scratch: Vec::new(),
+            waiting: VecDeque::new(),
+            handshakes: HANDSHAKES_A_TURN,
+            exchanges: Vec::new(),
+        }
+    }
+
+    /// A round of completions begins.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.now = now;
+        let tick = deadline::tick(now);
+        if tick != self.tick {
+            quiet::tell(now);
+        }
+        self.tick = tick;
+        self.context.now.set(now);
+        self.handshakes = HANDSHAKES_A_TURN;
+        if self.requests > 0 {
+            self.count();
+        }
+    }
+
+    /// Adds what was counted here to what all workers count.
+    fn count(&mut self) {
+        let counters = &self.shared.counters;
+        counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
+        counters.streams.fetch_add(std::mem::take(&mut self.streams), Ordering::Relaxed);
+    }
+
+    /// Counts an exchange, or a connection, that is ended before its time.
+    pub(crate) fn count_cut(&self) {
+        self.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if connections wait for the next turn to go on with what they have received.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        !(self.waiting.is_empty() && self.unfinished.is_empty())
+    }
+
+    pub(crate) fn new_exchange(&mut self) -> Box<Exchange> {
+        self.exchanges.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn recycle(&mut self, mut exchange: Box<Exchange>) {
+        if self.exchanges.len() < SPARE_EXCHANGES {
+            *exchange = Exchange::default();
+            self.exchanges.push(exchange);
+        }
+    }
+
+    /// Makes a final response what every carrier expects: with a final status, without content that its status forbids, with a
+    /// length that leaves room for its trailers, and under TLS with the field that tells browsers to stay there, if the program
+    /// asks for that. What the access log says of it is known after this.
+    #[inline]
+    pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
+        if response.status != StatusCode::OK || !matches!(response.content, Content::Bytes(_)) {
+            prepare_at_length(response);
+        }
+        if is_secure
+            && let Some(value) = &self.hsts
+            && response.field(&header::STRICT_TRANSPORT_SECURITY).is_none()
+        {
+            response.add_field(header::STRICT_TRANSPORT_SECURITY, value.clone());
+        }
+    }
+
+    /// 503 with Retry-After: there is no room, or no time.
+    pub(crate) fn overloaded(&self, text: &str) -> Response {
+        let response = self.error(StatusCode::SERVICE_UNAVAILABLE, text);
+        response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    /// What a body gets that is longer than its route takes.
+    pub(crate) fn too_large(&self, route: u32, body_use: BodyUse) -> Response {
+        self.error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("the body is larger than the {} bytes that are taken here", self.body_limit(route, body_use)),
+        )
+    }
+
+    /// The same where the announced length says so, before any of it is read.
+    pub(crate) fn announces_too_much(&self, route: u32, body_use: BodyUse, announced: u64) -> Option<Response> {
+        if body_use != BodyUse::None && announced > self.body_limit(route, body_use) {
+            return Some(self.too_large(route, body_use));
+        }
+        let fits = body_use != BodyUse::Whole || announced <= self.shared.budget.limit() as u64 / 2;
+        let text = "the body is larger than this server can hold";
+        (!fits).then(|| self.error(StatusCode::PAYLOAD_TOO_LARGE, text))
+    }
+
+    /// See [`Service::override_method`].
+    #[inline]
+    pub(crate) fn override_method(&self, head: &mut Head, window: &[u8]) {
+        self.service.override_method(head, window);
+    }
+
+    /// See [`Service::route`].
+    #[inline]
+    pub(crate) fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> Result<u32, Box<Response>> {
+        self.service.route(head, window, caller)
+    }
+
+    /// See [`Service::body_use`].
+    pub(crate) fn body_use(&self, route: u32) -> BodyUse {
+        self.service.body_use(route)
+    }
+
+    /// See [`Service::body_limit`].
+    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
+        self.service.body_limit(route, body_use)
+    }
+
+    /// The engine's own answer to an error.
+    pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
+        self.service.error(status, text)
+    }
+
+    /// See [`Service::end`].
+    pub(crate) fn end_service(&mut self) {
+        self.service.end();
+    }
+
+    /// The answer to a request whose handler has panicked.
+    pub(crate) fn panicked(&self) -> Response {
+        self.service.panicked()
+    }
+
+    /// Calls the handler of the route that [`route`](Self::route) found for the same head just before.
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of them are on their way to the handler; a struct would copy them"
+    )]
+    pub(crate) fn call(
+        &mut self,
+        route: u32,
+        (head, window): (&Head, &[u8]),
+        caller: Caller<'_>,
+        task: TaskKind,
+        mut body: Ready,
+        hooks: &mut Hooks,
+        answer: &mut Option<Response>,
+    ) -> Outcome {
+        let _entered = tracing::enabled!(tracing::Level::DEBUG).then(|| span(head, window).entered());
+        let context = &self.context;
+        let make = || context.inbox.waker(task.number());
+        let waker = TaskWaker::Maker(&make);
+        self.calls = self.calls.wrapping_add(1);
+        self.beat.store(Remote::beat_of(self.calls, route), Ordering::Relaxed);
+        let service = &mut self.service;
+        let begin = Begin { route, head, window, caller, body: &mut body, hooks, task: &waker };
+        let call = || service.begin(begin, answer);
+        let outcome = catch_unwind(AssertUnwindSafe(call));
+        self.beat.store(0, Ordering::Relaxed);
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                hooks.reply = None;
+                *answer = Some(self.panicked());
+                Outcome::Ready
+            }
+        }
+    }
+
+    /// Polls a pending handler.
+    pub(crate) fn poll(&mut self, future: (u32, u32), task: TaskKind) -> Poll<Response> {
+        let waker = self.context.inbox.waker(task.number());
+        self.calls = self.calls.wrapping_add(1);
+        self.beat.store(Remote::beat_of(self.calls, future.0), Ordering::Relaxed);
+        let service = &mut self.service;
+        let polled = catch_unwind(AssertUnwindSafe(|| service.poll(future, &mut TaskContext::from_waker(&waker))));
+        self.beat.store(0, Ordering::Relaxed);
+        polled.unwrap_or_else(|_| Poll::Ready(self.panicked()))
+    }
+
+    /// Drops a pending handler's future.
+    pub(crate) fn cancel(&mut self, future: (u32, u32)) {
+        let service = &mut self.service;
+        if catch_unwind(AssertUnwindSafe(|| service.cancel(future))).is_err() {
+            quiet::log!(Panic, error, "a handler panicked when it was cancelled");
+        }
+    }
+}
+
+#[cold]
+fn span(head: &Head, window: &[u8]) -> tracing::Span {
+    let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+    tracing::debug_span!("request", method = words(head.method_span), path = words(head.target.path))
+}
+
+/// See [`WorkerContext::prepare`]: what a 200 of bytes has no need of.
+#[inline(never)]
+fn prepare_at_length(response: &mut Response) {
+    if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {
+        quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
+        response.status = StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    response.drop_forbidden_content();
+    response.make_room_for_trailers();
+}

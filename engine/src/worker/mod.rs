@@ -1,0 +1,307 @@
+//! A worker: one thread's driver, connections, timers and tasks, and the loop over them.
+//!
+//! One turn of the loop:
+//!
+//! 1. poll what was woken: handlers, bodies, spawned tasks;
+//! 2. give the driver what was asked for and wait for completions, until the next deadline at most;
+//! 3. act on each completion as it comes;
+//! 4. let deadlines and timers that have passed take effect; see whether the server is to stop.
+
+use crate::quiet;
+mod context;
+mod state;
+
+pub(crate) use self::context::WorkerContext;
+
+use self::state::WorkerState;
+use crate::Result;
+use crate::accept::CONNECTION_BYTES;
+use crate::calls::Calls;
+use crate::context::Context;
+use crate::listen::ListenerSetup;
+use crate::remote::Remote;
+use crate::report::Report;
+use crate::service::{MakeService, Service};
+use crate::shared::Shared;
+use io::wake::TaskInbox;
+use io::{Driver, Instant, Listener, Queue, Sink};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Turns in a row that an embedded worker takes before the host's loop gets its turn.
+const READY_TURNS: usize = 4;
+
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// What to add to a driver's clock to have the time since 1970.
+fn unix_offset<D: Driver>(driver: &D) -> u64 {
+    driver.unix_nanoseconds().saturating_sub(driver.now().nanoseconds)
+}
+
+/// A worker over any driver. [`Server`](crate::Server) makes and runs them; a host with a loop of its own, and the
+/// simulator, call [`turn`](Self::turn).
+pub struct Worker<D: Driver, S: Service> {
+    driver: D,
+    queue: Queue,
+    state: WorkerState<S>,
+    /// A turn of the driver has failed: there is none after it.
+    failed: bool,
+}
+
+impl<D: Driver, S: Service> std::fmt::Debug for Worker<D, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker")
+            .field("driver", &self.driver.name())
+            .field("connections", &self.state.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Driver, S: Service> Worker<D, S> {
+    /// A worker with its listeners.
+    pub(crate) fn new(
+        make: &impl MakeService<Service = S>,
+        shared: Arc<Shared>,
+        mut driver: D,
+        listeners: Vec<Listener>,
+        listener_setups: Vec<ListenerSetup>,
+    ) -> Result<Worker<D, S>> {
+        let server = shared.clone();
+        let _runtime = server.enter_runtime();
+        let notifier = driver.notifier();
+        let inbox = TaskInbox::open(notifier.clone())?;
+        let context = Context::new(inbox, shared.clone());
+        context.unix_offset.set(unix_offset(&driver));
+        let mut cx = {
+            let _entered = context.enter();
+            WorkerContext::new(make, shared, context.clone())
+        };
+        cx.stopwatch = driver.stopwatch();
+        cx.begin(driver.now());
+        cx.lines.refresh(driver.unix_nanoseconds() / NANOSECONDS);
+        let listeners =
+            listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
+        let listener_setups =
+            if listener_setups.iter().all(ListenerSetup::is_plain) { Vec::new() } else { listener_setups };
+        let calls = Calls::new();
+        let remote = Remote::new(notifier, cx.beat.clone(), calls.inbox());
+        let state = WorkerState {
+            cx,
+            connections: Vec::new(),
+            count: 0,
+            calls,
+            head: Default::default(),
+            listeners,
+            listener_setups,
+            accept_again: None,
+            woken: true,
+            handed: false,
+            remote: Arc::new(remote),
+            tasks: Vec::new(),
+            expired: Vec::new(),
+            last_tick: 0,
+            drain_until: None,
+            came: false,
+            stopped: false,
+        };
+        Ok(Worker { driver, queue: Queue::new(), state, failed: false })
+    }
+
+    pub(crate) fn remote(&self) -> Arc<Remote> {
+        self.state.remote.clone()
+    }
+
+    /// The driver.
+    pub fn driver(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.state.count
+    }
+
+    /// Spawned tasks that are not finished.
+    pub fn tasks(&self) -> usize {
+        self.state.cx.context.living_tasks()
+    }
+
+    /// Bytes that this worker has charged to the memory budget for its peers.
+    pub fn account(&self) -> usize {
+        self.state.cx.share.charged()
+    }
+
+    /// Stops accepting and finishes what is under way, until the shutdown deadline at the latest. The turns go on until one
+    /// says that the worker has stopped.
+    pub fn stop(&self) {
+        self.state.cx.shared.draining.store(true, Ordering::Release);
+        self.state.remote.notifier.notify();
+    }
+
+    /// The same, but nothing that is under way is waited for.
+    pub fn abort(&self) {
+        self.state.cx.shared.aborting.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    /// What became of its connections so far.
+    pub fn report(&self) -> Report {
+        Report::of(&self.state.cx.shared)
+    }
+
+    /// When the next timer of handlers and tasks is due.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.state.cx.context.next_timer()
+    }
+
+    /// Runs turns until the server stops.
+    ///
+    /// # Errors
+    /// What makes the driver unusable.
+    pub fn run(&mut self) -> Result<()> {
+        let shared = self.state.cx.shared.clone();
+        let _runtime = shared.enter_runtime();
+        while !self.step(None)? {}
+        Ok(())
+    }
+
+    /// A descriptor that is readable whenever the worker has something to do: I/O, a wake, a task, a deadline. A host waits
+    /// on it in its own loop, without a timeout, and calls [`turn_ready`](Self::turn_ready) each time.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn descriptor(&mut self) -> Result<RawFd> {
+        Ok(self.driver.descriptor()?)
+    }
+
+    /// Does what there is to do, without waiting: whether the worker has stopped. Call it once before the first wait, too.
+    ///
+    /// # Errors
+    /// What makes the driver unusable.
+    pub fn turn_ready(&mut self) -> Result<bool> {
+        let shared = self.state.cx.shared.clone();
+        let _runtime = shared.enter_runtime();
+        for _ in 0..READY_TURNS {
+            if self.step(Some(Instant::default()))? {
+                return Ok(true);
+            }
+            // What the turn's completions asked for is started by the next.
+            if self.queue.ops.is_empty() && !self.state.has_work() {
+                break;
+            }
+        }
+        let busy = !self.queue.ops.is_empty() || self.state.has_work();
+        let until = if busy { Some(Instant::default()) } else { self.state.next_moment() };
+        self.driver.arm(until)?;
+        Ok(false)
+    }
+
+    /// One turn, waiting until `limit` at most: whether the worker has stopped.
+    ///
+    /// # Errors
+    /// What makes the driver unusable.
+    pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
+        let shared = self.state.cx.shared.clone();
+        let _runtime = shared.enter_runtime();
+        self.step(limit)
+    }
+
+    /// A turn, where the runtime has been entered: once for many turns.
+    fn step(&mut self, limit: Option<Instant>) -> Result<bool> {
+        if std::mem::replace(&mut self.failed, true) {
+            return Err(std::io::Error::other("an earlier turn of this worker failed: it cannot go on").into());
+        }
+        let _entered = self.state.cx.context.clone().enter();
+        self.state.cx.turn = self.state.cx.turn.wrapping_add(1);
+        self.state.shake_hands(&mut self.queue);
+        self.state.go_on(&mut self.queue);
+        let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
+        // The tasks may have ended the last that a shutdown waited for: nothing else would end the wait.
+        more |= self.state.is_deserted();
+        let until =
+            if more { Some(Instant::default()) } else { self.state.next_moment().into_iter().chain(limit).min() };
+        // After an error the kernel may still read what the driver was given: there is no other turn.
+        self.driver.turn(until, &mut self.queue, &mut self.state)?;
+        self.failed = false;
+        self.state.begin(self.driver.now());
+        self.state.cx.context.unix_offset.set(unix_offset(&self.driver));
+        self.adopt();
+        self.state.expire(&mut self.queue);
+        self.state.cx.context.fire_timers();
+        self.state.see_shutdown(&mut self.queue);
+        Ok(self.state.stopped)
+    }
+
+    /// Takes over connections that an acceptor has handed here, and requests of this process.
+    fn adopt(&mut self) {
+        if !std::mem::take(&mut self.state.handed) {
+            return;
+        }
+        for (socket, listener) in self.state.remote.take_handed() {
+            let peer = socket.peer;
+            match self.driver.adopt(socket) {
+                Ok(socket) => self.state.connection_came(socket, peer, listener, &mut self.queue),
+                Err(error) => quiet::log!(Failure, warn, %error, "a connection could not be taken over"),
+            }
+        }
+        self.state.calls.begin(&mut self.state.cx);
+    }
+}
+
+impl<D: Driver, S: Service> Drop for Worker<D, S> {
+    fn drop(&mut self) {
+        let shared = self.state.cx.shared.clone();
+        let _runtime = shared.enter_runtime();
+        let _entered = self.state.cx.context.clone().enter();
+        for connection in self.state.connections.iter_mut().filter_map(Option::as_mut) {
+            connection.cut(&mut self.state.cx, &mut self.queue);
+            self.state.cx.shared.dismiss(connection.peer());
+            self.state.cx.share.give(CONNECTION_BYTES);
+        }
+        self.state.connections.clear();
+        self.state.calls.close(&mut self.state.cx);
+        // Their places go with this worker.
+        drop(crate::exchange::orphans());
+        self.state.cx.context.clear();
+        self.state.cx.end_service();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::request::Caller;
+    use crate::{Begin, Outcome, Response, Service};
+    use http::StatusCode;
+    use io::sim::{Faults, Network, Simulated};
+    use io::{Address, Listener, blocking};
+    use proto::Head;
+    use std::time::Duration;
+
+    /// Answers nothing.
+    struct Nobody;
+
+    impl Service for Nobody {
+        fn route(&mut self, _: &Head, _: &[u8], _: Caller<'_>) -> Result<u32, Box<Response>> {
+            Err(Box::new(Response::new(StatusCode::NOT_FOUND)))
+        }
+        fn begin(&mut self, _: Begin<'_>, _: &mut Option<Response>) -> Outcome {
+            Outcome::Ready
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_handed_over_behind_the_last_wait_keeps_its_worker() {
+        let address = Address::parse("127.0.0.1:0").expect("an address");
+        let listener = Listener::bind(&address, &io::Options::default()).expect("a free port");
+        let _client = std::net::TcpStream::connect(listener.address().to_string()).expect("it listens");
+        let socket = blocking::accept(&listener, Duration::from_secs(20)).expect("it accepts").expect("a connection");
+        let driver = Simulated::new(Network::new(1, Faults::default())).expect("a driver");
+        let server = crate::Server::new(|_: &_| Nobody, crate::Config::default()).expect("a server");
+        let mut worker = server.into_worker(driver).expect("a worker");
+        worker.stop();
+        worker.state.remote.hand(socket, 0);
+        worker.state.see_shutdown(&mut worker.queue);
+        assert!(!worker.state.stopped, "the connection would be lost");
+    }
+}

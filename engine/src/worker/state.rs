@@ -1,0 +1,383 @@
+//! What of a worker its driver's completions touch: connections, calls, tasks and deadlines. Everything but the driver.
+
+use super::NANOSECONDS;
+use crate::accept::{Admission, CONNECTION_BYTES};
+use crate::calls::Calls;
+use crate::connection::Connection;
+use crate::context::TaskKind;
+use crate::listen::ListenerSetup;
+use crate::quiet;
+use crate::remote::Remote;
+use crate::service::Service;
+use crate::worker::WorkerContext;
+use io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
+use proto::Head;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a worker waits before it accepts again after it ran out of descriptors, memory or room. Long enough not to spin,
+/// short enough that nobody notices once there is room.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Rounds of woken tasks in one turn, so that tasks which wake each other cannot keep connections waiting.
+const TASK_ROUNDS: usize = 16;
+
+/// How long connections with more work than a turn has for them may keep all others waiting, together.
+const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
+
+/// Places for connections that a worker keeps when it has none.
+const CONNECTIONS_KEPT: usize = 1024;
+
+/// All that the sink of completions touches: everything but the driver.
+pub(super) struct WorkerState<S> {
+    pub(super) cx: WorkerContext<S>,
+    /// By socket index.
+    pub(super) connections: Vec<Option<Connection>>,
+    pub(super) count: usize,
+    pub(super) calls: Calls,
+    pub(super) head: Head,
+    pub(super) listeners: Vec<ListenerId>,
+    /// What connections of each begin with, in their order; empty where that is HTTP for all.
+    pub(super) listener_setups: Vec<ListenerSetup>,
+    /// Accepting is paused until then.
+    pub(super) accept_again: Option<Instant>,
+    /// Other threads have woken tasks.
+    pub(super) woken: bool,
+    /// Other threads may have handed connections over.
+    pub(super) handed: bool,
+    pub(super) remote: Arc<Remote>,
+    pub(super) tasks: Vec<u64>,
+    pub(super) expired: Vec<u32>,
+    pub(super) last_tick: u32,
+    pub(super) drain_until: Option<Instant>,
+    /// Connections came in this turn.
+    pub(super) came: bool,
+    pub(super) stopped: bool,
+}
+
+impl<S: Service> WorkerState<S> {
+    /// When something is due by itself.
+    pub(super) fn next_moment(&self) -> Option<Instant> {
+        let deadlines = [self.cx.deadlines.next(), self.calls.next(), self.accept_again, self.drain_until];
+        let due = deadlines.into_iter().chain([self.cx.context.next_timer()]);
+        due.into_iter().flatten().min()
+    }
+
+    /// Whether there is something to do without an event from outside.
+    pub(super) fn has_work(&self) -> bool {
+        self.woken
+            || self.handed
+            || !self.tasks.is_empty()
+            || self.cx.has_unfinished()
+            || self.cx.context.inbox.has_local()
+    }
+
+    /// Whether there is no connection, and no request of this process.
+    fn is_empty(&self) -> bool {
+        self.count == 0 && self.calls.is_empty()
+    }
+
+    /// Whether the worker is to stop, and there is nobody left.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.cx.draining
+            && self.is_empty()
+            && self.listeners.is_empty()
+            && self.cx.shared.acceptors.load(Ordering::Acquire) == 0
+    }
+
+    /// Goes on with handshakes that had to wait, as far as a turn has time for them.
+    pub(super) fn shake_hands(&mut self, queue: &mut Queue) {
+        while self.cx.handshakes > 0 {
+            let Some(id) = self.cx.waiting.pop_front() else { return };
+            self.cx.handshakes -= 1;
+            self.with(id, queue, |connection, worker, head, queue| connection.proceed_tls(worker, head, queue));
+        }
+    }
+
+    /// Goes on with connections that used up their allowance in an earlier turn, each once, until what they have written, or the
+    /// time that they have taken, is enough for a turn. The others are the first in the next turn.
+    pub(super) fn go_on(&mut self, queue: &mut Queue) {
+        let Some(begun) = (!self.cx.unfinished.is_empty()).then(self.cx.stopwatch) else { return };
+        for _ in 0..self.cx.unfinished.len() {
+            let Some(id) = self.cx.unfinished.pop_front() else { return };
+            self.with(id, queue, |connection, worker, head, queue| connection.go_on(worker, head, queue));
+            let is_late = (self.cx.stopwatch)().saturating_sub(begun) > UNFINISHED_NANOSECONDS;
+            if is_late || queue.output.len() >= io::limit::OUTPUT_BYTES {
+                return;
+            }
+        }
+    }
+
+    /// Polls what was woken, until what that has written is enough for a turn: whether more waits.
+    pub(super) fn run_tasks(&mut self, queue: &mut Queue) -> bool {
+        if std::mem::take(&mut self.woken) {
+            self.cx.context.inbox.take_remote(&mut self.tasks);
+        }
+        for _ in 0..TASK_ROUNDS {
+            self.cx.context.inbox.take_local(&mut self.tasks);
+            if self.tasks.is_empty() {
+                return false;
+            }
+            let mut tasks = std::mem::take(&mut self.tasks);
+            let mut done = 0;
+            while done < tasks.len() && queue.output.len() < io::limit::OUTPUT_BYTES {
+                let task = tasks[done];
+                done += 1;
+                match TaskKind::of(task) {
+                    TaskKind::Connection { index, generation } => {
+                        self.with(SocketId { index, generation }, queue, |connection, worker, head, queue| {
+                            connection.woken(worker, head, queue);
+                        });
+                    }
+                    TaskKind::Stream { index, generation, place } => {
+                        let known = self.connections.get(index as usize).and_then(Option::as_ref);
+                        let Some(id) = known.map(Connection::id).filter(|id| TaskKind::is_of(generation, *id)) else {
+                            continue;
+                        };
+                        self.with(id, queue, |connection, worker, head, queue| {
+                            connection.woken_stream(place as usize, worker, head, queue);
+                        });
+                    }
+                    TaskKind::Spawned { index, generation } => self.cx.context.clone().poll(index, generation),
+                    TaskKind::Call { index, generation } => self.calls.woken(index, generation, &mut self.cx),
+                }
+            }
+            tasks.drain(..done);
+            self.tasks = tasks;
+            if !self.tasks.is_empty() {
+                return true;
+            }
+        }
+        self.cx.context.inbox.has_local()
+    }
+
+    /// Does something with a connection, if it is still there, and forgets it if it is over afterwards. A panic in here is a
+    /// bug of the engine: it costs that connection, not the worker.
+    #[inline]
+    fn with(
+        &mut self,
+        id: SocketId,
+        queue: &mut Queue,
+        act: impl FnOnce(&mut Connection, &mut WorkerContext<S>, &mut Head, &mut Queue),
+    ) {
+        let Some(Some(connection)) = self.connections.get_mut(id.index as usize) else { return };
+        if connection.id() != id {
+            return;
+        }
+        let (worker, head) = (&mut self.cx, &mut self.head);
+        let done = catch_unwind(AssertUnwindSafe(|| act(connection, worker, head, queue)));
+        if done.is_err() {
+            quiet::log!(Panic, error, "the engine panicked; the connection is cut");
+            queue.push(Op::Abort { socket: id });
+            crate::exchange::orphans().into_iter().for_each(|future| self.cx.cancel(future));
+        }
+        if done.is_err() || connection.is_gone() {
+            self.forget(id);
+        }
+    }
+
+    #[cold]
+    fn forget(&mut self, id: SocketId) {
+        let Some(mut connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
+        // A future that panics when it is dropped costs what it holds, and no more.
+        if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.cx))).is_err() {
+            quiet::log!(Panic, error, "a handler panicked when its connection ended");
+        }
+        self.cx.deadlines.clear(id.index);
+        self.cx.shared.dismiss(connection.peer());
+        self.cx.share.give(CONNECTION_BYTES);
+        self.count -= 1;
+        if self.count == 0 && self.connections.len() > CONNECTIONS_KEPT {
+            // Many were here, such as those of a flood.
+            self.connections = Vec::new();
+        }
+        self.remote.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.accept_again.is_some() {
+            // Room: no need to wait for the clock.
+            self.accept_again = Some(self.cx.now);
+        }
+    }
+
+    pub(super) fn connection_came(&mut self, socket: SocketId, peer: Peer, listener: usize, queue: &mut Queue) {
+        if !self.cx.share.take(CONNECTION_BYTES) {
+            queue.push(Op::Abort { socket });
+            self.pause_accept(queue);
+            return;
+        }
+        let listener_setup = self.listener_setups.get(listener);
+        let (has_tls, proxied) = listener_setup
+            .map_or((false, false), |listener_setup| (listener_setup.tls.is_some(), listener_setup.proxied));
+        // A driver may have accepted more before it heard that it should not.
+        let admission = self.cx.shared.admit(peer, proxied);
+        if admission != Admission::Taken {
+            self.cx.share.give(CONNECTION_BYTES);
+            if admission == Admission::TooManyInAll {
+                self.pause_accept(queue);
+            }
+            crate::accept::refuse(socket, &self.cx.lines, queue);
+            return;
+        }
+        let mut connection = Connection::new(socket, peer, proxied, &mut self.cx);
+        let secured = !has_tls
+            || listener_setup.is_some_and(|listener_setup| listener_setup.secure(&mut connection, &mut self.cx));
+        if !secured {
+            self.cx.share.give(CONNECTION_BYTES);
+            self.cx.shared.dismiss(peer);
+            self.cx.deadlines.clear(socket.index);
+            return queue.push(Op::Abort { socket });
+        }
+        let index = socket.index as usize;
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(connection);
+        self.count += 1;
+        self.remote.connections.store(self.count as u32, Ordering::Relaxed);
+        if !self.cx.shared.config().http1 && !has_tls && !proxied {
+            self.with(socket, queue, |connection, worker, _, queue| connection.speak_http2(worker, queue));
+        }
+        if self.cx.draining {
+            self.with(socket, queue, |connection, worker, _, queue| connection.drain(worker, queue));
+        }
+        if !self.cx.shared.has_room() {
+            self.pause_accept(queue);
+        }
+    }
+
+    /// A driver may have listeners of its own, as the simulator has.
+    fn know(&mut self, listener: ListenerId) {
+        if !self.listeners.contains(&listener) && !self.cx.draining {
+            self.listeners.push(listener);
+        }
+    }
+
+    /// Lets connections wait in the kernel's backlog for a while.
+    fn pause_accept(&mut self, queue: &mut Queue) {
+        for &listener in &self.listeners {
+            queue.push(Op::PauseAccept { listener });
+        }
+        self.accept_again = Some(self.cx.now + ACCEPT_PAUSE);
+    }
+
+    /// Lets what is due take effect.
+    pub(super) fn expire(&mut self, queue: &mut Queue) {
+        let mut expired = std::mem::take(&mut self.expired);
+        self.cx.deadlines.expired(self.cx.tick, &mut expired);
+        for index in expired.drain(..) {
+            let Some(Some(connection)) = self.connections.get(index as usize) else { continue };
+            let id = connection.id();
+            self.with(id, queue, |connection, worker, head, queue| connection.expired(worker, head, queue));
+        }
+        self.expired = expired;
+        self.calls.expire(&mut self.cx);
+        if self.accept_again.is_some_and(|at| at <= self.cx.now) {
+            if self.cx.shared.has_room() {
+                self.accept_again = None;
+                for &listener in &self.listeners {
+                    queue.push(Op::ResumeAccept { listener });
+                }
+            } else {
+                self.accept_again = Some(self.cx.now + ACCEPT_PAUSE);
+            }
+        }
+    }
+
+    /// Stops accepting and lets go of who is idle, once the server is told to stop; ends when nobody is left, or when the
+    /// deadline has passed.
+    pub(super) fn see_shutdown(&mut self, queue: &mut Queue) {
+        if !self.cx.shared.draining.load(Ordering::Acquire) {
+            return;
+        }
+        let shared = self.cx.shared.clone();
+        if self.drain_until.is_none() {
+            self.cx.draining = true;
+            self.accept_again = None;
+            for index in 0..self.connections.len() {
+                if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
+                    self.with(id, queue, |connection, worker, _, queue| connection.drain(worker, queue));
+                }
+            }
+            self.drain_until = Some(self.cx.now + shared.config().deadlines.shutdown);
+        }
+        let late = self.drain_until.is_some_and(|until| until <= self.cx.now);
+        let ends_now = late || shared.aborting.load(Ordering::Acquire);
+        if !std::mem::take(&mut self.came) || ends_now {
+            // Whoever the kernel has already shaken hands with is served, if there is time; then nobody else comes.
+            for listener in std::mem::take(&mut self.listeners) {
+                queue.push(Op::CloseListener { listener });
+            }
+        }
+        if ends_now {
+            for index in 0..self.connections.len() {
+                if let Some(id) = self.connections.get(index).and_then(Option::as_ref).map(Connection::id) {
+                    self.with(id, queue, |connection, worker, _, queue| {
+                        if connection.cut(worker, queue) {
+                            worker.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+            }
+            self.calls.cut(&mut self.cx);
+        }
+        // One turn more, so that the driver gets the last operations.
+        // In this order: the last thing that an acceptor does may be to hand over a connection.
+        let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.remote.has_handed();
+        self.stopped = self.is_empty() && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
+        if self.is_empty() {
+            self.drain_until = Some(self.cx.now);
+        }
+    }
+}
+
+impl<S: Service> Sink for WorkerState<S> {
+    fn begin(&mut self, now: Instant) {
+        self.cx.begin(now);
+        if self.last_tick != self.cx.tick {
+            // Before anything is answered: the worker may have slept for long.
+            self.last_tick = self.cx.tick;
+            self.cx.lines.refresh(self.cx.context.unix_nanoseconds() / NANOSECONDS);
+            // By a clock that nobody sets back.
+            crate::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue) {
+        match completion {
+            Completion::Received { socket, bytes } => {
+                self.with(socket, queue, |connection, worker, head, queue| {
+                    connection.received(bytes, worker, head, queue)
+                });
+            }
+            Completion::Accepted { listener, socket, peer } => {
+                self.know(listener);
+                self.came = true;
+                self.connection_came(socket, peer, listener.0 as usize, queue);
+            }
+            Completion::Ended { socket } => {
+                self.with(socket, queue, |connection, worker, head, queue| connection.peer_ended(worker, head, queue));
+            }
+            Completion::Blocked { socket, held } => {
+                self.with(socket, queue, |connection, worker, _, queue| connection.blocked(held, worker, queue));
+            }
+            Completion::Progress { socket } => {
+                self.with(socket, queue, |connection, worker, _, _| connection.progressed(worker))
+            }
+            Completion::Drained { socket } => {
+                self.with(socket, queue, |connection, worker, head, queue| connection.drained(worker, head, queue));
+            }
+            Completion::Failed { socket, .. } => {
+                self.with(socket, queue, |connection, worker, _, queue| connection.failed(worker, queue));
+            }
+            Completion::AcceptFailed { listener, error } => {
+                self.know(listener);
+                quiet::log!(Failure, warn, %error, "accepting is paused");
+                self.pause_accept(queue);
+            }
+            Completion::Woken => (self.woken, self.handed) = (true, true),
+            Completion::Connected { .. } => {}
+        }
+    }
+}

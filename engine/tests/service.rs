@@ -1,0 +1,157 @@
+//! Services that are no app: what the contract between the engine and a service promises, over sockets, for a service of a known
+//! type and for one behind a pointer.
+
+use highwire_engine::http::StatusCode;
+use highwire_engine::proto::Head;
+use highwire_engine::request::{Caller, Ready};
+use highwire_engine::time::{Sleep, sleep};
+use highwire_engine::{Begin, BodyUse, Config, Handle, MakeService, Outcome, Response, Server, Service};
+use std::io::Write;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use testkit::http1::{body, connect, exchange_text, get};
+
+const PATHS: [&str; 6] = ["/now", "/later", "/never", "/thread", "/panic", "/body"];
+
+/// What a service says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Waits,
+    Cancelled,
+    Ended,
+}
+
+struct Test {
+    said: Sender<Said>,
+    sleeping: Vec<Option<Sleep>>,
+}
+
+impl Test {
+    fn say(&self, said: Said) {
+        self.said.send(said).expect("the test listens");
+    }
+}
+
+impl Service for Test {
+    fn route(&mut self, head: &Head, window: &[u8], _: Caller<'_>) -> Result<u32, Box<Response>> {
+        let path = head.target.path.of(window);
+        let found = PATHS.iter().position(|known| known.as_bytes() == path);
+        found.map(|route| route as u32).ok_or_else(|| Box::new(self.error(StatusCode::NOT_FOUND, "nothing here")))
+    }
+
+    fn body_use(&self, route: u32) -> BodyUse {
+        if PATHS[route as usize] == "/body" { BodyUse::Whole } else { BodyUse::None }
+    }
+
+    fn body_limit(&self, _: u32, _: BodyUse) -> u64 {
+        5
+    }
+
+    fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
+        match PATHS[request.route as usize] {
+            "/now" => *answer = Some(Response::text("now")),
+            "/later" => {
+                let mut sleep = sleep(Duration::from_millis(5));
+                let waker = request.task.waker();
+                assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+                self.sleeping.push(Some(sleep));
+                return Outcome::Pending(self.sleeping.len() as u32 - 1);
+            }
+            "/never" => {
+                self.say(Said::Waits);
+                return Outcome::Pending(u32::MAX);
+            }
+            "/thread" => {
+                let replier = request.hooks.reply_later(request.task.waker());
+                std::thread::spawn(move || replier.send(|| Response::text("from a thread")));
+            }
+            "/body" => {
+                let Ready::Whole(bytes) = std::mem::take(request.body) else { return Outcome::Ready };
+                *answer = Some(Response::bytes("text/plain", bytes));
+            }
+            _ => std::panic::resume_unwind(Box::new("on purpose")),
+        }
+        Outcome::Ready
+    }
+
+    fn poll(&mut self, (route, place): (u32, u32), cx: &mut Context<'_>) -> Poll<Response> {
+        let Some(sleep) = self.sleeping.get_mut(place as usize).and_then(Option::as_mut) else { return Poll::Pending };
+        assert_eq!(PATHS[route as usize], "/later");
+        let Poll::Ready(()) = Pin::new(sleep).poll(cx) else { return Poll::Pending };
+        self.sleeping[place as usize] = None;
+        Poll::Ready(Response::text("later"))
+    }
+
+    fn cancel(&mut self, (route, _): (u32, u32)) {
+        assert_eq!(PATHS[route as usize], "/never");
+        self.say(Said::Cancelled);
+    }
+
+    fn end(&mut self) {
+        self.say(Said::Ended);
+    }
+}
+
+fn start(make: impl MakeService) -> Handle {
+    let config = Config { workers: 2, ..Config::default() };
+    let server = Server::new(make, config).and_then(|server| server.listen("127.0.0.1:0")).expect("a server");
+    server.start().expect("it starts")
+}
+
+fn check(said: &Receiver<Said>, handle: Handle) {
+    let hear = || said.recv_timeout(Duration::from_secs(20)).expect("it says something");
+    let address = handle.addresses()[0].clone();
+    for (path, status, text) in [
+        ("/now", 200, "now"),
+        ("/later", 200, "later"),
+        ("/thread", 200, "from a thread"),
+        ("/panic", 500, "internal server error\n"),
+        ("/nothing", 404, "nothing here\n"),
+        ("/now", 200, "now"),
+    ] {
+        let answer = get(&address, path);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        assert_eq!(body(&answer), text, "{path}");
+    }
+    for (sent, status, text) in [
+        ("5\r\n\r\nhello", 200, "hello"),
+        ("6\r\n\r\nhello!", 413, "the body is larger than the 5 bytes that are taken here\n"),
+    ] {
+        let request = format!("POST /body HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {sent}");
+        let answer = exchange_text(connect(&address), request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert_eq!(body(&answer), text);
+    }
+    let mut stream = connect(&address);
+    stream.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is sent");
+    assert_eq!(hear(), Said::Waits);
+    handle.abort();
+    handle.wait().expect("it stops");
+    // Each of both workers has a service.
+    let mut all = [hear(), hear(), hear()];
+    all.sort_by_key(|said| *said as u8);
+    assert_eq!(all, [Said::Cancelled, Said::Ended, Said::Ended]);
+}
+
+#[test]
+fn a_service_of_a_known_type_answers() {
+    let (sender, said) = channel();
+    check(&said, start(move |_: &_| Test { said: sender.clone(), sleeping: Vec::new() }));
+}
+
+#[test]
+fn a_service_behind_a_pointer_answers() {
+    let (sender, said) = channel();
+    let make = move |_: &_| -> Box<dyn Service> { Box::new(Test { said: sender.clone(), sleeping: Vec::new() }) };
+    check(&said, start(make));
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    let config = Config { http1: false, http2_cleartext: false, http2_tls: false, ..Config::default() };
+    let make = |_: &_| -> Box<dyn Service> { unreachable!("it never starts") };
+    let error = Server::new(make, config).expect_err("no protocol is left");
+    assert!(error.to_string().starts_with("neither HTTP/1 nor HTTP/2 is spoken"), "{error}");
+}

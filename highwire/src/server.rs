@@ -1,0 +1,81 @@
+//! The server: settings, listeners, workers. What it runs on is the crate `highwire-engine`.
+
+use crate::dispatch::{AppFactory, Dispatcher};
+
+/// ```
+/// use highwire::App;
+/// use highwire::server::Engine;
+/// use std::time::Duration;
+///
+/// let server = App::new()
+///     .get("/", || "hello")
+///     .configure(|config| {
+///         config.engine = Engine::Readiness;
+///         config.workers = 2;
+///         config.deadlines.idle = Duration::from_secs(20);
+///         config.caps.body_bytes = 64 * 1024;
+///         config.memory = Some(256 << 20);
+///     })
+///     .server()?;
+/// # let _ = server;
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[doc(inline)]
+pub use engine::Config;
+
+/// ```
+/// use highwire::{App, server::Listen, tls::TlsConfig};
+///
+/// let tls = TlsConfig::new().self_signed(["localhost"]);
+/// let server = App::new()
+///     .get("/", || "hello")
+///     .server()?
+///     // Behind a balancer that passes bytes on and says whose they are.
+///     .listen_with("127.0.0.1:0", Listen::new().tls(tls).proxy_protocol())?;
+/// // server.run()
+/// # let _ = server;
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[doc(inline)]
+pub use engine::Listen;
+
+/// ```
+/// use highwire::testing::Client;
+/// use highwire::{App, StatusCode, time};
+/// use std::time::Duration;
+///
+/// let app = App::new().post("/orders", || {
+///     highwire::spawn(async {
+///         time::sleep(Duration::from_secs(60)).await;
+///         println!("a minute after the order");
+///     });
+///     StatusCode::ACCEPTED
+/// });
+/// assert_eq!(Client::new(app)?.post("/orders").send().status(), 202);
+/// # Ok::<(), highwire::Error>(())
+/// ```
+#[doc(inline)]
+pub use engine::spawn;
+
+pub use engine::{Balance, Caps, Deadlines, Driver, Engine, Handle, Report, raise_descriptor_limit, share_heap};
+
+/// A bound server, ready to run.
+///
+/// ```
+/// use highwire::App;
+/// use std::io::{Read, Write};
+///
+/// let handle = App::new().get("/", || "hello").listen("127.0.0.1:0")?.start()?;
+/// let mut stream = std::net::TcpStream::connect(&handle.addresses()[0])?;
+/// stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+/// let mut answer = String::new();
+/// stream.read_to_string(&mut answer)?;
+/// assert!(answer.ends_with("\r\n\r\nhello"));
+/// handle.stop();
+/// println!("{}", handle.wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Server = engine::Server<AppFactory>;
+
+/// A worker over any driver: for hosts with a loop of their own, and for the simulator.
+pub type Worker<D> = engine::Worker<D, Dispatcher>;
