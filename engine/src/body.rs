@@ -332,8 +332,7 @@ impl Drop for Body {
     }
 }
 
-/// Any error.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub use crate::error::BoxError;
 
 /// What makes a response's body in parts.
 pub trait Source: Stream<Item = Result<Bytes, BoxError>> {

@@ -1,68 +1,20 @@
-//! Requests that come from this process and not by a connection: where other threads leave them, and those under way.
+//! Requests that come from this process and not by a connection: those that a worker has under way.
 
-use super::call::{Call, CallHead, Job};
+use super::call::inbox::{Inbox, forget};
+use super::call::{Call, CallHead};
 use super::context::{self, TaskKind};
 use super::deadline::DeadlineTable;
-use super::exchange::let_go;
+use super::remote::Remote;
 use super::worker::WorkerContext;
+use crate::panics::let_go;
 use crate::quiet;
 use crate::service::Service;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Where other threads leave requests for a worker.
-pub(crate) type Inbox = Arc<Left>;
-
-/// What was left for it.
-pub(crate) struct Left {
-    /// None where the worker has ended.
-    jobs: Mutex<Option<Vec<Job>>>,
-    /// Requests that are left or under way.
-    count: AtomicUsize,
-}
-
-impl std::fmt::Debug for Left {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Left").field("count", &self.count()).finish_non_exhaustive()
-    }
-}
-
-impl Left {
-    /// Leaves a request. Where the worker has ended it is dropped, which answers it.
-    pub(super) fn leave(&self, job: Job) {
-        if let Some(jobs) = &mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            jobs.push(job);
-        }
-    }
-
-    /// Requests that are left or under way.
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    fn take(&self) -> Vec<Job> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    fn close(&self) {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Without the lock.
-        jobs.into_iter().flatten().for_each(forget);
-    }
-}
-
-/// Drops a request that is not begun, which answers it.
-fn forget(Job { request, body, answerer }: Job) {
-    let_go(body);
-    let_go(request);
-    drop(answerer);
-}
+use std::sync::Arc;
 
 /// The requests of this process that a worker has under way.
 pub(super) struct Calls {
-    inbox: Inbox,
+    inbox: Arc<Inbox>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     deadlines: DeadlineTable,
@@ -77,19 +29,15 @@ struct Slot {
 }
 
 impl Calls {
-    pub(super) fn new() -> Calls {
+    pub(super) fn new(remote: &Remote) -> Calls {
         Calls {
-            inbox: Arc::new(Left { jobs: Mutex::new(Some(Vec::new())), count: AtomicUsize::new(0) }),
+            inbox: remote.inbox.clone(),
             slots: Vec::new(),
             free: Vec::new(),
             deadlines: DeadlineTable::new(),
             expired: Vec::new(),
             head: CallHead::default(),
         }
-    }
-
-    pub(super) fn inbox(&self) -> Inbox {
-        self.inbox.clone()
     }
 
     /// Whether none is left, and none under way.
@@ -136,7 +84,7 @@ impl Calls {
     /// Ends all of them: the time of the shutdown is up.
     pub(super) fn cut(&mut self, worker: &mut WorkerContext<impl Service>) {
         for job in self.inbox.take() {
-            self.inbox.count.fetch_sub(1, Ordering::Relaxed);
+            self.inbox.finish_one();
             forget(job);
         }
         for index in 0..self.slots.len() as u32 {
@@ -178,52 +126,6 @@ impl Calls {
         slot.generation = context::next_generation(slot.generation);
         self.free.push(index);
         self.deadlines.clear(index);
-        self.inbox.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use http_body::Frame;
-    use std::pin::Pin;
-    use std::task::{Context, Poll, Waker};
-
-    /// A body that panics when it is dropped.
-    struct Fragile;
-
-    impl Drop for Fragile {
-        fn drop(&mut self) {
-            std::panic::resume_unwind(Box::new("on purpose"));
-        }
-    }
-
-    impl http_body::Body for Fragile {
-        type Data = Bytes;
-        type Error = crate::body::BoxError;
-        fn poll_frame(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, crate::body::BoxError>>> {
-            Poll::Pending
-        }
-    }
-
-    #[test]
-    fn what_was_left_is_answered_where_its_bodies_panic() {
-        let calls = Calls::new();
-        let answers = [(); 2].map(|()| {
-            let (request, ()) = http::Request::new(()).into_parts();
-            let (answerer, answer) = crate::call::answer();
-            calls.inbox.leave(Job { request, body: Some(Box::pin(Fragile)), answerer });
-            answer
-        });
-        calls.inbox.close();
-        for answer in answers {
-            let polled = std::pin::pin!(answer).poll(&mut Context::from_waker(Waker::noop()));
-            let Poll::Ready(Ok(answer)) = polled else { panic!("there is no answer") };
-            assert_eq!(answer.status(), 503);
-        }
+        self.inbox.finish_one();
     }
 }

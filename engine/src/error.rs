@@ -1,8 +1,10 @@
 //! What can go wrong in building and running a server.
 
-use crate::body::BoxError;
 use std::fmt;
 use std::io;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

@@ -2,10 +2,10 @@
 
 use super::config::Config;
 use super::connection::Connection;
+use super::secure::ListenerTls;
 #[cfg(feature = "tls")]
 use super::secure::Secure;
 use super::shared::Shared;
-use super::shared::Tls;
 use super::worker::WorkerContext;
 use crate::Result;
 use crate::service::Service;
@@ -96,11 +96,11 @@ impl Listen {
                     }
                 };
                 let reload = tls.build().map_err(|error| crate::Error::Setting(error.to_string()))?;
-                Some(Tls::new(reload, self.plain_too))
+                Some(ListenerTls::new(reload, self.plain_too))
             }
         };
         #[cfg(not(feature = "tls"))]
-        let tls: Option<Tls> = None;
+        let tls: Option<ListenerTls> = None;
         Ok(ListenerSetup { tls, proxied: self.proxied })
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn look_at_files(_setups: &[ListenerSetup], _shared: &Shared, _second
 /// What connections that came by one listener begin with.
 #[derive(Clone, Default)]
 pub(crate) struct ListenerSetup {
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<ListenerTls>,
     /// The PROXY protocol.
     pub(crate) proxied: bool,
 }

@@ -1,22 +1,15 @@
 //! What stands for `calls` without the feature `tower`: requests come by connections only.
 
+use super::remote::Remote;
 use super::worker::WorkerContext;
 use crate::service::Service;
-
-/// Where nothing is left.
-#[derive(Debug)]
-pub(crate) struct Inbox;
 
 /// None.
 pub(super) struct Calls;
 
 impl Calls {
-    pub(super) fn new() -> Calls {
+    pub(super) fn new(_: &Remote) -> Calls {
         Calls
-    }
-
-    pub(super) fn inbox(&self) -> Inbox {
-        Inbox
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -8,7 +8,6 @@
 //! A worker is one thread, so the counts belong to the thread and take no lock. Each thread of the blocking pool has counts of
 //! its own.
 
-use super::context;
 use io::Instant;
 use std::cell::Cell;
 
@@ -124,13 +123,15 @@ fn second(now: Instant) -> u64 {
 
 thread_local! {
     static COUNTS: Counts = Counts::default();
+    /// The worker's clock, as of its last tick. Threads of a pool have none.
+    static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Returns true if a line of this kind may be logged now: for an `if` around the line. Before the first one of a second it logs
 /// how many were left out.
 pub fn allows(kind: Kind) -> bool {
-    // Threads of a pool have no worker's clock. Any clock will do there: seconds are only told apart.
-    let now = context::now_if_any().unwrap_or_else(|| Instant { nanoseconds: io::clock::unix_nanoseconds() });
+    // Without a worker's clock any other will do: seconds are only told apart.
+    let now = NOW.get().unwrap_or_else(|| Instant { nanoseconds: io::clock::unix_nanoseconds() });
     // A thread that ends has no counts any more, and few lines left.
     let asked = COUNTS.try_with(|counts| (counts.take_left_out(kind, now), counts.allow(kind, now)));
     let Ok((left_out, allowed)) = asked else { return true };
@@ -142,6 +143,7 @@ pub fn allows(kind: Kind) -> bool {
 
 /// Logs how many lines were left out, once the second in which they were is over. A worker calls it a few times per second.
 pub(crate) fn tell(now: Instant) {
+    NOW.set(Some(now));
     // A thread that ends has nothing to tell any more.
     let _ = COUNTS.try_with(|counts| counts.take_all(now, log_left_out));
 }

@@ -1,6 +1,7 @@
 //! What other threads know of a worker: how to wake it, and where they leave what is for it.
 
-use super::calls::Inbox;
+#[cfg(feature = "call")]
+use super::call::inbox::Inbox;
 use io::Socket;
 use io::wake::Notifier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,13 +18,20 @@ pub(crate) struct Remote {
     /// With the number of the listener that each came by.
     handed: Mutex<Vec<(Socket, usize)>>,
     /// Requests of this process.
-    #[cfg_attr(not(feature = "call"), expect(dead_code, reason = "nobody leaves any"))]
-    pub(crate) inbox: Inbox,
+    #[cfg(feature = "call")]
+    pub(crate) inbox: Arc<Inbox>,
 }
 
 impl Remote {
-    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>, inbox: Inbox) -> Remote {
-        Remote { notifier, connections: AtomicU32::new(0), beat, handed: Mutex::default(), inbox }
+    pub(super) fn new(notifier: Notifier, beat: Arc<AtomicU64>) -> Remote {
+        Remote {
+            notifier,
+            connections: AtomicU32::new(0),
+            beat,
+            handed: Mutex::default(),
+            #[cfg(feature = "call")]
+            inbox: Arc::default(),
+        }
     }
 
     /// Returns the beat of a handler's call, or of a poll of its future: the number of the call in the high half, so that two

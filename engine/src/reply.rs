@@ -1,8 +1,7 @@
 //! Answers that come later, from any thread, and interim responses before them.
 
-use crate::exchange::let_go;
+use crate::panics::let_go;
 use crate::quiet;
-use crate::request::Hooks;
 use crate::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::cell::RefCell;
@@ -87,6 +86,13 @@ pub struct Replier {
 }
 
 impl Replier {
+    /// The right to answer, and the end that waits for it. `waker` is that of the task that answers the request; `earlier` is what
+    /// the request waited for before.
+    pub(crate) fn new(waker: Waker, earlier: Option<Awaited>) -> (Replier, Awaited) {
+        let slot = Arc::new(ReplySlot { content: Mutex::new(Content::Nothing), waker });
+        (Replier { slot: Some(slot.clone()) }, Awaited { slot, earlier: earlier.map(Box::new) })
+    }
+
     /// Answers by what a function makes on the request's worker.
     pub fn send(mut self, make: impl FnOnce() -> Response + Send + 'static) {
         if let Some(slot) = self.slot.take() {
@@ -130,21 +136,6 @@ impl std::fmt::Debug for Replier {
     }
 }
 
-impl Hooks {
-    /// Lets the request be answered later. `waker` is that of the task that answers it.
-    pub fn reply_later(&mut self, waker: Waker) -> Replier {
-        let slot = Arc::new(ReplySlot { content: Mutex::new(Content::Nothing), waker });
-        let earlier = self.reply.take().map(Box::new);
-        self.reply = Some(Awaited { slot: slot.clone(), earlier });
-        Replier { slot: Some(slot) }
-    }
-
-    /// Lets interim responses be sent. `waker` is that of the task that answers the request.
-    pub fn interim(&mut self, waker: Waker) -> Interim {
-        Interim { queue: self.interim.get_or_insert_with(|| InterimQueue::new(waker)).clone() }
-    }
-}
-
 /// Interim responses that wait to be sent.
 #[derive(Debug, Default)]
 pub struct InterimQueue {
@@ -166,6 +157,11 @@ pub struct Interim {
 }
 
 impl Interim {
+    /// The sending end of a queue.
+    pub(crate) fn new(queue: Rc<RefCell<InterimQueue>>) -> Interim {
+        Interim { queue }
+    }
+
     /// Sends an interim response: 102, 103 or another of the 1xx but 100 and 101, which the engine sends itself. HTTP/1.0
     /// clients never see it.
     pub fn send(&self, status: StatusCode, fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>) {

@@ -1,7 +1,7 @@
 //! A request as the engine hands it to a service: whom it comes from, its body, and what its handler may leave behind.
 
 use crate::body::Body;
-use crate::reply::{Awaited, InterimQueue};
+use crate::reply::{Awaited, Interim, InterimQueue, Replier};
 use crate::{Secure, Tls};
 use bytes::Bytes;
 use http::Extensions;
@@ -120,6 +120,18 @@ impl std::fmt::Debug for Hooks {
 }
 
 impl Hooks {
+    /// Lets the request be answered later. `waker` is that of the task that answers it.
+    pub fn reply_later(&mut self, waker: Waker) -> Replier {
+        let (replier, awaited) = Replier::new(waker, self.reply.take());
+        self.reply = Some(awaited);
+        replier
+    }
+
+    /// Lets interim responses be sent. `waker` is that of the task that answers the request.
+    pub fn interim(&mut self, waker: Waker) -> Interim {
+        Interim::new(self.interim.get_or_insert_with(|| InterimQueue::new(waker)).clone())
+    }
+
     /// Whether anything of them outlives the call.
     pub(crate) fn are_for_exchange(&self) -> bool {
         self.reply.is_some() || self.interim.is_some() || self.unfolded.is_some()

@@ -3,6 +3,26 @@
 
 use bytes::Bytes;
 
+/// A listener's TLS.
+#[cfg(feature = "tls")]
+#[derive(Clone)]
+pub(crate) struct ListenerTls {
+    pub(crate) reload: std::sync::Arc<crate::tls::Reload>,
+    /// Connections in the clear are served too.
+    pub(crate) plain_too: bool,
+}
+
+#[cfg(feature = "tls")]
+impl ListenerTls {
+    pub(crate) fn new(reload: crate::tls::Reload, plain_too: bool) -> ListenerTls {
+        ListenerTls { reload: std::sync::Arc::new(reload), plain_too }
+    }
+}
+
+/// There is none.
+#[cfg(not(feature = "tls"))]
+pub(crate) type ListenerTls = std::convert::Infallible;
+
 /// What came of received bytes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Heard {
@@ -29,10 +49,9 @@ pub(crate) use without::Secure;
 
 #[cfg(feature = "tls")]
 mod with_tls {
-    use super::{Bytes, Fault, Heard};
+    use super::{Bytes, Fault, Heard, ListenerTls};
     use crate::caller::{ClientCertificate, Tls as Facts};
     use crate::quiet;
-    use crate::shared::Tls;
     use crate::tls::{Progress, Session, Speaks, TlsError, is_ssl2, peek};
 
     /// A fatal `protocol_version` in the clear (RFC 5246 section 7.2.2), in a record of TLS 1.0: clients that begin as SSL 2.0
@@ -52,7 +71,7 @@ mod with_tls {
 
     impl Secure {
         /// A session for a connection that has come; `None`, with a word in the log, where the configuration cannot be used.
-        pub(crate) fn accept(tls: &Tls) -> Option<Box<Secure>> {
+        pub(crate) fn accept(tls: &ListenerTls) -> Option<Box<Secure>> {
             let plain_too = tls.plain_too;
             match Session::accept(tls.reload.current()) {
                 Ok(session) => {

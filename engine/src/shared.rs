@@ -1,8 +1,8 @@
 //! What all workers of a server share: settings, the memory account, counters.
 
-use super::accept::PeerCounts;
 use super::budget::Budget;
 use super::config::Config;
+use super::peers::PeerCounts;
 use super::pool::{Asked, Pool};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ pub(crate) struct Counters {
     pub(crate) handshakes: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
     /// HTTP/2 connections that ended because an allowance ran out, by its kind.
-    pub(crate) http2_fired: [AtomicU64; super::connection::http2::streams::BUDGETS],
+    pub(crate) http2_fired: [AtomicU64; proto::h2::budget::KINDS],
 }
 
 /// What all workers of a server share: settings, counters, the account of memory, the blocking pool.
@@ -52,26 +52,6 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// A listener's TLS.
-#[cfg(feature = "tls")]
-#[derive(Clone)]
-pub(crate) struct Tls {
-    pub(crate) reload: Arc<crate::tls::Reload>,
-    /// Connections in the clear are served too.
-    pub(crate) plain_too: bool,
-}
-
-#[cfg(feature = "tls")]
-impl Tls {
-    pub(crate) fn new(reload: crate::tls::Reload, plain_too: bool) -> Tls {
-        Tls { reload: Arc::new(reload), plain_too }
-    }
-}
-
-/// There is none.
-#[cfg(not(feature = "tls"))]
-pub(crate) type Tls = std::convert::Infallible;
-
 /// Descriptors that are not for connections: listeners, rings, files, logs.
 pub(crate) const RESERVED_DESCRIPTORS: usize = 32;
 
@@ -97,8 +77,8 @@ impl Shared {
         }
     }
 
-    #[inline]
     /// The settings.
+    #[inline]
     pub fn config(&self) -> &Config {
         &self.config
     }

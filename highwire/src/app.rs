@@ -2,13 +2,14 @@
 
 use crate::built_app::{BuiltApp, Factory};
 use crate::dispatch::AppFactory;
-use crate::files::OpenFiles;
+use crate::files::open::OpenFiles;
 use crate::handler::{Handler, Route};
 use crate::middleware::{IntoLayer, Layer, Missed};
 use crate::router::{MethodFilter, Pattern, Router};
 use crate::server::{Config, Server};
+use crate::shared::{AppData, ErrorHandler, NotFoundHandler};
 use crate::states;
-use crate::{Error, Files, Https, IntoResponse, Method, Request, Response, Result, StatusCode};
+use crate::{Error, Files, Https, IntoResponse, Method, Request, Result, StatusCode};
 use io::Listener;
 use std::any::Any;
 use std::sync::Arc;
@@ -57,12 +58,6 @@ pub struct App {
     /// The first thing that went wrong in putting it together.
     mistake: Option<Error>,
 }
-
-/// Turns an error's status and words into a response.
-pub(crate) type ErrorHandler = Arc<dyn Fn(StatusCode, &str) -> Response + Send + Sync>;
-
-/// Answers what no route is for.
-pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
 
 struct Registered {
     host: Option<String>,
@@ -335,21 +330,24 @@ impl App {
         }
         let fallback = self.fallback.map(|route| without_path(route, "(fallback)"));
         let missed = missed.map(|route| without_path(route, "(none)"));
-        let app = BuiltApp {
-            body_uses: routes.iter().map(|route| route.body_use()).collect(),
+        let data = AppData {
+            names,
+            states: self.states,
+            not_found: self.not_found,
+            on_error: self.on_error,
             body_limits: routes.iter().map(|route| route.body_limit()).collect(),
+            open_files: OpenFiles::new(io::memory::descriptors()),
+        };
+        let app = BuiltApp {
+            data: Arc::new(data),
+            body_uses: routes.iter().map(|route| route.body_use()).collect(),
             router,
             routes,
-            names,
             paths,
             fallback,
             missed,
-            states: self.states,
             factories: self.factories,
-            not_found: self.not_found,
-            on_error: self.on_error,
             https: self.https,
-            open_files: OpenFiles::new(io::memory::descriptors()),
         };
         Ok((app, self.config))
     }

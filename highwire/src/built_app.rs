@@ -1,13 +1,10 @@
 //! An app that was built: its routes, handlers and values, as all workers share them.
 
-use crate::app::{ErrorHandler, NotFoundHandler};
-use crate::files::OpenFiles;
+use crate::Https;
 use crate::handler::Route;
 use crate::request::{BodyUse, Locals};
 use crate::router::Router;
-use crate::server::Caps;
-use crate::states;
-use crate::{Https, Response, StatusCode};
+use crate::shared::AppData;
 use std::any::{Any, TypeId};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,51 +23,23 @@ impl Factory {
 
 /// An app that was built.
 pub(crate) struct BuiltApp {
+    pub(crate) data: Arc<AppData>,
     pub(crate) router: Router,
     pub(crate) routes: Vec<Arc<dyn Route>>,
-    pub(crate) names: Vec<Vec<Box<str>>>,
     /// The routes' templates, for logs.
     pub(crate) paths: Vec<String>,
     pub(crate) fallback: Option<u32>,
     /// What calls the app's middleware where there is no route.
     pub(crate) missed: Option<u32>,
-    pub(crate) states: states::Map,
     pub(crate) factories: Vec<Factory>,
-    pub(crate) not_found: Option<NotFoundHandler>,
-    pub(crate) on_error: Option<ErrorHandler>,
     pub(crate) https: Https,
     pub(crate) body_uses: Vec<BodyUse>,
-    /// Of each route, if it has one of its own.
-    pub(crate) body_limits: Vec<Option<u64>>,
-    pub(crate) open_files: Arc<OpenFiles>,
 }
 
 impl BuiltApp {
-    /// The answer to an error that the engine, or the app, has found.
-    pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
-        match &self.on_error {
-            Some(handler) => handler(status, text),
-            None => Response::error(status, format!("{text}\n")),
-        }
-    }
-
-    pub(crate) fn state<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.states.get()
-    }
-
     /// Each worker's own values, made on its thread.
     pub(crate) fn make_locals(&self) -> Locals {
         self.factories.iter().map(|factory| (factory.make)()).collect()
-    }
-
-    /// Bytes of the largest body that the route takes in this way.
-    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse, caps: &Caps) -> u64 {
-        let own = self.body_limits.get(route as usize).copied().flatten();
-        match body_use {
-            BodyUse::None => caps.unread_body_bytes,
-            BodyUse::Whole => own.unwrap_or(caps.body_bytes),
-            BodyUse::Parts => own.unwrap_or(caps.streamed_body_bytes),
-        }
     }
 
     /// The template of a route and whether its handler is async, for logs.

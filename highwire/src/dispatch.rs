@@ -5,9 +5,10 @@ use crate::built_app::BuiltApp;
 use crate::handler::Endpoint;
 use crate::request::{Locals, Request};
 use crate::router::{Captures, Found};
+use crate::shared::Shared;
 use crate::{Params, Response, StatusCode};
 use engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
-use engine::{Asked, Begin, Config, MakeService, Outcome, Service};
+use engine::{Begin, MakeService, Outcome, Service};
 use http::{HeaderValue, header};
 use proto::{Form, Head, Method};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,28 +23,6 @@ enum Routed {
     Answer(Box<Response>),
     /// There is nothing at this path.
     Nothing,
-}
-
-/// What all routes of an app on one worker share: the app, and what it shares with the server's other workers.
-pub(crate) struct Shared {
-    pub(crate) app: Arc<BuiltApp>,
-    engine: Arc<engine::Shared>,
-}
-
-impl Shared {
-    #[inline]
-    pub(crate) fn config(&self) -> &Config {
-        self.engine.config()
-    }
-
-    pub(crate) fn engine(&self) -> &engine::Shared {
-        &self.engine
-    }
-
-    /// Runs a function on the blocking pool, for whoever waits for its result.
-    pub(crate) fn ask<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
-        self.engine.ask(function)
-    }
 }
 
 /// Makes the service of an app for each worker.
@@ -71,6 +50,7 @@ impl MakeService for AppFactory {
 
 /// An app on one worker.
 pub struct Dispatcher {
+    app: Arc<BuiltApp>,
     shared: Arc<Shared>,
     endpoints: Vec<Box<dyn Endpoint>>,
     locals: Rc<Locals>,
@@ -93,7 +73,7 @@ impl Service for Dispatcher {
 
     #[inline]
     fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> std::result::Result<u32, Box<Response>> {
-        match (self.find(head, window, caller.is_secure()), self.shared.app.missed) {
+        match (self.find(head, window, caller.is_secure()), self.app.missed) {
             (Routed::Route(route), _) | (Routed::Nothing, Some(route)) => Ok(route),
             (Routed::Answer(response), Some(route)) => {
                 self.missed = Some(response);
@@ -105,7 +85,7 @@ impl Service for Dispatcher {
     }
 
     fn body_use(&self, route: u32) -> BodyUse {
-        self.shared.app.body_uses[route as usize]
+        self.app.body_uses[route as usize]
     }
 
     fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
@@ -141,7 +121,7 @@ impl Service for Dispatcher {
     }
 
     fn strict_transport_security(&self) -> Option<HeaderValue> {
-        self.shared.app.https.strict_transport_security()
+        self.app.https.strict_transport_security()
     }
 
     fn end(&mut self) {
@@ -162,7 +142,8 @@ impl Dispatcher {
             missed: None,
             resolved: Vec::new(),
             redirects: app.https.redirects(),
-            shared: Arc::new(Shared { app, engine }),
+            shared: Arc::new(Shared::new(app.data.clone(), engine)),
+            app,
         }
     }
 
@@ -173,12 +154,12 @@ impl Dispatcher {
         self.missed = None;
         if !is_secure
             && self.redirects
-            && let Some(response) = self.shared.app.https.redirected(head, window)
+            && let Some(response) = self.app.https.redirected(head, window)
         {
             return Routed::Answer(Box::new(response));
         }
         if head.target.form == Form::Origin
-            && let Some(route) = self.shared.app.router.find_whole(head.method, head.target.path.of(window))
+            && let Some(route) = self.app.router.find_whole(head.method, head.target.path.of(window))
         {
             return Routed::Route(route);
         }
@@ -192,7 +173,7 @@ impl Dispatcher {
             let text = "the target and the Host field name different hosts";
             return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
         }
-        let router = &shared.app.router;
+        let router = &self.app.router;
         // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
         let (method, token) = match head.protocol.is_empty() {
             true => (head.method, head.method_span.of(window)),
@@ -220,7 +201,7 @@ impl Dispatcher {
         }
         match router.find(head.authority(window), method, token, path, &mut self.captures) {
             Found::Route(route) | Found::HeadOfGet(route) => Routed::Route(route),
-            Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && shared.app.fallback.is_none() => {
+            Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && self.app.fallback.is_none() => {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
                 // What follows a CONNECT is not HTTP.
                 let is_connect = head.method == Method::Connect;
@@ -236,7 +217,7 @@ impl Dispatcher {
                 self.missed = Some(response);
                 Routed::Route(route)
             }
-            Found::Nothing => match shared.app.fallback {
+            Found::Nothing => match self.app.fallback {
                 Some(route) => Routed::Route(route),
                 None => Routed::Nothing,
             },

@@ -68,6 +68,7 @@ mod reply;
 mod request;
 mod response;
 mod router;
+mod shared;
 #[cfg(feature = "json")]
 mod typed;
 mod unblock;

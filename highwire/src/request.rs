@@ -1,9 +1,9 @@
 //! Requests as handlers see them: borrowed from the receive buffer, nothing copied until somebody asks.
 
-use crate::body::Body;
-use crate::dispatch::Shared;
+use crate::shared::Shared;
 use crate::{Params, Response};
 use bytes::Bytes;
+use engine::Body;
 pub use engine::BodyUse;
 use engine::request::{Caller, Hooks, Ready, TaskWaker};
 use http::{Extensions, StatusCode};

@@ -10,10 +10,13 @@ mod answer;
 mod carrier;
 mod crossing;
 mod head;
+pub(crate) mod inbox;
 mod reply;
 
 pub use self::crossing::{CROSSING_BYTES, Reader, ReaderGone, Writer, crossing};
 pub(super) use self::head::CallHead;
+pub(crate) use self::inbox::Job;
+pub use self::inbox::RequestBody;
 pub(crate) use self::reply::{Answerer, answer};
 pub use self::reply::{ResponseBody, ResponseFuture};
 
@@ -23,17 +26,16 @@ use crate::context::TaskKind;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::Carrier;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::exchange::{Exchange, Intake, Waits, let_go};
+use crate::exchange::{Exchange, Intake, Waits};
+use crate::panics::let_go;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::trailers::is_allowed_trailer;
 use crate::worker::WorkerContext;
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request};
 use proto::Length;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// What a request is charged beside its bytes: its place, its exchange, and what the types of `http` hold for it.
@@ -41,17 +43,6 @@ const CALL_BYTES: usize = 2 * 1024;
 
 /// Parts of a body that are moved in a row before others have their turn.
 pub(super) const PARTS_A_TURN: usize = 64;
-
-/// A request's body on its way to a worker.
-pub type RequestBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>;
-
-/// A request on its way to a worker.
-pub(crate) struct Job {
-    pub(crate) request: request::Parts,
-    /// None where there is none.
-    pub(crate) body: Option<RequestBody>,
-    pub(crate) answerer: Answerer,
-}
 
 /// A request under way.
 pub(super) struct Call {

@@ -8,10 +8,12 @@
 //! connection that waits for its next request owns no memory but this struct.
 
 mod account;
+mod charge;
 mod close;
 mod http1;
 pub(super) mod http2;
 mod out;
+mod phase;
 mod proxy;
 mod settle;
 mod tls;
@@ -19,45 +21,15 @@ mod transport;
 mod turn;
 pub(super) mod work;
 
-use self::http1::H1;
 use self::http2::streams::Http2;
 use self::out::Out;
+use self::phase::Phase;
 use self::transport::Transport;
-use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Intake, Tunnel};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use io::{Op, Peer, Queue, SocketId};
 use proto::{Head, Role, h1};
-
-/// What a connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// The header of the PROXY protocol, which says whose connection it is.
-    Proxy,
-    /// Its first byte.
-    Fresh,
-    /// Another request.
-    Idle,
-    /// The rest of a head.
-    Head,
-    /// More of a body.
-    Body,
-    /// A handler's answer.
-    Handler,
-    /// That the peer takes what is sent.
-    Write,
-    /// Another protocol: it has deadlines of its own.
-    Tunnel,
-    /// Whatever its HTTP/2 streams wait for: the earliest of their deadlines.
-    Streams,
-    /// That the driver sends the last of what it has, and our end behind that. Nothing more is read or answered.
-    Closing,
-    /// The peer's end, after ours.
-    Linger,
-    /// Nothing: it is to be forgotten.
-    Gone,
-}
 
 /// Unread bytes that a connection keeps while it waits for its handler or its peer, before it stops receiving.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;
@@ -263,20 +235,6 @@ impl Connection {
         if matches!(self.transport.phase, Phase::Write | Phase::Closing) {
             self.wait_to_write(worker);
         }
-    }
-
-    /// Moves on whatever can move: handler, response body, other protocol, unread requests.
-    pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        if self.http2.is_some() {
-            return self.drive_http2(worker, head, out);
-        }
-        if self.exchange.is_some() {
-            H1::new(self, out).poll_answer(worker);
-            self.pump(worker, out);
-            self.drive_tunnel(worker, out);
-        }
-        self.proceed(worker, head, out);
-        self.resume_if_wanted(out.queue);
     }
 
     /// Works through the unread bytes that are kept.

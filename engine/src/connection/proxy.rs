@@ -1,7 +1,8 @@
 //! The PROXY protocol of HAProxy, versions 1 and 2: what a proxy that passes bytes on says before them.
 
+use super::Connection;
 use super::out::Out;
-use super::{Connection, Phase};
+use super::phase::Phase;
 use crate::exchange::abort::Abort;
 use crate::service::Service;
 use crate::worker::WorkerContext;

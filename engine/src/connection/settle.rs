@@ -1,9 +1,10 @@
 //! After whatever happened to a connection: what it waits for now, and how long.
 
+use super::Connection;
 use super::close::DRAIN_TICKS;
 use super::out::Out;
+use super::phase::Phase;
 use super::transport::Transport;
-use super::{Connection, Phase};
 use crate::exchange::Exchange;
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -56,7 +57,7 @@ impl Connection {
                 return;
             }
         }
-        self.recycle_exchange(worker);
+        self.recycle_exchange();
         if self.transport.account.lent() != 0
             && !self.transport.blocked
             && !self.exchange.as_ref().is_some_and(|exchange| exchange.awaits_answer())

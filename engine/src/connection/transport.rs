@@ -1,9 +1,9 @@
 //! What a connection is beneath its protocol: its socket and its TLS, what was received and not read, what the driver still has to
 //! send, what it waits for, and what it is charged for.
 
-use super::Phase;
 use super::account::Account;
 use super::out::Out;
+use super::phase::Phase;
 use super::work::Work;
 use crate::context::TaskKind;
 use crate::quiet;

@@ -1,15 +1,31 @@
 //! A connection in turns: what it does when its turn has come, and what it leaves for the next one; see [`work`](super::work).
 
 use super::Connection;
+use super::http1::H1;
 use super::out::Out;
 use super::transport::Transport;
 use super::work::Left;
+use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use io::Queue;
 use proto::Head;
 
 impl Connection {
+    /// Moves on whatever can move: handler, response body, other protocol, unread requests.
+    pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
+        if self.http2.is_some() {
+            return self.drive_http2(worker, head, out);
+        }
+        if self.exchange.is_some() {
+            H1::new(self, out).poll_answer(worker);
+            self.pump(worker, out);
+            self.drive_tunnel(worker, out);
+        }
+        self.proceed(worker, head, out);
+        self.resume_if_wanted(out.queue);
+    }
+
     /// A task of this connection was woken.
     pub(crate) fn woken(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         if self.transport.is_ending() {

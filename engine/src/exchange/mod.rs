@@ -6,7 +6,6 @@
 
 pub(super) mod abort;
 pub(super) mod carrier;
-use crate::quiet;
 mod incoming;
 #[cfg(test)]
 mod joined;
@@ -74,11 +73,12 @@ thread_local! {
     static ORPHANS: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Drops what the program has made. A panic of that costs nothing else: it ends here, also in the middle of another one.
-pub fn let_go<T>(what: T) {
-    if catch_unwind(AssertUnwindSafe(|| drop(what))).is_err() {
-        quiet::log!(Panic, error, "something of the program's panicked when it was dropped");
-    }
+/// Exchanges that a thread keeps for the next requests.
+const SPARE_EXCHANGES: usize = 64;
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again: a connection holds one, 8 bytes wide")]
+    static SPARE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What [`Exchange`]s that were lost have left.
@@ -95,6 +95,21 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
+    /// A server's, whose request's head has come.
+    pub(crate) fn boxed() -> Box<Exchange> {
+        SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    /// Keeps it for [`boxed`](Self::boxed), without what it holds.
+    pub(crate) fn recycle(mut self: Box<Exchange>) {
+        *self = Exchange::default();
+        SPARE.with_borrow_mut(|spare| {
+            if spare.len() < SPARE_EXCHANGES {
+                spare.push(self);
+            }
+        });
+    }
+
     /// One whose answer is complete, while the request is not: what comes of it is dropped.
     pub(super) fn answered() -> Exchange {
         let mut exchange = Exchange::default();

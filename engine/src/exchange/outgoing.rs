@@ -1,9 +1,9 @@
 //! The outgoing half of an exchange: our message. A server's is the response, a client's will be the request.
 
 use super::abort::Abort;
-use super::let_go;
 use super::state::{State, Step};
 use crate::body::{BoxError, Part};
+use crate::panics::let_go;
 use crate::response::{Content, Streamed};
 use http::{HeaderName, HeaderValue};
 use proto::Length;

@@ -6,7 +6,6 @@ use crate::connection::work::WORK_A_TURN;
 use crate::context::{Context, TaskKind};
 use crate::date::CommonLines;
 use crate::deadline::{self, DeadlineTable};
-use crate::exchange::Exchange;
 use crate::quiet;
 use crate::remote::Remote;
 use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
@@ -64,8 +63,6 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) waiting: VecDeque<SocketId>,
     /// Flights of handshakes that this turn still has time for.
     pub(crate) handshakes: u32,
-    #[expect(clippy::vec_box, reason = "the boxes themselves are used again: a connection holds one, 8 bytes wide")]
-    exchanges: Vec<Box<Exchange>>,
 }
 
 /// The deadlines in ticks.
@@ -84,9 +81,6 @@ pub(crate) struct Timeouts {
 /// Flights of TLS handshakes that one turn works on, each some tenths of a millisecond: a flood of new connections must not
 /// keep those that stand waiting.
 const HANDSHAKES_A_TURN: u32 = 8;
-
-/// Exchanges that a worker keeps for the next requests.
-const SPARE_EXCHANGES: usize = 64;
 
 impl<S: Service> WorkerContext<S> {
     pub(crate) fn new(
@@ -116,7 +110,8 @@ impl<S: Service> WorkerContext<S> {
             deadlines: DeadlineTable::new(),
             timeouts,
             now: Instant::default(),
-            tick: 0,
+            // No tick: the first one is told of.
+            tick: u32::MAX,
             turn: 0,
             allowance: WORK_A_TURN,
             stopwatch: || 0,
@@ -136,7 +131,6 @@ impl<S: Service> WorkerContext<S> {
             scratch: Vec::new(),
             waiting: VecDeque::new(),
             handshakes: HANDSHAKES_A_TURN,
-            exchanges: Vec::new(),
         }
     }
 
@@ -170,17 +164,6 @@ impl<S: Service> WorkerContext<S> {
     /// Returns true if connections wait for the next turn to go on with what they have received.
     pub(crate) fn has_unfinished(&self) -> bool {
         !(self.waiting.is_empty() && self.unfinished.is_empty())
-    }
-
-    pub(crate) fn new_exchange(&mut self) -> Box<Exchange> {
-        self.exchanges.pop().unwrap_or_default()
-    }
-
-    pub(crate) fn recycle(&mut self, mut exchange: Box<Exchange>) {
-        if self.exchanges.len() < SPARE_EXCHANGES {
-            *exchange = Exchange::default();
-            self.exchanges.push(exchange);
-        }
     }
 
     /// Makes a final response what every carrier expects: with a final status, without content that its status forbids, with a

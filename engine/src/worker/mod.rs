@@ -84,8 +84,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
             listeners.into_iter().map(|listener| driver.listen(listener)).collect::<std::io::Result<Vec<_>>>()?;
         let listener_setups =
             if listener_setups.iter().all(ListenerSetup::is_plain) { Vec::new() } else { listener_setups };
-        let calls = Calls::new();
-        let remote = Remote::new(notifier, cx.beat.clone(), calls.inbox());
+        let remote = Remote::new(notifier, cx.beat.clone());
+        let calls = Calls::new(&remote);
         let state = WorkerState {
             cx,
             connections: Vec::new(),

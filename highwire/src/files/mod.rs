@@ -13,11 +13,9 @@ mod listing;
 mod load;
 mod media_type;
 mod name;
-mod open;
+pub(crate) mod open;
 pub(crate) mod range;
 pub(crate) mod validators;
-
-pub(crate) use open::OpenFiles;
 
 use crate::handler::Route;
 use crate::{Error, HeaderValue, Response, Result, StatusCode};

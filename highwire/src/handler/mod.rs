@@ -6,9 +6,9 @@
 
 mod pool;
 
-use crate::dispatch::Shared;
 use crate::middleware::{IntoLayer, Layer};
 use crate::request::{BodyUse, FromRequest, Request};
+use crate::shared::Shared;
 use crate::{IntoResponse, Reply, Response};
 use engine::Outcome;
 pub(crate) use pool::Pool;

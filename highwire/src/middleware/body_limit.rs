@@ -1,9 +1,9 @@
 //! How large bodies may be, by route.
 
 use super::{IntoLayer, Layer};
-use crate::app::ErrorHandler;
 use crate::handler::{Endpoint, Route};
 use crate::request::BodyUse;
+use crate::shared::ErrorHandler;
 use std::sync::Arc;
 
 /// Sets how many bytes a request's body may have: 413 above, told before the body comes where its length is announced. The

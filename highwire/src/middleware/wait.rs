@@ -1,12 +1,12 @@
 //! Async functions around handlers: they own the request, and go on to the handler when they want to.
 
 use super::{IntoLayer, Layer};
-use crate::app::ErrorHandler;
-use crate::dispatch::Shared;
 use crate::extract::{Peer, Tls};
 use crate::handler::{Endpoint, Pool, Route};
 use crate::request::{BodyUse, Locals, Request};
 use crate::router::Captures;
+use crate::shared::ErrorHandler;
+use crate::shared::Shared;
 use crate::{IntoResponse, Params, Response};
 use engine::Outcome;
 use engine::reply::Awaited;

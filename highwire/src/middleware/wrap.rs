@@ -1,9 +1,9 @@
 //! A handler with a middleware around it is a handler again: routes and endpoints that wrap others.
 
 use super::Middleware;
-use crate::app::ErrorHandler;
 use crate::handler::{Endpoint, Route};
 use crate::request::{BodyUse, Request};
+use crate::shared::ErrorHandler;
 use crate::{Response, StatusCode};
 use engine::Outcome;
 use engine::reply::Awaited;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Stdio;
 
-use super::run::{Figure, MEMORY, START, Sample, generator_cpu, pinned};
+use super::sample::{Figure, MEMORY, START, Sample, generator_cpu, pinned};
 use super::scenario::Protocol;
 use crate::process::{self, Running};
 use crate::{Error, Result};

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::idle;
-use super::run::{Figure, START, Sample, field};
+use super::sample::{Figure, START, Sample, field};
 use super::tls::CPU_GIGABYTE;
 use crate::process;
 use crate::{Error, Result};

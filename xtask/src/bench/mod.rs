@@ -8,6 +8,7 @@ mod memory;
 mod models;
 mod plot;
 mod run;
+mod sample;
 mod scenario;
 mod table;
 mod tls;
@@ -15,7 +16,8 @@ mod tls;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use self::run::{Drive, REQUESTS};
+use self::run::Drive;
+use self::sample::REQUESTS;
 use self::scenario::{Load, Protocol, SCENARIOS, Scenario, Server};
 use self::table::Row;
 use crate::args::Args;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::plot::{Chart, svg};
-use super::run::{Drive, REQUESTS};
+use super::run::Drive;
+use super::sample::REQUESTS;
 use super::scenario::Server;
 use super::table::{self, Row};
 use super::{Plan, measure_all};

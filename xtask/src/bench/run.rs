@@ -6,26 +6,21 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::folder::Folder;
 use super::idle::{self, Client};
 use super::memory;
+use super::sample::{CPU, Figure, REQUESTS, START, Sample, field, generator_cpu, pinned};
 use super::scenario::{Load, Protocol, Server};
 use super::tls;
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
-/// How long a server may take to listen.
-pub(super) const START: Duration = Duration::from_secs(20);
-
 /// Between looks at a server that does not listen yet.
 const GLANCE: Duration = Duration::from_millis(20);
-
-/// Room for 10,000 connections and what else a server opens; a machine that forbids it gives what it allows.
-const OPEN_FILES: u32 = 100_000;
 
 /// The same lines that bench/scripts/pipeline_headers.lua sends.
 const HEADERS: &str = "bench/scripts/headers.txt";
@@ -95,30 +90,6 @@ impl Drive<'_> {
     }
 }
 
-/// One figure of one measurement. A name ends with its unit.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Figure {
-    pub(super) name: &'static str,
-    pub(super) value: f64,
-}
-
-pub(super) const REQUESTS: &str = "requests/s";
-pub(super) const CPU: &str = "CPU µs/request";
-pub(super) const MEMORY: &str = "bytes/connection";
-
-/// What one measurement gave: figures, always the same for the same drive, and what the generator complained of.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Sample {
-    pub(super) figures: Vec<Figure>,
-    pub(super) errors: Vec<String>,
-}
-
-impl Sample {
-    pub(super) fn value(&self, name: &str) -> Option<f64> {
-        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
-    }
-}
-
 /// Starts the server, drives it, stops it.
 pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive: Drive<'_>) -> Result<Sample> {
     let running = start(root, server, port)?;
@@ -145,23 +116,6 @@ pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive
             }
         }
     }
-}
-
-/// A command on some CPUs, with room for many connections, that dies when xtask does.
-pub(super) fn pinned(root: &Path, cpus: Option<&str>, line: &[String]) -> Command {
-    let raise = format!("ulimit -n {OPEN_FILES} 2>/dev/null || ulimit -n \"$(ulimit -Hn)\"; exec \"$@\"");
-    let mut command = Command::new("sh");
-    command.current_dir(root).args(["-c", &raise, "sh", "setpriv", "--pdeathsig", "KILL"]);
-    if let Some(cpus) = cpus {
-        command.args(["taskset", "-c", cpus]);
-    }
-    command.args(line).stdin(Stdio::null());
-    command
-}
-
-/// The generator's CPU: the last one.
-pub(super) fn generator_cpu() -> String {
-    std::thread::available_parallelism().map_or(0, |count| count.get() - 1).to_string()
 }
 
 fn listens(port: u16) -> bool {
@@ -316,11 +270,6 @@ fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sampl
 /// The rate in h2load's words: `finished in 1.03s, 290678.80 req/s, 9.98MB/s`.
 fn h2load_rate(said: &str) -> Option<f64> {
     field(said, "finished in")?.split(',').find_map(|part| part.trim().strip_suffix("req/s")?.trim().parse().ok())
-}
-
-/// The rest of the line that begins with `label`.
-pub(super) fn field<'a>(text: &'a str, label: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::memory::PEAK;
-use super::run::{CPU, MEMORY, Sample};
+use super::sample::{CPU, MEMORY, Sample};
 use super::tls::{CPU_CONNECTION, CPU_GIGABYTE};
 
 /// What one server gave in all rounds: samples, or why there is none.
@@ -149,7 +149,7 @@ pub(super) fn merge(page: &str, opening: &str, sections: &[(String, String)]) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::run::{Figure, REQUESTS};
+    use super::super::sample::{Figure, REQUESTS};
     use super::*;
 
     fn row(name: &str, rounds: &[(f64, f64)], errors: &[&str]) -> Row {

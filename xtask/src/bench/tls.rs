@@ -1,6 +1,6 @@
 //! What clients under TLS are told to do and what they say: handshakes by openssl, downloads by curl.
 
-use super::run::{Figure, Sample, field};
+use super::sample::{Figure, Sample, field};
 use crate::{Error, Result};
 
 /// How much a download is; the path of its scenarios asks for it, and nginx has a file of this size.

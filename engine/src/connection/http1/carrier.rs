@@ -1,8 +1,9 @@
 //! An exchange over HTTP/1: the only one of its connection at a time.
 
 use crate::body::Part;
+use crate::connection::Connection;
 use crate::connection::out::Out;
-use crate::connection::{Connection, Phase};
+use crate::connection::phase::Phase;
 use crate::context::TaskKind;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::{Carrier, Sent};
@@ -66,8 +67,8 @@ impl Carrier for H1<'_, '_> {
         self.connection.exchange.as_deref_mut()
     }
 
-    fn make_exchange(&mut self, worker: &mut WorkerContext<impl Service>) -> &mut Exchange {
-        self.connection.exchange(worker)
+    fn make_exchange(&mut self, _: &mut WorkerContext<impl Service>) -> &mut Exchange {
+        self.connection.exchange()
     }
 
     fn intake(&mut self) -> Option<&mut Intake> {
@@ -139,7 +140,7 @@ impl Carrier for H1<'_, '_> {
     fn request_ended(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.connection.pump(worker, self.out);
         self.connection.recharge(worker);
-        self.connection.recycle_exchange(worker);
+        self.connection.recycle_exchange();
     }
 
     #[inline]

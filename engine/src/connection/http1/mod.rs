@@ -8,8 +8,8 @@ pub(super) use self::body::trailer_fields;
 pub(super) use self::carrier::H1;
 
 use super::Connection;
-use super::Phase;
 use super::out::Out;
+use super::phase::Phase;
 use super::work::{self, Timing};
 use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::lifecycle::Lifecycle;
@@ -136,7 +136,7 @@ impl Connection {
         worker.requests += 1;
         self.intake = Intake::default();
         // The one before may have ended in this turn.
-        self.recycle_exchange(worker);
+        self.recycle_exchange();
         if self.transport.account.lent() != 0 {
             self.transport.account.set_lent(0);
             self.recharge(worker);
@@ -159,13 +159,13 @@ impl Connection {
     }
 
     /// Takes an exchange, or the one that is there.
-    pub(super) fn exchange(&mut self, worker: &mut WorkerContext<impl Service>) -> &mut Exchange {
-        self.exchange.get_or_insert_with(|| worker.new_exchange())
+    pub(super) fn exchange(&mut self) -> &mut Exchange {
+        self.exchange.get_or_insert_with(Exchange::boxed)
     }
 
-    pub(super) fn recycle_exchange(&mut self, worker: &mut WorkerContext<impl Service>) {
+    pub(super) fn recycle_exchange(&mut self) {
         if let Some(exchange) = self.exchange.take_if(|exchange| exchange.is_over()) {
-            worker.recycle(exchange);
+            exchange.recycle();
         }
     }
 }

@@ -143,7 +143,7 @@ impl Connection {
                 // Encrypted as the peer takes it, not all of it at once.
                 let length = Some(bytes.len() as u64);
                 let body = Streamed { length, body: BodyStream::of(bytes), trailers: None };
-                self.exchange(worker).outgoing.stream(body);
+                self.exchange().outgoing.stream(body);
                 self.pump(worker, out);
             }
             Content::Bytes(bytes) => {
@@ -163,7 +163,7 @@ impl Connection {
                 // Under TLS every byte is looked at.
                 let whole = if out.tls.is_none() { streamed.body.take_whole() } else { None };
                 let Some(step) = whole else {
-                    self.exchange(worker).outgoing.stream(*streamed);
+                    self.exchange().outgoing.stream(*streamed);
                     return self.pump(worker, out);
                 };
                 let sent = self.send_step(step, worker, out).map_err(|error| Abort::BodyMisfit(Some(error)));
@@ -315,7 +315,7 @@ impl Connection {
         }
         let raw = Raw::new(worker.context.inbox.waker(self.transport.task().number()));
         let is_draining = worker.draining;
-        match self.exchange(worker).start_tunnel(raw, switch, is_draining) {
+        match self.exchange().start_tunnel(raw, switch, is_draining) {
             Ok(()) => self.drive_tunnel(worker, out),
             Err(_) => {
                 out.flush(self.transport.id);

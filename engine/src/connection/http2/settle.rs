@@ -2,9 +2,10 @@
 
 use super::H2;
 use super::streams::{Active, Http2};
+use crate::connection::Connection;
 use crate::connection::out::Out;
+use crate::connection::phase::Phase;
 use crate::connection::transport::Transport;
-use crate::connection::{Connection, Phase};
 use crate::deadline::NEVER;
 use crate::exchange::Waits;
 use crate::exchange::abort::Abort;

@@ -15,9 +15,6 @@ use std::rc::Rc;
 /// allocator rounds them to.
 pub(in crate::connection) const CONNECTION_BYTES: usize = 6 * 1024;
 
-/// How many allowances there are whose running out is counted.
-pub(crate) const BUDGETS: usize = h2::budget::KINDS;
-
 /// Bytes of answers that may wait on one connection for the peer to open a window, once [`ALL_STALLED_ANSWERS`] wait on all
 /// connections of the worker. Then further requests of the connection are refused.
 const STALLED_ANSWERS: usize = 192 * 1024;

@@ -1,0 +1,124 @@
+//! Where other threads leave requests of this process for a worker.
+
+use super::reply::Answerer;
+use crate::body::BoxError;
+use crate::panics::let_go;
+use bytes::Bytes;
+use http::request;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A request's body on its way to a worker.
+pub type RequestBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>;
+
+/// A request on its way to a worker.
+pub(crate) struct Job {
+    pub(crate) request: request::Parts,
+    /// None where there is none.
+    pub(crate) body: Option<RequestBody>,
+    pub(crate) answerer: Answerer,
+}
+
+/// Where other threads leave requests for a worker.
+pub(crate) struct Inbox {
+    /// None where the worker has ended.
+    jobs: Mutex<Option<Vec<Job>>>,
+    /// Requests that are left or under way.
+    count: AtomicUsize,
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").field("count", &self.count()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Inbox {
+    fn default() -> Inbox {
+        Inbox { jobs: Mutex::new(Some(Vec::new())), count: AtomicUsize::new(0) }
+    }
+}
+
+impl Inbox {
+    /// Leaves a request. Where the worker has ended it is dropped, which answers it.
+    pub(crate) fn leave(&self, job: Job) {
+        if let Some(jobs) = &mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            jobs.push(job);
+        }
+    }
+
+    /// One of them is over.
+    pub(crate) fn finish_one(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Requests that are left or under way.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Takes what was left.
+    pub(crate) fn take(&self) -> Vec<Job> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Drops what was left, which answers it. Nothing is taken any more.
+    pub(crate) fn close(&self) {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Without the lock.
+        jobs.into_iter().flatten().for_each(forget);
+    }
+}
+
+/// Drops a request that is not begun, which answers it.
+pub(crate) fn forget(Job { request, body, answerer }: Job) {
+    let_go(body);
+    let_go(request);
+    drop(answerer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body::Frame;
+    use std::task::{Context, Poll, Waker};
+
+    /// A body that panics when it is dropped.
+    struct Fragile;
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+
+    impl http_body::Body for Fragile {
+        type Data = Bytes;
+        type Error = crate::body::BoxError;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, crate::body::BoxError>>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn what_was_left_is_answered_where_its_bodies_panic() {
+        let inbox = Inbox::default();
+        let answers = [(); 2].map(|()| {
+            let (request, ()) = http::Request::new(()).into_parts();
+            let (answerer, answer) = crate::call::answer();
+            inbox.leave(Job { request, body: Some(Box::pin(Fragile)), answerer });
+            answer
+        });
+        inbox.close();
+        for answer in answers {
+            let polled = std::pin::pin!(answer).poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Ok(answer)) = polled else { panic!("there is no answer") };
+            assert_eq!(answer.status(), 503);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What handlers and what stands around them can ask of the app and its server.
+
+use crate::files::open::OpenFiles;
+use crate::request::{BodyUse, Request};
+use crate::states;
+use crate::{Response, StatusCode};
+use engine::{Asked, Caps, Config};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Turns an error's status and words into a response.
+pub(crate) type ErrorHandler = Arc<dyn Fn(StatusCode, &str) -> Response + Send + Sync>;
+
+/// Answers what no route is for.
+pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
+
+/// What an app knows beside its routes.
+pub(crate) struct AppData {
+    /// The names of each route's parameters.
+    pub(crate) names: Vec<Vec<Box<str>>>,
+    pub(crate) states: states::Map,
+    pub(crate) not_found: Option<NotFoundHandler>,
+    pub(crate) on_error: Option<ErrorHandler>,
+    /// Of each route, if it has one of its own.
+    pub(crate) body_limits: Vec<Option<u64>>,
+    pub(crate) open_files: Arc<OpenFiles>,
+}
+
+impl AppData {
+    /// The answer to an error that the engine, or the app, has found.
+    pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
+        match &self.on_error {
+            Some(handler) => handler(status, text),
+            None => Response::error(status, format!("{text}\n")),
+        }
+    }
+
+    pub(crate) fn state<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.states.get()
+    }
+
+    /// Bytes of the largest body that the route takes in this way.
+    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse, caps: &Caps) -> u64 {
+        let own = self.body_limits.get(route as usize).copied().flatten();
+        match body_use {
+            BodyUse::None => caps.unread_body_bytes,
+            BodyUse::Whole => own.unwrap_or(caps.body_bytes),
+            BodyUse::Parts => own.unwrap_or(caps.streamed_body_bytes),
+        }
+    }
+}
+
+/// What all routes of an app on one worker share: the app, and what it shares with the server's other workers.
+pub(crate) struct Shared {
+    pub(crate) app: Arc<AppData>,
+    engine: Arc<engine::Shared>,
+}
+
+impl Shared {
+    pub(crate) fn new(app: Arc<AppData>, engine: Arc<engine::Shared>) -> Shared {
+        Shared { app, engine }
+    }
+
+    #[inline]
+    pub(crate) fn config(&self) -> &Config {
+        self.engine.config()
+    }
+
+    pub(crate) fn engine(&self) -> &engine::Shared {
+        &self.engine
+    }
+
+    /// Runs a function on the blocking pool, for whoever waits for its result.
+    pub(crate) fn ask<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
+        self.engine.ask(function)
+    }
+}
