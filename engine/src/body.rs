@@ -186,7 +186,7 @@ impl BodyQueue {
     }
 }
 
-/// A request's body as it arrives: an extractor. Back-pressure reaches the peer: while the handler does not ask for the next
+/// A request's body as it arrives. Back-pressure reaches the peer: while the handler does not ask for the next
 /// part, no more than a bounded amount is received.
 #[derive(Debug)]
 pub struct Body {

@@ -44,7 +44,7 @@ pub struct Deadlines {
     /// How long a peer may take nothing of what is sent to it; on a stream of HTTP/2 whose window is closed, less than
     /// `body_rate`.
     pub write: Duration,
-    /// How long an async handler, a blocking one or a [`Replier`](crate::reply::Replier) may take: 503 after that.
+    /// How long an async handler, a blocking one or an answer from elsewhere may take: 503 after that.
     pub handler: Duration,
     /// How long what a peer still sends is read and dropped after the last answer, so that it is not lost to a reset.
     pub linger: Duration,

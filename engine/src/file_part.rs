@@ -59,9 +59,9 @@ pub struct FilePart {
 #[derive(Debug)]
 pub struct Step {
     /// The file.
-    pub file: Arc<dyn File>,
+    pub(crate) file: Arc<dyn File>,
     /// Which bytes of it.
-    pub range: Range<u64>,
+    pub(crate) range: Range<u64>,
     /// Another one follows.
     pub more: bool,
 }

@@ -65,11 +65,13 @@ mod unblock;
 mod worker;
 
 pub use body::Body;
+pub use bytes;
 pub use caller::{ClientCertificate, Peer, Tls};
 pub use config::{Balance, Caps, Config, Deadlines, Engine};
 pub use context::spawn;
 pub use error::{Error, Result};
 pub use http;
+pub use io;
 pub use io::Driver;
 pub use listen::Listen;
 pub use panics::let_go;
@@ -82,6 +84,8 @@ pub use run::{Handle, Server};
 use secure::Secure;
 pub use service::{Begin, MakeService, Outcome, Service};
 pub use shared::Shared;
+#[doc(hidden)]
+pub use tracing as __tracing;
 pub use unblock::{UnblockError, unblock};
 pub use worker::Worker;
 

@@ -1,4 +1,4 @@
-//! What stands for `calls` without the feature `tower`: requests come by connections only.
+//! What stands for `calls` without the feature `call`: requests come by connections only.
 
 use super::remote::Remote;
 use super::worker::WorkerContext;

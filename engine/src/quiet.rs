@@ -101,7 +101,7 @@ impl Counts {
 macro_rules! log {
     ($kind:ident, $level:ident, $($line:tt)+) => {
         if $crate::quiet::allows($crate::quiet::Kind::$kind) {
-            $crate::quiet::guarded(|| tracing::$level!($($line)+));
+            $crate::quiet::guarded(|| $crate::__tracing::$level!($($line)+));
         }
     };
 }

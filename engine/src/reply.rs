@@ -123,7 +123,7 @@ impl Drop for Replier {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(|| {
-                quiet::log!(Mistake, error, "a Reply was dropped without an answer");
+                quiet::log!(Mistake, error, "the right to answer a request was dropped without an answer");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
         }
@@ -145,7 +145,7 @@ pub struct InterimQueue {
 
 impl InterimQueue {
     /// An empty one, whose sender wakes a request's task.
-    pub fn new(waker: Waker) -> Rc<RefCell<InterimQueue>> {
+    pub(crate) fn new(waker: Waker) -> Rc<RefCell<InterimQueue>> {
         Rc::new(RefCell::new(InterimQueue { waiting: Vec::new(), waker: Some(waker) }))
     }
 }

@@ -5,8 +5,8 @@ use proto::h2::budget;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of a server's connections: when it has stopped, from [`Handle::report`](super::Handle::report) while it runs,
-/// and to handlers as an extractor. The counts of requests are as of a worker's last turn.
+/// What became of a server's connections: when it has stopped, from [`Handle::report`](super::Handle::report) while it
+/// runs. The counts of requests are as of a worker's last turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {

@@ -1,6 +1,7 @@
 //! A request as the engine hands it to a service: whom it comes from, its body, and what its handler may leave behind.
 
 use crate::body::Body;
+use crate::config::Caps;
 use crate::reply::{Awaited, Interim, InterimQueue, Replier};
 use crate::{Secure, Tls};
 use bytes::Bytes;
@@ -20,6 +21,17 @@ pub enum BodyUse {
     Whole,
     /// In parts, while it runs.
     Parts,
+}
+
+impl BodyUse {
+    /// Bytes of the largest body that a route without a limit of its own takes in this way.
+    pub fn limit(self, caps: &Caps) -> u64 {
+        match self {
+            BodyUse::None => caps.unread_body_bytes,
+            BodyUse::Whole => caps.body_bytes,
+            BodyUse::Parts => caps.streamed_body_bytes,
+        }
+    }
 }
 
 /// Whom a request comes from.
@@ -74,7 +86,7 @@ impl std::fmt::Debug for TaskWaker<'_> {
 }
 
 impl TaskWaker<'_> {
-    /// The waker. Waking it polls the handler's future, and looks whether a [`Replier`](crate::reply::Replier) has answered.
+    /// The waker. Waking it polls the handler's future, and looks whether a [`Replier`] has answered.
     pub fn waker(&self) -> Waker {
         match self {
             TaskWaker::Maker(make) => make(),
@@ -99,6 +111,7 @@ pub enum Ready {
 
 /// What a handler's call leaves for its exchange.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct Hooks {
     /// Where the answer comes from, if the handler does not give it itself.
     pub reply: Option<Awaited>,

@@ -1,6 +1,6 @@
-//! Responses, and what turns into one.
+//! Responses: status, header fields and content.
 
-use crate::body::{BodyStream, Trailers};
+use crate::body::{BodyError, BodyStream, Trailers};
 use crate::file_part::FilePart;
 use crate::raw::Switch;
 use bytes::Bytes;
@@ -364,6 +364,17 @@ impl fmt::Display for InvalidReason {
 }
 
 impl std::error::Error for InvalidReason {}
+
+/// The answer where a body did not arrive whole: 400, 408, 413 or 503, and why.
+impl From<BodyError> for Response {
+    fn from(error: BodyError) -> Response {
+        let response = Response::error(error.status(), format!("{error}\n"));
+        match error {
+            BodyError::NoMemory => response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1")),
+            _ => response,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -103,20 +103,14 @@ impl<M: MakeService> Server<M> {
         Ok(self)
     }
 
-    /// Says what connections of the driver's next listener begin with, where the driver has listeners of its own.
+    /// Listens on a socket that is there already, in the clear.
     ///
     /// # Errors
-    /// What is wrong with the configuration of TLS.
-    pub fn behind(mut self, listen: Listen) -> Result<Server<M>> {
-        self.listener_setups.push(listen.listener_setup(self.shared.config())?);
-        Ok(self)
-    }
-
-    /// Listens on a socket that is there already, in the clear.
-    pub fn listen_on(mut self, listener: Listener) -> Server<M> {
-        self.listener_setups.push(ListenerSetup::default());
+    /// That nothing is spoken in the clear.
+    pub fn listen_on(mut self, listener: Listener) -> Result<Server<M>> {
+        self.listener_setups.push(Listen::new().listener_setup(self.shared.config())?);
         self.listeners.push(listener);
-        self
+        Ok(self)
     }
 
     /// Where the server listens; ports that were asked for as 0 are filled in.
@@ -236,6 +230,21 @@ impl<M: MakeService> Server<M> {
     /// What keeps the worker from starting.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D, M::Service>> {
         Worker::new(&*self.make, self.shared, driver, self.listeners, self.listener_setups)
+    }
+
+    /// The same, where the driver has a listener of its own, as the simulator has: connections that come by it begin as `listen`
+    /// says.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration of TLS, what keeps the worker from starting, and that the server listens somewhere
+    /// itself.
+    pub fn into_worker_with<D: Driver>(mut self, driver: D, listen: Listen) -> Result<Worker<D, M::Service>> {
+        if !self.listeners.is_empty() {
+            let problem = "the server listens itself, beside the listener of its driver";
+            return Err(Error::Setting(problem.to_string()));
+        }
+        self.listener_setups.push(listen.listener_setup(self.shared.config())?);
+        self.into_worker(driver)
     }
 
     fn start_workers<D: Driver + 'static>(
@@ -489,7 +498,7 @@ impl Watch {
 /// Returns what a handler does wrong if it holds its worker.
 fn problem(is_async: bool) -> &'static str {
     match is_async {
-        true => "one poll of an async handler holds its worker; move what blocks or computes to highwire::unblock",
+        true => "one poll of an async handler holds its worker; move what blocks or computes to `unblock`",
         false => "a plain handler holds its worker; make it async or blocking",
     }
 }
@@ -497,6 +506,12 @@ fn problem(is_async: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_holds_a_worker_is_told_what_to_do() {
+        assert!(problem(true).starts_with("one poll of an async handler holds its worker; move"));
+        assert!(problem(false).starts_with("a plain handler holds its worker; make it async"));
+    }
 
     #[test]
     fn workers_do_not_wait_for_an_acceptor_that_was_not_started_or_panicked() {

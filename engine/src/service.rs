@@ -1,11 +1,10 @@
 //! What stands on the engine and answers requests.
 
-use crate::body::BodyError;
 use crate::quiet;
 use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::response::Response;
 use crate::shared::Shared;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode};
 use proto::Head;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,7 +29,8 @@ pub struct Begin<'c> {
     pub window: &'c [u8],
     /// Whom it comes from.
     pub caller: Caller<'c>,
-    /// The body, as [`Service::body_use`] wanted it.
+    /// The body, as [`Service::body_use`] wanted it; [`Ready::Nothing`] where it is empty. A request that asks for an `Upgrade` over
+    /// HTTP/1 and has a body brings it [whole](Ready::Whole) in place of not at all, since the other protocol begins behind it.
     pub body: &'c mut Ready,
     /// What is left for the exchange.
     pub hooks: &'c mut Hooks,
@@ -40,11 +40,11 @@ pub struct Begin<'c> {
 
 /// What answers requests, on one worker.
 ///
-/// A worker asks it in this order: [`route`](Self::route) for a head, [`body_use`](Self::body_use) and
-/// [`body_limit`](Self::body_limit) where the request has a body, [`begin`](Self::begin) as soon as the body is there as far as it
-/// is wanted, and, if that is pending, [`poll`](Self::poll) whenever the request's task is woken, until it is ready or
-/// [`cancel`](Self::cancel) says that nobody waits any more. A route is a number of the service's own; a future is a route and a
-/// place in it.
+/// A worker asks it in this order: [`route`](Self::route) for a head; [`body_use`](Self::body_use) and
+/// [`body_limit`](Self::body_limit) where the request has a body; `route` once more for a body that was collected whole, since other
+/// heads may have come in between; [`begin`](Self::begin); and, if that is pending, [`poll`](Self::poll) whenever the request's task
+/// is woken, until it is ready or [`cancel`](Self::cancel) says that nobody waits any more. A route is a number of the service's own;
+/// a future is a route and a place in it.
 ///
 /// `begin`, `poll` and `cancel` may panic; the request is then answered by [`panicked`](Self::panicked). None of them may block:
 /// all connections of the worker wait for it.
@@ -70,9 +70,6 @@ pub struct Begin<'c> {
 /// }
 /// ```
 pub trait Service {
-    /// Takes a request's method for another one, if the program wants that and the request asks for it.
-    fn override_method(&self, _: &mut Head, _: &[u8]) {}
-
     /// Finds the route for a request.
     ///
     /// # Errors
@@ -84,14 +81,9 @@ pub trait Service {
         BodyUse::None
     }
 
-    /// Bytes of the largest body that the route takes in this way: 413 above.
-    fn body_limit(&self, _route: u32, body_use: BodyUse) -> u64 {
-        const KIB: u64 = 1024;
-        match body_use {
-            BodyUse::None => 64 * KIB,
-            BodyUse::Whole => KIB * KIB,
-            BodyUse::Parts => u64::MAX,
-        }
+    /// Bytes of the largest body that the route takes in this way: 413 above. `None`: what [`Config::caps`](crate::Config) says.
+    fn body_limit(&self, _route: u32, _: BodyUse) -> Option<u64> {
+        None
     }
 
     /// Calls the handler of the route that [`route`](Self::route) found for the same head just before. A ready answer is put in
@@ -106,7 +98,7 @@ pub trait Service {
     /// Drops the future of a pending handler.
     fn cancel(&mut self, _future: (u32, u32)) {}
 
-    /// What answers under TLS say of `Strict-Transport-Security`.
+    /// What answers under TLS say of `Strict-Transport-Security`. Asked once, when the worker starts.
     fn strict_transport_security(&self) -> Option<HeaderValue> {
         None
     }
@@ -122,21 +114,18 @@ pub trait Service {
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
-    /// The worker ends, on a thread that may go on: it runs none of the service's handlers or tasks any more.
+    /// The worker ends, on a thread that may go on: it runs none of the service's handlers or tasks any more. A panic is logged.
     fn end(&mut self) {}
 }
 
 impl<S: Service + ?Sized> Service for Box<S> {
-    fn override_method(&self, head: &mut Head, window: &[u8]) {
-        (**self).override_method(head, window);
-    }
     fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> Result<u32, Box<Response>> {
         (**self).route(head, window, caller)
     }
     fn body_use(&self, route: u32) -> BodyUse {
         (**self).body_use(route)
     }
-    fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
+    fn body_limit(&self, route: u32, body_use: BodyUse) -> Option<u64> {
         (**self).body_limit(route, body_use)
     }
     fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
@@ -162,7 +151,8 @@ impl<S: Service + ?Sized> Service for Box<S> {
     }
 }
 
-/// Makes the service of each worker, on the worker's thread.
+/// Makes the service of each worker, on the worker's thread; with [`Engine::Threads`](crate::Engine::Threads) that of each
+/// connection, on its thread.
 pub trait MakeService: Send + Sync + 'static {
     /// What it makes. It stays on its thread.
     type Service: Service;
@@ -181,16 +171,5 @@ impl<S: Service, F: Fn(&Arc<Shared>) -> S + Send + Sync + 'static> MakeService f
     type Service = S;
     fn make(&self, shared: &Arc<Shared>) -> S {
         self(shared)
-    }
-}
-
-/// The answer where a body did not arrive whole: 400, 408, 413 or 503, and why.
-impl From<BodyError> for Response {
-    fn from(error: BodyError) -> Response {
-        let response = Response::error(error.status(), format!("{error}\n"));
-        match error {
-            BodyError::NoMemory => response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1")),
-            _ => response,
-        }
     }
 }

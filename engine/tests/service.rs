@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use testkit::http1::{body, connect, exchange_text, get};
 
-const PATHS: [&str; 6] = ["/now", "/later", "/never", "/thread", "/panic", "/body"];
+const PATHS: [&str; 7] = ["/now", "/later", "/never", "/thread", "/panic", "/body", "/forgets"];
 
 /// What a service says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl Service for Test {
         if PATHS[route as usize] == "/body" { BodyUse::Whole } else { BodyUse::None }
     }
 
-    fn body_limit(&self, _: u32, _: BodyUse) -> u64 {
-        5
+    fn body_limit(&self, _: u32, _: BodyUse) -> Option<u64> {
+        Some(5)
     }
 
     fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome {
@@ -71,6 +71,7 @@ impl Service for Test {
                 let Ready::Whole(bytes) = std::mem::take(request.body) else { return Outcome::Ready };
                 *answer = Some(Response::bytes("text/plain", bytes));
             }
+            "/forgets" => {}
             _ => std::panic::resume_unwind(Box::new("on purpose")),
         }
         Outcome::Ready
@@ -108,6 +109,7 @@ fn check(said: &Receiver<Said>, handle: Handle) {
         ("/later", 200, "later"),
         ("/thread", 200, "from a thread"),
         ("/panic", 500, "internal server error\n"),
+        ("/forgets", 500, "internal server error\n"),
         ("/nothing", 404, "nothing here\n"),
         ("/now", 200, "now"),
     ] {

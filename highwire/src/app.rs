@@ -284,7 +284,7 @@ impl App {
             ));
         }
         for listener in listeners {
-            server = server.listen_on(listener);
+            server = server.listen_on(listener)?;
         }
         Ok(server)
     }

@@ -3,7 +3,7 @@
 use crate::Response;
 use crate::request::{BodyUse, FromRequest, Request};
 
-/// An extractor.
+/// The body of a request, part by part: an extractor.
 ///
 /// ```
 /// use highwire::body::BodyError;
@@ -24,6 +24,8 @@ use crate::request::{BodyUse, FromRequest, Request};
 #[doc(inline)]
 pub use engine::body::Body;
 
+/// Makes a response body for a task to write.
+///
 /// ```
 /// use highwire::{App, Response, body};
 ///

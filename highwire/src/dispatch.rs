@@ -65,13 +65,6 @@ pub struct Dispatcher {
 
 impl Service for Dispatcher {
     #[inline]
-    fn override_method(&self, head: &mut Head, window: &[u8]) {
-        if self.shared.config().method_override && head.method == Method::Post {
-            override_method(head, window);
-        }
-    }
-
-    #[inline]
     fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> std::result::Result<u32, Box<Response>> {
         match (self.find(head, window, caller.is_secure()), self.app.missed) {
             (Routed::Route(route), _) | (Routed::Nothing, Some(route)) => Ok(route),
@@ -88,8 +81,8 @@ impl Service for Dispatcher {
         self.app.body_uses[route as usize]
     }
 
-    fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
-        self.shared.app.body_limit(route, body_use, &self.shared.config().caps)
+    fn body_limit(&self, route: u32, body_use: BodyUse) -> Option<u64> {
+        self.shared.app.body_limit(route, body_use)
     }
 
     #[inline]
@@ -168,11 +161,6 @@ impl Dispatcher {
 
     #[inline(never)]
     fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
-        let shared = &self.shared;
-        if head.host_differs && shared.config().refuse_other_host {
-            let text = "the target and the Host field name different hosts";
-            return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
-        }
         let router = &self.app.router;
         // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
         let (method, token) = match head.protocol.is_empty() {
@@ -252,17 +240,6 @@ impl Dispatcher {
             Ok(response) => response,
             Err(_) => self.panicked(),
         }
-    }
-}
-
-#[cold]
-fn override_method(head: &mut Head, window: &[u8]) {
-    let mut named =
-        head.fields.iter().filter(|field| field.name.of(window).eq_ignore_ascii_case(b"x-http-method-override"));
-    let (Some(field), None) = (named.next(), named.next()) else { return };
-    let method = Method::from_token(field.value.of(window));
-    if matches!(method, Method::Put | Method::Patch | Method::Delete) {
-        (head.method, head.method_span) = (method, field.value);
     }
 }
 

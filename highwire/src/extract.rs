@@ -103,6 +103,8 @@ impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
     }
 }
 
+/// The address of the client: an extractor.
+///
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, Peer};
@@ -123,7 +125,7 @@ impl FromRequest for Peer {
     }
 }
 
-/// An extractor. Where there is no TLS, the answer is 403; `Option<Tls>` is for handlers that serve both.
+/// What is known of a connection's TLS: an extractor. Where there is none, the answer is 403; `Option<Tls>` is for handlers that serve both.
 ///
 /// ```
 /// use highwire::testing::Client;

@@ -75,6 +75,8 @@ mod unblock;
 mod upgrade;
 mod weight;
 
+/// TLS: settings, certificates, sessions.
+///
 pub use app::App;
 pub use auth::{Basic, Bearer, Realm};
 pub use body::Body;

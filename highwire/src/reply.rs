@@ -60,7 +60,7 @@ impl FromRequest for Reply {
     }
 }
 
-/// An extractor.
+/// Interim responses before the final one: an extractor.
 ///
 /// ```
 /// use highwire::testing::Client;

@@ -5,6 +5,8 @@ use engine::response::{BINARY, TEXT};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
 
+/// What handlers return and middleware changes.
+///
 /// ```
 /// use highwire::middleware::after;
 /// use highwire::testing::Client;

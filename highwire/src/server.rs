@@ -2,6 +2,8 @@
 
 use crate::dispatch::{AppFactory, Dispatcher};
 
+/// The settings that [`App::configure`](crate::App::configure) changes.
+///
 /// ```
 /// use highwire::App;
 /// use highwire::server::Engine;
@@ -23,6 +25,9 @@ use crate::dispatch::{AppFactory, Dispatcher};
 #[doc(inline)]
 pub use engine::Config;
 
+/// What [`Server::listen_with`] takes. Whoever wants clients in the clear told to come again under TLS says so by
+/// [`App::https`](crate::App::https).
+///
 /// ```
 /// use highwire::{App, server::Listen, tls::TlsConfig};
 ///
@@ -39,6 +44,8 @@ pub use engine::Config;
 #[doc(inline)]
 pub use engine::Listen;
 
+/// Starts a task beside the connections of the present worker.
+///
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, StatusCode, time};

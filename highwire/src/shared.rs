@@ -4,7 +4,7 @@ use crate::files::open::OpenFiles;
 use crate::request::{BodyUse, Request};
 use crate::states;
 use crate::{Response, StatusCode};
-use engine::{Asked, Caps, Config};
+use engine::Asked;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -39,14 +39,10 @@ impl AppData {
         self.states.get()
     }
 
-    /// Bytes of the largest body that the route takes in this way.
-    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse, caps: &Caps) -> u64 {
+    /// Bytes of the largest body that the route takes in this way, if it has a limit of its own.
+    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> Option<u64> {
         let own = self.body_limits.get(route as usize).copied().flatten();
-        match body_use {
-            BodyUse::None => caps.unread_body_bytes,
-            BodyUse::Whole => own.unwrap_or(caps.body_bytes),
-            BodyUse::Parts => own.unwrap_or(caps.streamed_body_bytes),
-        }
+        own.filter(|_| body_use != BodyUse::None)
     }
 }
 
@@ -61,9 +57,10 @@ impl Shared {
         Shared { app, engine }
     }
 
-    #[inline]
-    pub(crate) fn config(&self) -> &Config {
-        self.engine.config()
+    /// Bytes of the largest body that a route takes in this way.
+    #[cfg(feature = "compress")]
+    pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
+        self.app.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.engine.config().caps))
     }
 
     pub(crate) fn engine(&self) -> &engine::Shared {

@@ -22,7 +22,7 @@
 pub mod fuzz;
 mod wire;
 
-use crate::server::{Server, Worker};
+use crate::server::{Listen, Server, Worker};
 use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
 use bytes::Bytes;
 use io::sim::{Arrived, Faults, Network, Simulated};
@@ -70,12 +70,12 @@ impl Client {
     /// # Errors
     /// A mistake in its routes or settings.
     pub fn new(app: App) -> Result<Client> {
-        Client::start(app.server()?, Wires::clear())
+        Client::start(app.server()?, Listen::new(), Wires::clear())
     }
 
-    fn start(server: Server, wires: Wires) -> Result<Client> {
+    fn start(server: Server, listen: Listen, wires: Wires) -> Result<Client> {
         let network = Network::new(1, Faults::default());
-        let worker = server.into_worker(Simulated::new(network.clone())?)?;
+        let worker = server.into_worker_with(Simulated::new(network.clone())?, listen)?;
         Ok(Client { network, worker, wires })
     }
 

@@ -1,5 +1,7 @@
 //! Time for handlers and tasks: the worker's clock, which the simulator makes virtual.
 
+/// Waits for a while.
+///
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, time};
@@ -15,6 +17,8 @@
 #[doc(inline)]
 pub use engine::time::sleep;
 
+/// Waits for a future, and no longer than for a while.
+///
 /// ```
 /// use highwire::testing::Client;
 /// use highwire::{App, StatusCode, time};

@@ -4,7 +4,7 @@ use crate::response::Overloaded;
 use crate::{IntoResponse, Response};
 use http::StatusCode;
 
-/// A handler that only blocks is [`blocking`](crate::blocking).
+/// Blocking work in the middle of an async handler. A handler that only blocks is [`blocking`](crate::blocking).
 ///
 /// ```
 /// use highwire::{App, testing::Client, unblock};

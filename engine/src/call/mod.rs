@@ -5,7 +5,6 @@
 //! channel between threads, as far as it is taken there. Whatever may go on wakes the one task of the request, and
 //! `Call::drive` looks at all of it. The answer's way is in `answer`.
 
-use crate::quiet;
 mod answer;
 mod carrier;
 mod crossing;
@@ -28,6 +27,7 @@ use crate::exchange::carrier::Carrier;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Intake, Waits};
 use crate::panics::let_go;
+use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::trailers::is_allowed_trailer;

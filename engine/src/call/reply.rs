@@ -76,7 +76,7 @@ impl Drop for Answerer {
     }
 }
 
-/// The answer of an app to come. Dropped before, it cancels the handler.
+/// The answer to come. Dropped before, it cancels the handler.
 #[must_use = "the answer comes to whoever awaits it"]
 pub struct ResponseFuture {
     slot: Arc<Mutex<Slot>>,
@@ -114,7 +114,7 @@ impl Drop for ResponseFuture {
     }
 }
 
-/// The body of an app's answer. Dropped before its end, it cancels what makes it.
+/// The body of an answer. Dropped before its end, it cancels what makes it.
 pub struct ResponseBody {
     content: Content,
 }
@@ -136,7 +136,7 @@ impl ResponseBody {
     }
 }
 
-/// Returns an empty body. Layers that answer in place of the app, such as those of tower-http, need one.
+/// Returns an empty body. Layers that answer in place of the service, such as those of tower-http, need one.
 impl Default for ResponseBody {
     fn default() -> ResponseBody {
         ResponseBody::of(Bytes::new())

@@ -52,11 +52,11 @@ impl Incoming {
         Body::new(parts)
     }
 
-    /// The body is collected whole; then the handler of the route is called with this head.
-    pub(crate) fn collect(&mut self, route: u32, head: &Head, window: &[u8]) {
+    /// The body is collected whole; then its route is looked up again and the handler called with this head.
+    pub(crate) fn collect(&mut self, head: &Head, window: &[u8]) {
         self.state.take(Step::Collect);
         let (head, window) = (head.to_kept(), window.to_vec());
-        self.whole = Some(Collect { route, head, window, body: Vec::new() });
+        self.whole = Some(Collect { head, window, body: Vec::new() });
     }
 
     /// What comes belongs to a tunnel.
@@ -180,7 +180,6 @@ pub(super) enum Ended {
 
 /// A body that is being collected, with the head that it belongs to.
 pub(crate) struct Collect {
-    pub(super) route: u32,
     pub(super) head: Head,
     pub(super) window: Vec<u8>,
     pub(super) body: Vec<u8>,

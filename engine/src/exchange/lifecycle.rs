@@ -12,7 +12,7 @@ use crate::response::Response;
 use crate::service::Outcome;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 use proto::{Head, Length, Method};
 use std::task::Poll;
 
@@ -88,7 +88,7 @@ pub(crate) trait Lifecycle: Carrier {
                 self.call(route, (head, window), Ready::Nothing, worker);
             }
             BodyUse::Whole => {
-                self.make_exchange(worker).incoming.collect(route, head, window);
+                self.make_exchange(worker).incoming.collect(head, window);
                 self.body_begins(body_use, worker);
                 self.count_from(route);
             }
@@ -124,11 +124,15 @@ pub(crate) trait Lifecycle: Carrier {
         }
         match outcome {
             Outcome::Ready => match &mut answer {
-                // A handler that took a `Reply` answers by it alone.
+                // A handler that took a `Replier` answers by it alone.
                 Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
                     self.answer(response, worker);
                 }
-                _ => self.poll_answer(worker),
+                _ if self.exchange().is_some_and(|exchange| exchange.has_reply()) => self.poll_answer(worker),
+                _ => {
+                    quiet::log!(Mistake, error, "a service is ready and has no answer");
+                    self.answer(&mut worker.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error"), worker);
+                }
             },
             Outcome::Pending(place) => {
                 self.make_exchange(worker).keep_future((route, place));
@@ -216,12 +220,12 @@ pub(crate) trait Lifecycle: Carrier {
     fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, worker: &mut WorkerContext<impl Service>) {
         let Some(exchange) = self.exchange() else { return };
         match exchange.incoming.end(trailers) {
-            Ended::Collected(Collect { route, head, window, body }) => {
+            Ended::Collected(Collect { head, window, body }) => {
                 self.collected();
                 self.lend(body.capacity());
-                // The look-up left the path's parameters for the last head that was seen: this one's are found again.
+                // What the service knows of a look-up is of the last head that it saw: this one is looked up again.
                 match worker.route(&head, &window, self.caller()) {
-                    Ok(_) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
+                    Ok(route) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
                     Err(mut response) => self.respond(&mut response, worker),
                 }
             }

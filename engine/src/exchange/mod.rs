@@ -153,7 +153,7 @@ impl Exchange {
         }
         let Poll::Ready(response) = worker.poll(self.future?, task) else { return None };
         self.future = None;
-        // A handler that took a `Reply` answers by it alone.
+        // A handler that took a `Replier` answers by it alone.
         self.reply.is_none().then_some(response)
     }
 
@@ -174,7 +174,7 @@ impl Exchange {
         self.future = Some(future);
     }
 
-    /// Returns true if the handler answers by a [`Reply`](crate::Reply), and by that alone.
+    /// Returns true if the handler answers by a [`Replier`](crate::reply::Replier), and by that alone.
     pub(super) fn has_reply(&self) -> bool {
         self.reply.is_some()
     }
@@ -240,7 +240,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes what the handler's extractors, and the middleware around it, have left.
+    /// Takes what the handler's call has left.
     pub(crate) fn take_hooks(&mut self, hooks: &mut Hooks) {
         (self.reply, self.interim, self.unfolded) = (hooks.reply.take(), hooks.interim.take(), hooks.unfolded.take());
     }

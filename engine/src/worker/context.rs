@@ -14,7 +14,7 @@ use crate::service::{Begin, MakeService, Outcome, Service};
 use crate::shared::Shared;
 use http::{HeaderValue, StatusCode, header};
 use io::{Instant, SocketId};
-use proto::Head;
+use proto::{Head, Method};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -206,16 +206,29 @@ impl<S: Service> WorkerContext<S> {
         (!fits).then(|| self.error(StatusCode::PAYLOAD_TOO_LARGE, text))
     }
 
-    /// See [`Service::override_method`].
+    /// Takes a request's method for another one, if the program wants that and the request asks for it.
     #[inline]
     pub(crate) fn override_method(&self, head: &mut Head, window: &[u8]) {
-        self.service.override_method(head, window);
+        if head.method == Method::Post && self.shared.config().method_override {
+            override_method(head, window);
+        }
     }
 
     /// See [`Service::route`].
     #[inline]
     pub(crate) fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> Result<u32, Box<Response>> {
+        if head.host_differs && self.shared.config().refuse_other_host {
+            return Err(Box::new(self.other_host(head)));
+        }
         self.service.route(head, window, caller)
+    }
+
+    /// The answer where the target and the Host field name different hosts. Of HTTP/2 only the stream ends.
+    #[cold]
+    fn other_host(&self, head: &Head) -> Response {
+        let text = "the target and the Host field name different hosts";
+        let response = self.error(StatusCode::BAD_REQUEST, text);
+        if head.version == proto::Version::Http2 { response } else { response.and_close() }
     }
 
     /// See [`Service::body_use`].
@@ -225,7 +238,7 @@ impl<S: Service> WorkerContext<S> {
 
     /// See [`Service::body_limit`].
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
-        self.service.body_limit(route, body_use)
+        self.service.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.shared.config().caps))
     }
 
     /// The engine's own answer to an error.
@@ -235,7 +248,10 @@ impl<S: Service> WorkerContext<S> {
 
     /// See [`Service::end`].
     pub(crate) fn end_service(&mut self) {
-        self.service.end();
+        let service = &mut self.service;
+        if catch_unwind(AssertUnwindSafe(|| service.end())).is_err() {
+            quiet::log!(Panic, error, "a service panicked when its worker ended");
+        }
     }
 
     /// The answer to a request whose handler has panicked.
@@ -297,6 +313,17 @@ impl<S: Service> WorkerContext<S> {
         if catch_unwind(AssertUnwindSafe(|| service.cancel(future))).is_err() {
             quiet::log!(Panic, error, "a handler panicked when it was cancelled");
         }
+    }
+}
+
+#[cold]
+fn override_method(head: &mut Head, window: &[u8]) {
+    let mut named =
+        head.fields.iter().filter(|field| field.name.of(window).eq_ignore_ascii_case(b"x-http-method-override"));
+    let (Some(field), None) = (named.next(), named.next()) else { return };
+    let method = Method::from_token(field.value.of(window));
+    if matches!(method, Method::Put | Method::Patch | Method::Delete) {
+        (head.method, head.method_span) = (method, field.value);
     }
 }
 

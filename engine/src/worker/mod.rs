@@ -7,7 +7,6 @@
 //! 3. act on each completion as it comes;
 //! 4. let deadlines and timers that have passed take effect; see whether the server is to stop.
 
-use crate::quiet;
 mod context;
 mod state;
 
@@ -19,6 +18,7 @@ use crate::accept::CONNECTION_BYTES;
 use crate::calls::Calls;
 use crate::context::Context;
 use crate::listen::ListenerSetup;
+use crate::quiet;
 use crate::remote::Remote;
 use crate::report::Report;
 use crate::service::{MakeService, Service};

@@ -167,7 +167,11 @@ impl Compression {
     }
 
     fn is_wanted_type(&self, response: &Response) -> bool {
-        match response.field(&header::CONTENT_TYPE).and_then(|value| str::from_utf8(value).ok()) {
+        match response
+            .field(&header::CONTENT_TYPE)
+            .filter(|value| value.is_ascii())
+            .and_then(|value| str::from_utf8(value).ok())
+        {
             Some(value) => {
                 let name = value.split(';').next().unwrap_or_default().trim();
                 // Several parts do not say what they are parts of.

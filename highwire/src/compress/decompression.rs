@@ -210,7 +210,7 @@ impl Middleware for Decompression {
         if codings.is_empty() {
             return Ok(());
         }
-        let limit = request.shared.app.body_limit(request.route, body_use, &request.shared.config().caps);
+        let limit = request.shared.body_limit(request.route, body_use);
         match request.body {
             Ready::Whole(body) => {
                 let pipeline = Pipeline::new(&codings, limit, self.ratio);

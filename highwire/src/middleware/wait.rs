@@ -162,13 +162,9 @@ impl Kept {
         // Whatever the handler sends before its answer goes the way of this request.
         request.hooks.interim(waker.clone());
         let unfolded = request.hooks.unfolded.get_or_insert_with(Rc::default).clone();
-        let hooks = Hooks {
-            reply: None,
-            interim: request.hooks.interim.clone(),
-            unfolded: Some(unfolded),
-            waker: Some(waker.clone()),
-            extensions: std::mem::take(&mut request.hooks.extensions),
-        };
+        let mut hooks = Hooks::default();
+        (hooks.interim, hooks.unfolded) = (request.hooks.interim.clone(), Some(unfolded));
+        (hooks.waker, hooks.extensions) = (Some(waker.clone()), std::mem::take(&mut request.hooks.extensions));
         Kept {
             head: request.head.to_kept(),
             window: request.window.to_vec(),

@@ -74,7 +74,7 @@ mod tls {
         /// A mistake in its routes or settings, or that no certificate can be made.
         pub fn https(app: App) -> Result<Client> {
             let listen = Listen::new().tls(TlsConfig::new().self_signed([NAME]));
-            Client::start(app.server()?.behind(listen)?, Wires(Some(config())))
+            Client::start(app.server()?, listen, Wires(Some(config())))
         }
     }
 

@@ -23,6 +23,20 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Where requests are served: what lives here belongs to one thread.
 const OF_ONE_THREAD: &[&str] = &["engine/src/connection/", "engine/src/exchange/"];
 
+/// What requests pass beside that: it may share what was made once a worker, and takes no lock.
+const WITHOUT_LOCKS: &[&str] = &[
+    "engine/src/connection/",
+    "engine/src/exchange/",
+    "engine/src/worker/",
+    "engine/src/context.rs",
+    "engine/src/date.rs",
+    "engine/src/deadline.rs",
+    "engine/src/secure.rs",
+    "highwire/src/dispatch.rs",
+    "highwire/src/request.rs",
+    "highwire/src/router/",
+];
+
 /// Longest file, in lines of code without the tests in it.
 const LINES_OF_CODE_MAX: usize = 500;
 
@@ -182,18 +196,18 @@ pub(super) fn proto_alone(tree: &Tree) -> Vec<Finding> {
 }
 
 pub(super) fn no_lock(tree: &Tree) -> Vec<Finding> {
-    sharing(tree, &["Mutex", "RwLock", "Condvar"])
+    sharing(tree, WITHOUT_LOCKS, &["Mutex", "RwLock", "Condvar"])
 }
 
 pub(super) fn no_arc(tree: &Tree) -> Vec<Finding> {
-    sharing(tree, &["Arc"])
+    sharing(tree, OF_ONE_THREAD, &["Arc"])
 }
 
 /// Where code of one thread has these types or calls their functions; an import shares nothing by itself.
-fn sharing(tree: &Tree, types: &[&str]) -> Vec<Finding> {
+fn sharing(tree: &Tree, folders: &[&str], types: &[&str]) -> Vec<Finding> {
     each(
         tree,
-        |path| OF_ONE_THREAD.iter().any(|folder| path.starts_with(folder)),
+        |path| folders.iter().any(|folder| path.starts_with(folder)),
         |path, source| {
             types
                 .iter()
@@ -399,6 +413,8 @@ mod tests {
             (no_arc, "engine/src/connection/mod.rs", "use std::sync::Arc;\nstruct Archive<T>(T);", &[]),
             (no_arc, "engine/src/connection/mod.rs", "#[cfg(test)]\nmod tests { type A = Arc<u8>; }", &[]),
             (no_arc, "engine/src/worker/mod.rs", "type A = Arc<u8>;", &[]),
+            (no_lock, "engine/src/worker/mod.rs", "type A = Mutex<u8>;", &[1]),
+            (no_lock, "engine/src/pool.rs", "type A = Mutex<u8>;", &[]),
         ] {
             check(run, path, text, expected);
         }

@@ -60,7 +60,7 @@ fn last_name(path: &str) -> &str {
 /// Every limit that the code defines: file, line and name.
 fn defined_limits(tree: &Tree) -> Vec<(String, usize, String)> {
     let mut found = Vec::new();
-    let libraries = ["proto/src/", "io/src/", "highwire/src/"];
+    let libraries = ["proto/src/", "io/src/", "engine/src/", "highwire/src/"];
     for (path, source) in
         tree.sources.iter().filter(|(path, _)| libraries.iter().any(|library| path.starts_with(library)))
     {
@@ -234,8 +234,8 @@ mod tests {
         check(limits, &[("proto/src/limits.rs", code)], &[("proto/src/limits.rs", 3), ("proto/src/limits.rs", 1)]);
         check(
             limits,
-            &[("highwire/src/a.rs", "pub struct Deadlines<'a> { pub head: &'a u8 }"), (LIMITS, "x")],
-            &[("highwire/src/a.rs", 1)],
+            &[("engine/src/a.rs", "pub struct Deadlines<'a> { pub head: &'a u8 }"), (LIMITS, "x")],
+            &[("engine/src/a.rs", 1)],
         );
         check(limits, &[("cli/src/a.rs", "pub struct Deadlines { pub head: u8 }"), (LIMITS, "x")], &[]);
     }

@@ -301,11 +301,12 @@ impl Connection {
     /// Accepts another protocol and starts its task.
     fn switch(
         &mut self,
-        response: &Response,
+        response: &mut Response,
         switch: Switch,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
+        response.own_fields();
         let accepted = self.http.accept(response.status.as_u16(), &mut out.queue.output, |writer| {
             write_common_lines(writer, worker, &response.fields);
             write_fields(writer, &response.fields);

@@ -4,7 +4,6 @@
 //! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
 //! once has no `Active`, as one in HTTP/1 has no exchange.
 
-use crate::quiet;
 mod carrier;
 mod grants;
 mod send;
@@ -25,6 +24,7 @@ use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{INCOMING_BYTES, Waits};
+use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::worker::WorkerContext;
