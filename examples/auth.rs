@@ -1,6 +1,6 @@
 //! How is a part of a server kept for those who are known?
 
-use highwire::middleware::{Kept, Next, from_fn};
+use highwire::middleware::{Next, OwnedRequest, from_fn};
 use highwire::{App, Extension, HeaderValue, IntoResponse, StatusCode, header, time};
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ async fn look_up(token: &[u8]) -> Option<User> {
 /// The routes.
 pub(crate) fn app() -> App {
     let private = App::new().get("/me", |Extension(user): Extension<User>| format!("You are {}.", user.name)).with(
-        from_fn(async |mut request: Kept, next: Next| {
-            let token = request.request().field("authorization").unwrap_or_default().to_vec();
+        from_fn(async |mut request: OwnedRequest, next: Next| {
+            let token = request.request().header("authorization").unwrap_or_default().to_vec();
             match look_up(&token).await {
                 Some(user) => {
                     request.request().extensions().insert(user);

@@ -1,6 +1,6 @@
 //! How does a handler ask a database by sqlx, or use anything else that needs tokio?
 
-use highwire::{App, IntoResponse, Json, Local, Path, Response, StatusCode};
+use highwire::{App, IntoResponse, Json, Path, PerWorker, Response, StatusCode};
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 
 const TABLE: &str = "create table if not exists notes (id integer primary key, text text not null)";
@@ -19,13 +19,13 @@ fn pool(address: &str) -> SqlitePool {
     prepare.connect_lazy(address).expect("an address of a database")
 }
 
-async fn add(Local(database): Local<SqlitePool>, text: String) -> Result<(StatusCode, Json<i64>), Failed> {
+async fn add(PerWorker(database): PerWorker<SqlitePool>, text: String) -> Result<(StatusCode, Json<i64>), Failed> {
     let insert = sqlx::query("insert into notes (text) values (?)").bind(text);
     let id = insert.execute(&*database).await?.last_insert_rowid();
     Ok((StatusCode::CREATED, Json(id)))
 }
 
-async fn show(Local(database): Local<SqlitePool>, Path(id): Path<i64>) -> Result<Option<String>, Failed> {
+async fn show(PerWorker(database): PerWorker<SqlitePool>, Path(id): Path<i64>) -> Result<Option<String>, Failed> {
     Ok(sqlx::query_scalar("select text from notes where id = ?").bind(id).fetch_optional(&*database).await?)
 }
 

@@ -14,13 +14,13 @@ pub(crate) fn app() -> App {
 #[allow(dead_code, reason = "the tests have the routes only")]
 fn main() -> highwire::Result<()> {
     let server =
-        app().configure(|config| config.deadlines.shutdown = Duration::from_secs(10)).listen("127.0.0.1:8080")?;
+        app().configure(|config| config.timeouts.shutdown = Duration::from_secs(10)).listen("127.0.0.1:8080")?;
     // `run` would stop at SIGTERM and Ctrl-C by itself; `start` leaves it to the program.
     let handle = server.start()?;
     println!("serving on {}; press Enter to stop", handle.addresses()[0]);
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    handle.stop();
-    println!("{}", handle.wait()?);
+    handle.shutdown();
+    println!("{}", handle.join()?);
     Ok(())
 }

@@ -22,7 +22,7 @@ struct Login {
     password: String,
 }
 
-/// Stands for a look at what is kept of passwords: slow hashes, such as argon2, compared within `unblock`.
+/// Stands for a look at what is kept of passwords: slow hashes, such as argon2, compared within `spawn_blocking`.
 fn knows(login: &Login) -> bool {
     login.name == "ann" && login.password == "open sesame"
 }

@@ -64,9 +64,9 @@ mod tests {
     fn what_is_wrong_with_a_request_is_told() {
         let mut client = Client::new(app()).expect("an app");
         let answer =
-            client.put("/lamps/desk").field("content-type", "application/json").body(r#"{"minutes":-1}"#).send();
+            client.put("/lamps/desk").header("content-type", "application/json").body(r#"{"minutes":-1}"#).send();
         assert_eq!(
-            (answer.status(), answer.field("content-type")),
+            (answer.status(), answer.header("content-type")),
             (StatusCode::UNPROCESSABLE_ENTITY, "application/problem+json")
         );
         assert!(answer.text().contains("minutes"), "{}", answer.text());

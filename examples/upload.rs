@@ -1,7 +1,7 @@
 //! How is a large file taken, with a form around it, without holding it in memory?
 
 use highwire::form::{Limits, MultipartError};
-use highwire::{App, Html, IntoResponse, Multipart, Response, StatusCode, UnblockError, unblock};
+use highwire::{App, Html, IntoResponse, Multipart, Response, SpawnBlockingError, StatusCode, spawn_blocking};
 use std::path::PathBuf;
 
 const PAGE: &str = "<!doctype html><title>Upload</title>
@@ -32,7 +32,7 @@ async fn upload(mut form: Multipart, folder: PathBuf) -> Result<String, Failed> 
         let file = part.spool(&folder).await?;
         let (bytes, path) = (file.len(), folder.join(&name));
         // A link does not replace what is there: a name that is taken stays with whoever had it first.
-        let stored = unblock(move || std::fs::hard_link(file.path(), path)).await?;
+        let stored = spawn_blocking(move || std::fs::hard_link(file.path(), path)).await?;
         stored.map_err(|error| Failed((StatusCode::CONFLICT, format!("{name}: {error}\n")).into_response()))?;
         said += &format!("{name}: {bytes} bytes\n");
     }
@@ -48,8 +48,8 @@ impl From<MultipartError> for Failed {
     }
 }
 
-impl From<UnblockError> for Failed {
-    fn from(error: UnblockError) -> Failed {
+impl From<SpawnBlockingError> for Failed {
+    fn from(error: SpawnBlockingError) -> Failed {
         Failed(error.into_response())
     }
 }

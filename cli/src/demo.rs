@@ -5,7 +5,7 @@ use futures_core::Stream;
 use highwire::body::BodyError;
 use highwire::form::{MultipartError, Part};
 use highwire::{
-    App, Body, IntoResponse, Json, Multipart, Path, Query, Request, Response, StatusCode, blocking, unblock,
+    App, Body, IntoResponse, Json, Multipart, Path, Query, Request, Response, StatusCode, blocking, spawn_blocking,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -121,7 +121,7 @@ async fn field(part: Part<'_>) -> Result<Field, FormFailed> {
     let media_type = part.content_type().map(str::to_string);
     let spool = part.spool(std::env::temp_dir()).await?;
     let (path, bytes) = (spool.path().to_path_buf(), spool.len());
-    let sum = unblock(move || hash_file(&path));
+    let sum = spawn_blocking(move || hash_file(&path));
     let sha256 = sum.await.map_err(IntoResponse::into_response)?.map_err(|error| {
         tracing::warn!(%error, "an upload cannot be read again");
         StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -162,7 +162,7 @@ impl IntoResponse for FormFailed {
 
 fn headers(request: &Request<'_>) -> Response {
     let mut lines = Vec::new();
-    for (name, value) in request.fields() {
+    for (name, value) in request.headers() {
         lines.extend_from_slice(name.as_bytes());
         lines.extend_from_slice(b": ");
         lines.extend_from_slice(value);

@@ -307,7 +307,7 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         config.balance = balance;
         config.pin = running.pin;
         config.memory = running.memory;
-        config.caps.connections = running.connections;
+        config.limits.connections = running.connections;
         config.access_log = running.access_log;
         config.socket.reuse_port = running.share_port;
     });

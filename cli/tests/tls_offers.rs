@@ -358,5 +358,5 @@ fn openssl_gets_the_staple_and_sees_that_the_certificate_is_good() {
         assert!(said.contains("Cert Status: good") && said.contains("Serial Number: 07"), "{version}: {said}");
     }
     handle.abort();
-    handle.wait().expect("it ends");
+    handle.join().expect("it ends");
 }

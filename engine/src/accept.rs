@@ -40,7 +40,7 @@ impl Shared {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Admission::TooManyInAll;
         }
-        let cap = if is_proxy { u32::MAX } else { self.config().caps.connections_a_peer };
+        let cap = if is_proxy { u32::MAX } else { self.config().limits.connections_a_peer };
         if !self.peers.enter(peer, cap) {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Admission::TooManyOfPeer;
@@ -52,7 +52,7 @@ impl Shared {
 
     /// A connection that was admitted as a proxy's turns out to be a peer's: returns true if that one may have another.
     pub(super) fn admit_for(&self, proxy: Peer, peer: Peer) -> bool {
-        let admitted = self.peers.enter(peer, self.config().caps.connections_a_peer);
+        let admitted = self.peers.enter(peer, self.config().limits.connections_a_peer);
         if admitted {
             self.peers.leave(proxy);
         }

@@ -98,7 +98,7 @@ pub(super) fn accept_for_threads(
     shared: &Arc<Shared>,
     listeners: &[Listener],
 ) -> Result<()> {
-    let caps = &shared.config().caps;
+    let caps = &shared.config().limits;
     let pool = Pool::new("connection", caps.connection_threads, caps.connection_queue);
     accept(shared, listeners, |socket, _| {
         if shared.admit(socket.peer, false) != Admission::Taken {
@@ -111,7 +111,7 @@ pub(super) fn accept_for_threads(
         }
     });
     let aborting = || shared.aborting.load(Ordering::Acquire);
-    wait_while(shared.config().deadlines.shutdown, || shared.connection_count() > 0 && !aborting());
+    wait_while(shared.config().timeouts.shutdown, || shared.connection_count() > 0 && !aborting());
     shared.aborting.store(true, Ordering::Release);
     // Each thread looks at this every `PATIENCE` at the latest; one that blocks in a handler is left behind.
     wait_while(PATIENCE * 10, || shared.connection_count() > 0);
@@ -352,7 +352,7 @@ impl<S: Service> Thread<S> {
 
     /// Sends all, as long as the peer takes some within the write deadline. `send` is told how much it has sent before.
     fn send_all(&self, length: u64, send: impl Fn(u64) -> std::io::Result<usize>) -> std::io::Result<()> {
-        let patience = self.worker.shared.config().deadlines.write;
+        let patience = self.worker.shared.config().timeouts.write;
         let patience = if patience.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { patience };
         let mut since: Instant = self.clock.now();
         let mut done = 0;

@@ -30,7 +30,8 @@ pub enum Balance {
 
 /// How long peers may take. Zero turns a deadline off; for `linger` and `shutdown` it means at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deadlines {
+#[doc(alias = "Deadlines")]
+pub struct Timeouts {
     /// From a connection's start to the end of its TLS handshake: it closes after that.
     pub handshake: Duration,
     /// From a connection's first byte, or its start, to the end of a request's head: 408 after that.
@@ -54,7 +55,7 @@ pub struct Deadlines {
     pub stall: Duration,
 }
 
-impl Deadlines {
+impl Timeouts {
     /// Bytes that a body must bring while its rate is judged once.
     pub(crate) fn least_body(&self) -> u64 {
         u64::from(self.body_rate) * self.body.as_secs().max(1)
@@ -66,9 +67,9 @@ impl Deadlines {
     }
 }
 
-impl Default for Deadlines {
-    fn default() -> Deadlines {
-        Deadlines {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
             // Three round trips of the worst line, and time for the client to ask its user for a certificate's PIN.
             handshake: Duration::from_secs(10),
             // Long enough for a bad mobile line, short enough that slow heads cannot pile up.
@@ -90,7 +91,8 @@ impl Default for Deadlines {
 
 /// How much of everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caps {
+#[doc(alias = "Caps")]
+pub struct Limits {
     /// Connections at once, over all workers; none: what the descriptor limit allows, less a reserve of 32.
     pub connections: Option<u32>,
     /// Connections at once from one address, where a /64 counts as one in IPv6. Behind a proxy every peer has its address: raise it there.
@@ -113,9 +115,9 @@ pub struct Caps {
     pub connection_queue: usize,
 }
 
-impl Default for Caps {
-    fn default() -> Caps {
-        Caps {
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
             connections: None,
             connections_a_peer: 16_384,
             requests_a_connection: 0,
@@ -144,7 +146,7 @@ pub struct Config {
     /// Options of listening sockets.
     pub socket: io::Options,
     /// Bounds of heads, fields and chunk framing.
-    pub limits: proto::Limits,
+    pub parser: proto::Limits,
     /// Whether HTTP/1 is spoken. Without it every connection has to begin with HTTP/2, in the clear and under TLS.
     pub http1: bool,
     /// Whether HTTP/2 is spoken in the clear, to clients that know that it is (RFC 9113 section 3.3).
@@ -157,9 +159,9 @@ pub struct Config {
     /// What HTTP/2 lets a peer do.
     pub http2: proto::h2::Bounds,
     /// How long peers may take.
-    pub deadlines: Deadlines,
+    pub timeouts: Timeouts,
     /// How much of everything.
-    pub caps: Caps,
+    pub limits: Limits,
     /// Bytes that the engine may hold for peers, at most what the process may use. None: half of that, or a
     /// quarter if that is less than 128 MiB.
     pub memory: Option<usize>,
@@ -184,14 +186,14 @@ impl Default for Config {
             engine: Engine::Auto,
             balance: Balance::ReusePort,
             socket: io::Options::default(),
-            limits: proto::Limits::default(),
+            parser: proto::Limits::default(),
             http1: true,
             http2_cleartext: true,
             http2_tls: true,
             http2_without_alpn: false,
             http2: proto::h2::Bounds::default(),
-            deadlines: Deadlines::default(),
-            caps: Caps::default(),
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
             memory: None,
             server_name: Some("highwire".to_string()),
             method_override: false,
@@ -222,7 +224,7 @@ impl Config {
         if !self.http1 && !self.http2_cleartext && !self.http2_tls {
             return refuse("neither HTTP/1 nor HTTP/2 is spoken: turn on one of http1, http2_cleartext and http2_tls");
         }
-        if self.caps.connections == Some(0) {
+        if self.limits.connections == Some(0) {
             return refuse("with 0 connections at a time nobody is served: 1 is the least");
         }
         if let Some(memory) = self.memory
@@ -240,8 +242,8 @@ impl Config {
                 "{memory} bytes of memory for all peers are more than the {available} that this process may use"
             )));
         }
-        if self.limits.head_bytes > proto::Limits::MAX_HEAD_BYTES
-            || self.limits.trailer_bytes > proto::Limits::MAX_HEAD_BYTES
+        if self.parser.head_bytes > proto::Limits::MAX_HEAD_BYTES
+            || self.parser.trailer_bytes > proto::Limits::MAX_HEAD_BYTES
         {
             return refuse("heads and trailers have at most 65,535 bytes");
         }
@@ -254,7 +256,7 @@ impl Config {
         if self.http2.stream_window > largest || self.http2.connection_window > largest {
             return refuse("an HTTP/2 window has at most 2,147,483,647 bytes");
         }
-        if self.caps.blocking_threads == 0 || self.caps.connection_threads == 0 {
+        if self.limits.blocking_threads == 0 || self.limits.connection_threads == 0 {
             return refuse("a pool needs at least one thread");
         }
         Ok(())

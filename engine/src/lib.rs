@@ -55,19 +55,19 @@ mod panics;
 mod peers;
 mod pool;
 mod remote;
-mod report;
 mod run;
 mod secure;
 mod service;
 mod shared;
+mod spawn_blocking;
+mod stats;
 mod trailers;
-mod unblock;
 mod worker;
 
 pub use body::Body;
 pub use bytes;
 pub use caller::{ClientCertificate, Peer, Tls};
-pub use config::{Balance, Caps, Config, Deadlines, Engine};
+pub use config::{Balance, Config, Engine, Limits, Timeouts};
 pub use context::spawn;
 pub use error::{Error, Result};
 pub use http;
@@ -77,16 +77,16 @@ pub use listen::Listen;
 pub use panics::let_go;
 pub use pool::Asked;
 pub use proto;
-pub use report::Report;
 pub use request::BodyUse;
 pub use response::Response;
 pub use run::{Handle, Server};
 use secure::Secure;
 pub use service::{Begin, MakeService, Outcome, Service};
 pub use shared::Shared;
+pub use spawn_blocking::{SpawnBlockingError, spawn_blocking};
+pub use stats::Stats;
 #[doc(hidden)]
 pub use tracing as __tracing;
-pub use unblock::{UnblockError, unblock};
 pub use worker::Worker;
 
 /// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.

@@ -152,14 +152,15 @@ impl InterimQueue {
 
 /// Sends interim responses, such as 103 Early Hints, before the final one.
 #[derive(Debug)]
-pub struct Interim {
+#[doc(alias = "Interim")]
+pub struct InterimResponses {
     queue: Rc<RefCell<InterimQueue>>,
 }
 
-impl Interim {
+impl InterimResponses {
     /// The sending end of a queue.
-    pub(crate) fn new(queue: Rc<RefCell<InterimQueue>>) -> Interim {
-        Interim { queue }
+    pub(crate) fn new(queue: Rc<RefCell<InterimQueue>>) -> InterimResponses {
+        InterimResponses { queue }
     }
 
     /// Sends an interim response: 102, 103 or another of the 1xx but 100 and 101, which the engine sends itself. HTTP/1.0

@@ -1,8 +1,8 @@
 //! A request as the engine hands it to a service: whom it comes from, its body, and what its handler may leave behind.
 
 use crate::body::Body;
-use crate::config::Caps;
-use crate::reply::{Awaited, Interim, InterimQueue, Replier};
+use crate::config::Limits;
+use crate::reply::{Awaited, InterimQueue, InterimResponses, Replier};
 use crate::{Secure, Tls};
 use bytes::Bytes;
 use http::Extensions;
@@ -25,7 +25,7 @@ pub enum BodyUse {
 
 impl BodyUse {
     /// Bytes of the largest body that a route without a limit of its own takes in this way.
-    pub fn limit(self, caps: &Caps) -> u64 {
+    pub fn limit(self, caps: &Limits) -> u64 {
         match self {
             BodyUse::None => caps.unread_body_bytes,
             BodyUse::Whole => caps.body_bytes,
@@ -141,8 +141,8 @@ impl Hooks {
     }
 
     /// Lets interim responses be sent. `waker` is that of the task that answers the request.
-    pub fn interim(&mut self, waker: Waker) -> Interim {
-        Interim::new(self.interim.get_or_insert_with(|| InterimQueue::new(waker)).clone())
+    pub fn interim(&mut self, waker: Waker) -> InterimResponses {
+        InterimResponses::new(self.interim.get_or_insert_with(|| InterimQueue::new(waker)).clone())
     }
 
     /// Whether anything of them outlives the call.

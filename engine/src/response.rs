@@ -50,7 +50,7 @@ struct KeptHead {
 
 impl Rendered {
     /// The fields.
-    pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+    pub fn headers(&self) -> &[(HeaderName, HeaderValue)] {
         &self.fields
     }
 
@@ -266,28 +266,32 @@ impl Response {
     }
 
     /// Adds a field. `HeaderValue` cannot hold a line break, so no field can split a response.
-    pub fn with_field(mut self, name: HeaderName, value: HeaderValue) -> Response {
-        self.add_field(name, value);
+    #[doc(alias = "with_field")]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
+        self.add_header(name, value);
         self
     }
 
     /// Adds a field, behind those of the same name; a response has one `Content-Type`, which it replaces.
-    pub fn add_field(&mut self, name: HeaderName, value: HeaderValue) {
+    #[doc(alias = "add_field")]
+    pub fn add_header(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
-            self.remove_field(&name);
+            self.remove_header(&name);
         }
         self.fields.push((name, value));
     }
 
     /// Sets a field, in place of all those of the same name.
-    pub fn set_field(&mut self, name: HeaderName, value: HeaderValue) {
-        self.remove_field(&name);
+    #[doc(alias = "set_field")]
+    pub fn set_header(&mut self, name: HeaderName, value: HeaderValue) {
+        self.remove_header(&name);
         self.fields.push((name, value));
     }
 
     /// Removes all fields of a name. The engine's own are not there yet, and come all the same.
-    pub fn remove_field(&mut self, name: &HeaderName) {
-        self.own_fields();
+    #[doc(alias = "remove_field")]
+    pub fn remove_header(&mut self, name: &HeaderName) {
+        self.own_headers();
         if name == header::CONTENT_TYPE {
             self.content_type = None;
         }
@@ -295,13 +299,13 @@ impl Response {
     }
 
     /// Fields that many responses of a worker share: they stand before its own.
-    pub fn share_fields(&mut self, fields: Rc<Rendered>) {
+    pub fn share_headers(&mut self, fields: Rc<Rendered>) {
         self.rendered = Some(fields);
     }
 
     /// Makes the fields that it shares with others its own, so that they can be changed. The content type of
     /// [`bytes`](Self::bytes) and the like is not among them.
-    pub fn own_fields(&mut self) -> &mut Vec<(HeaderName, HeaderValue)> {
+    pub fn own_headers(&mut self) -> &mut Vec<(HeaderName, HeaderValue)> {
         if let Some(rendered) = self.rendered.take() {
             self.fields.splice(0..0, rendered.fields.iter().cloned());
         }
@@ -324,12 +328,14 @@ impl Response {
     }
 
     /// The value of the first field of that name; the engine's own are not there yet.
-    pub fn field(&self, name: &HeaderName) -> Option<&[u8]> {
-        self.fields().find(|(known, _)| *known == name).map(|(_, value)| value)
+    #[doc(alias = "field")]
+    pub fn header(&self, name: &HeaderName) -> Option<&[u8]> {
+        self.headers().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     /// Names and values of all fields, in the order in which they are sent; the engine's own are not there yet.
-    pub fn fields(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
+    #[doc(alias = "fields")]
+    pub fn headers(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
         let content_type = self.content_type.map(|value| (&CONTENT_TYPE, value.as_bytes()));
         let shared = self.rendered.iter().flat_map(|rendered| &rendered.fields);
         content_type.into_iter().chain(shared.chain(&self.fields).map(|(name, value)| (name, value.as_bytes())))
@@ -348,7 +354,7 @@ impl Response {
 
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields: Vec<_> = self.fields().map(|(name, value)| (name, value.escape_ascii().to_string())).collect();
+        let fields: Vec<_> = self.headers().map(|(name, value)| (name, value.escape_ascii().to_string())).collect();
         f.debug_struct("Response").field("status", &self.status).field("fields", &fields).finish_non_exhaustive()
     }
 }
@@ -370,7 +376,7 @@ impl From<BodyError> for Response {
     fn from(error: BodyError) -> Response {
         let response = Response::error(error.status(), format!("{error}\n"));
         match error {
-            BodyError::NoMemory => response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1")),
+            BodyError::NoMemory => response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1")),
             _ => response,
         }
     }
@@ -383,7 +389,7 @@ mod tests {
     /// What a response says of itself.
     fn all(response: &Response) -> String {
         let said = |(name, value): (&HeaderName, &[u8])| format!("{name}: {}, ", value.escape_ascii());
-        response.fields().map(said).collect()
+        response.headers().map(said).collect()
     }
 
     #[test]
@@ -391,19 +397,19 @@ mod tests {
         type Change = fn(&mut Response);
         const VARY: HeaderName = header::VARY;
         let value = HeaderValue::from_static;
-        let own = || Response::bytes("text/css", "").with_field(VARY, value("accept"));
+        let own = || Response::bytes("text/css", "").with_header(VARY, value("accept"));
         let shared = || {
             let mut response = Response::new(StatusCode::OK);
             let fields = vec![(header::CONTENT_TYPE, value("text/css")), (VARY, value("accept"))];
             response.rendered = Some(Rendered::new(fields));
             response
         };
-        let add: Change = |r| r.add_field(VARY, HeaderValue::from_static("origin"));
-        let set: Change = |r| r.set_field(VARY, HeaderValue::from_static("*"));
-        let remove: Change = |r| r.remove_field(&VARY);
-        let add_type: Change = |r| r.add_field(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
-        let set_type: Change = |r| r.set_field(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
-        let remove_type: Change = |r| r.remove_field(&header::CONTENT_TYPE);
+        let add: Change = |r| r.add_header(VARY, HeaderValue::from_static("origin"));
+        let set: Change = |r| r.set_header(VARY, HeaderValue::from_static("*"));
+        let remove: Change = |r| r.remove_header(&VARY);
+        let add_type: Change = |r| r.add_header(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
+        let set_type: Change = |r| r.set_header(header::CONTENT_TYPE, HeaderValue::from_static("a/b"));
+        let remove_type: Change = |r| r.remove_header(&header::CONTENT_TYPE);
         for (changes, expected) in [
             (&[][..], "content-type: text/css, vary: accept, "),
             (&[add], "content-type: text/css, vary: accept, vary: origin, "),
@@ -421,8 +427,8 @@ mod tests {
             }
         }
         for response in [own(), shared()] {
-            assert_eq!(response.field(&header::CONTENT_TYPE), Some(&b"text/css"[..]));
-            assert_eq!((response.field(&VARY), response.field(&header::ETAG)), (Some(&b"accept"[..]), None));
+            assert_eq!(response.header(&header::CONTENT_TYPE), Some(&b"text/css"[..]));
+            assert_eq!((response.header(&VARY), response.header(&header::ETAG)), (Some(&b"accept"[..]), None));
         }
     }
 }

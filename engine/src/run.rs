@@ -4,9 +4,9 @@ use super::blocking::{self, Acceptor};
 use super::config::{Balance, Config, Engine};
 use super::listen::{Listen, ListenerSetup};
 use super::remote::Remote;
-use super::report::Report;
 use super::service::MakeService;
 use super::shared::{RESERVED_DESCRIPTORS, Shared};
+use super::stats::Stats;
 use super::worker::Worker;
 use crate::{Error, Result};
 use io::wake::Notifier;
@@ -123,14 +123,15 @@ impl<M: MakeService> Server<M> {
     /// # Errors
     /// What keeps the server from running.
     pub fn run(self) -> Result<()> {
-        self.run_and_report().map(|report| tracing::info!(%report, "stopped"))
+        self.run_with_stats().map(|report| tracing::info!(%report, "stopped"))
     }
 
     /// As [`run`](Self::run), and says what became of the connections.
     ///
     /// # Errors
     /// What keeps the server from running.
-    pub fn run_and_report(self) -> Result<Report> {
+    #[doc(alias = "run_and_report")]
+    pub fn run_with_stats(self) -> Result<Stats> {
         let notifier = Notifier::new()?;
         // An earlier server of this process may have been stopped by a signal too.
         let before = io::signal::count();
@@ -142,7 +143,7 @@ impl<M: MakeService> Server<M> {
             let signals = io::signal::count() - before;
             if signals > seen {
                 if seen == 0 {
-                    handle.stop();
+                    handle.shutdown();
                 }
                 if signals > 1 {
                     handle.abort();
@@ -150,14 +151,14 @@ impl<M: MakeService> Server<M> {
                 seen = signals;
             }
             if handle.is_finished() {
-                return handle.wait();
+                return handle.join();
             }
             watch.look(&handle);
-            std::thread::sleep(WATCH.min(handle.shared.config().deadlines.stall.max(Duration::from_millis(10))));
+            std::thread::sleep(WATCH.min(handle.shared.config().timeouts.stall.max(Duration::from_millis(10))));
         }
     }
 
-    /// Runs in threads of its own, without signal handlers, until [`Handle::stop`].
+    /// Runs in threads of its own, without signal handlers, until [`Handle::shutdown`].
     ///
     /// # Errors
     /// What keeps the server from starting.
@@ -206,13 +207,13 @@ impl<M: MakeService> Server<M> {
         };
         if let Err(error) = started {
             handle.abort();
-            let _ = handle.wait();
+            let _ = handle.join();
             return Err(error);
         }
         Ok(handle)
     }
 
-    /// Runs until [`Handle::stop`] is called on what `with_handle` was given. Never touches signals: hosts keep theirs.
+    /// Runs until [`Handle::shutdown`] is called on what `with_handle` was given. Never touches signals: hosts keep theirs.
     ///
     /// # Errors
     /// What keeps the server from running.
@@ -377,8 +378,9 @@ impl Handle {
     }
 
     /// What became of its connections so far.
-    pub fn report(&self) -> Report {
-        Report::of(&self.shared)
+    #[doc(alias = "report")]
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.shared)
     }
 
     /// Connections that are open now.
@@ -387,7 +389,8 @@ impl Handle {
     }
 
     /// Stops accepting, finishes what is under way, and ends at the shutdown deadline at the latest.
-    pub fn stop(&self) {
+    #[doc(alias = "stop")]
+    pub fn shutdown(&self) {
         self.shared.draining.store(true, Ordering::Release);
         self.remotes.iter().for_each(|remote| remote.notifier.notify());
     }
@@ -395,7 +398,7 @@ impl Handle {
     /// Ends at once.
     pub fn abort(&self) {
         self.shared.aborting.store(true, Ordering::Release);
-        self.stop();
+        self.shutdown();
     }
 
     /// Gives a request of this process to the worker that has the fewest of them. Where there are too many in all, or the
@@ -428,9 +431,10 @@ impl Handle {
     ///
     /// # Errors
     /// What ended it, if it was not asked to.
-    pub fn wait(self) -> Result<Report> {
+    #[doc(alias = "wait")]
+    pub fn join(self) -> Result<Stats> {
         join(self.threads)?;
-        Ok(Report::of(&self.shared))
+        Ok(Stats::of(&self.shared))
     }
 }
 
@@ -473,7 +477,7 @@ impl Watch {
 
     fn look(&mut self, handle: &Handle) {
         self.trim(handle);
-        let stall = handle.shared.config().deadlines.stall;
+        let stall = handle.shared.config().timeouts.stall;
         if stall.is_zero() {
             return;
         }
@@ -498,7 +502,7 @@ impl Watch {
 /// Returns what a handler does wrong if it holds its worker.
 fn problem(is_async: bool) -> &'static str {
     match is_async {
-        true => "one poll of an async handler holds its worker; move what blocks or computes to `unblock`",
+        true => "one poll of an async handler holds its worker; move what blocks or computes to `spawn_blocking`",
         false => "a plain handler holds its worker; make it async or blocking",
     }
 }

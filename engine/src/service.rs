@@ -81,7 +81,7 @@ pub trait Service {
         BodyUse::None
     }
 
-    /// Bytes of the largest body that the route takes in this way: 413 above. `None`: what [`Config::caps`](crate::Config) says.
+    /// Bytes of the largest body that the route takes in this way: 413 above. `None`: what [`Config::limits`](crate::Config) says.
     fn body_limit(&self, _route: u32, _: BodyUse) -> Option<u64> {
         None
     }

@@ -60,7 +60,7 @@ impl Shared {
         let limit = config.memory.unwrap_or_else(Budget::default_limit);
         let descriptors = io::memory::descriptors();
         let most = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(1);
-        let most_connections = config.caps.connections.map_or(most, |cap| (cap as usize).min(most));
+        let most_connections = config.limits.connections.map_or(most, |cap| (cap as usize).min(most));
         Shared {
             config,
             budget: Arc::new(Budget::new(limit)),
@@ -97,7 +97,7 @@ impl Shared {
     }
 
     fn pool(&self) -> &Pool {
-        let caps = &self.config().caps;
+        let caps = &self.config().limits;
         self.pool.get_or_init(|| Pool::new("blocking", caps.blocking_threads, caps.blocking_queue))
     }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Waits. Deadlines of this kind are exact to the worker's turn, not coarse like those of connections.
+/// Waits. Timeouts of this kind are exact to the worker's turn, not coarse like those of connections.
 ///
 /// # Panics
 /// Where no worker runs on this thread: sleep in handlers and in tasks that they spawn.

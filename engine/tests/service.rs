@@ -130,7 +130,7 @@ fn check(said: &Receiver<Said>, handle: Handle) {
     stream.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is sent");
     assert_eq!(hear(), Said::Waits);
     handle.abort();
-    handle.wait().expect("it stops");
+    handle.join().expect("it stops");
     // Each of both workers has a service.
     let mut all = [hear(), hear(), hear()];
     all.sort_by_key(|said| *said as u8);

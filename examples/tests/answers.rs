@@ -71,10 +71,10 @@ fn hello_greets() {
 #[test]
 fn tasks_are_kept() {
     let mut client = client(json_api::app());
-    let created = client.post("/tasks").body(r#"{"title":"write"}"#).field("content-type", "application/json").send();
+    let created = client.post("/tasks").body(r#"{"title":"write"}"#).header("content-type", "application/json").send();
     assert_eq!((created.status().as_u16(), created.text()), (201, "1"));
     assert_eq!(client.get("/tasks/1").send().text(), r#"{"title":"write","done":false}"#);
-    let wrong = client.post("/tasks").body(r#"{"name":"write"}"#).field("content-type", "application/json").send();
+    let wrong = client.post("/tasks").body(r#"{"name":"write"}"#).header("content-type", "application/json").send();
     assert_eq!(wrong.status(), 422);
     assert_eq!(client.delete("/tasks/1").send().status(), 204);
     let gone = client.get("/tasks/1").send();
@@ -86,7 +86,7 @@ fn tasks_are_kept() {
 fn ticks_go_on_where_they_ended() {
     let mut client = client(event_stream::app());
     assert!(client.get("/").send().text().contains("EventSource('/ticks')"));
-    let answer = client.get("/ticks").field("last-event-id", "4").send();
+    let answer = client.get("/ticks").header("last-event-id", "4").send();
     assert!(answer.text().starts_with("data: tick 5\nid: 5\n\ndata: tick 6\n"), "{}", answer.text());
     assert_eq!(answer.text().matches("data: ").count(), 10);
 }
@@ -96,8 +96,8 @@ fn only_those_who_are_known_get_in() {
     let mut client = client(auth::app());
     assert_eq!(client.get("/").send().status(), 200);
     let refused = client.get("/private/me").send();
-    assert_eq!((refused.status().as_u16(), refused.field("www-authenticate")), (401, "Bearer"));
-    let answer = client.get("/private/me").field("authorization", "Bearer open-sesame").send();
+    assert_eq!((refused.status().as_u16(), refused.header("www-authenticate")), (401, "Bearer"));
+    let answer = client.get("/private/me").header("authorization", "Bearer open-sesame").send();
     assert_eq!(answer.text(), "You are Ali.");
 }
 
@@ -105,13 +105,13 @@ fn only_those_who_are_known_get_in() {
 fn callers_are_limited() {
     let mut client = client(rate_limit::app());
     assert_eq!(client.get("/costly").send().status(), 200);
-    assert_eq!(client.get("/").send().field("ratelimit-limit"), "5");
+    assert_eq!(client.get("/").send().header("ratelimit-limit"), "5");
 }
 
 #[test]
 fn the_proxies_word_is_taken() {
     let mut client = client(behind_a_proxy::app().expect("networks"));
-    let answer = client.get("/").field("x-forwarded-for", "192.0.2.1").field("x-request-id", "r1").send();
+    let answer = client.get("/").header("x-forwarded-for", "192.0.2.1").header("x-request-id", "r1").send();
     assert_eq!(answer.text(), "192.0.2.1 asks, as request r1.");
 }
 
@@ -123,16 +123,16 @@ fn slow_answers_come() {
 #[test]
 fn everybody_is_sent_to_https() {
     let answer = client(https::app()).get("/a").send();
-    assert_eq!((answer.status().as_u16(), answer.field("location")), (308, "https://test:8443/a"));
+    assert_eq!((answer.status().as_u16(), answer.header("location")), (308, "https://test:8443/a"));
     let answer = Client::https(https::app()).expect("an app").get("/").send();
     assert!(answer.text().starts_with("TLSv1.3 with TLS13_"), "{}", answer.text());
-    assert_eq!(answer.field("strict-transport-security"), "max-age=300");
+    assert_eq!(answer.header("strict-transport-security"), "max-age=300");
 }
 
 #[test]
 fn another_protocol_has_to_be_asked_for() {
     let answer = client(another_protocol::app()).get("/echo").send();
-    assert_eq!((answer.status().as_u16(), answer.field("upgrade")), (426, "echo"));
+    assert_eq!((answer.status().as_u16(), answer.header("upgrade")), (426, "echo"));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn uploads_are_kept_under_safe_names_and_never_replaced() {
         )
     };
     let mut send = |body: String| {
-        let answer = client.post("/").field("content-type", "multipart/form-data; boundary=B").body(body).send();
+        let answer = client.post("/").header("content-type", "multipart/form-data; boundary=B").body(body).send();
         (answer.status().as_u16(), answer.text().to_string())
     };
     let large = "x".repeat(1_000_000);
@@ -178,15 +178,15 @@ fn a_site_is_kept_and_compressed() {
     }
     let mut client = client(files::app(&folder.0));
     let home = client.get("/").send();
-    assert_eq!((home.text(), home.field("cache-control")), ("<p>home", "no-cache"));
-    let again = client.get("/").field("if-none-match", home.field("etag")).send();
+    assert_eq!((home.text(), home.header("cache-control")), ("<p>home", "no-cache"));
+    let again = client.get("/").header("if-none-match", home.header("etag")).send();
     assert_eq!(again.status(), 304);
     let missing = client.get("/nothing").send();
     assert_eq!((missing.status().as_u16(), missing.text()), (404, "<p>nothing"));
     for (accepted, coding, shorter) in [("", "", false), ("br, gzip", "br", true), ("gzip", "gzip", true)] {
-        let answer = client.get("/assets/app.js").field("accept-encoding", accepted).send();
-        assert_eq!(answer.field("cache-control"), "public, max-age=31536000, immutable");
-        assert_eq!((answer.field("content-encoding"), answer.bytes().len() < 1000), (coding, shorter), "{accepted}");
+        let answer = client.get("/assets/app.js").header("accept-encoding", accepted).send();
+        assert_eq!(answer.header("cache-control"), "public, max-age=31536000, immutable");
+        assert_eq!((answer.header("content-encoding"), answer.bytes().len() < 1000), (coding, shorter), "{accepted}");
     }
 }
 
@@ -196,7 +196,7 @@ fn axum_answers_what_highwire_has_no_route_for() {
     let mut client = client(axum_router::app());
     assert_eq!(client.get("/health").send().text(), "fine\n");
     let answer = client.get("/users/7").send();
-    assert_eq!((answer.text(), answer.field("x-served-by")), (r#"{"id":7}"#, "axum"));
+    assert_eq!((answer.text(), answer.header("x-served-by")), (r#"{"id":7}"#, "axum"));
     assert_eq!(client.get("/nothing").send().status(), 404);
 }
 
@@ -219,16 +219,16 @@ fn visitors_log_in_and_out() {
     let keys = highwire::cookie::Keys::random().expect("random bytes");
     let mut client = Client::https(login::app(keys)).expect("an app");
     let answer = client.get("/").send();
-    assert_eq!((answer.status().as_u16(), answer.field("location")), (303, "/login"));
+    assert_eq!((answer.status().as_u16(), answer.header("location")), (303, "/login"));
     assert!(client.get("/login").send().text().contains("<form method=post action=/login>"));
     assert_eq!(client.post("/login").form(&[("name", "ann"), ("password", "guess")]).send().status(), 403);
     let answer = client.post("/login").form(&[("name", "ann"), ("password", "open sesame")]).send();
-    assert_eq!((answer.status().as_u16(), answer.field("location")), (303, "/"));
-    let (cookie, attributes) = answer.field("set-cookie").split_once(';').expect("a cookie");
+    assert_eq!((answer.status().as_u16(), answer.header("location")), (303, "/"));
+    let (cookie, attributes) = answer.header("set-cookie").split_once(';').expect("a cookie");
     assert!(attributes.contains("Secure") && attributes.contains("HttpOnly"), "{attributes}");
-    assert!(client.get("/").field("cookie", cookie).send().text().contains("Hello, ann!"));
-    let answer = client.post("/logout").field("cookie", cookie).send();
-    assert!(answer.field("set-cookie").contains("Max-Age=0"), "{}", answer.field("set-cookie"));
+    assert!(client.get("/").header("cookie", cookie).send().text().contains("Hello, ann!"));
+    let answer = client.post("/logout").header("cookie", cookie).send();
+    assert!(answer.header("set-cookie").contains("Max-Age=0"), "{}", answer.header("set-cookie"));
     client.advance(std::time::Duration::from_secs(24 * 60 * 60));
-    assert_eq!(client.get("/").field("cookie", cookie).send().status(), 303, "it has expired");
+    assert_eq!(client.get("/").header("cookie", cookie).send().status(), 303, "it has expired");
 }

@@ -232,7 +232,7 @@ impl App {
         self
     }
 
-    /// Gives each worker a value of its own, made on its thread: [`Local<T>`](crate::Local) takes it.
+    /// Gives each worker a value of its own, made on its thread: [`PerWorker<T>`](crate::PerWorker) takes it.
     pub fn per_worker<T: Any>(mut self, factory: impl Fn() -> T + Send + Sync + 'static) -> App {
         self.factories.push(Factory::new(factory));
         self

@@ -24,8 +24,8 @@ pub struct Realm(pub String);
 /// let mut client = Client::new(App::new().get("/door", door))?;
 /// let answer = client.get("/door").send();
 /// assert_eq!(answer.status(), 401);
-/// assert_eq!(answer.field("www-authenticate"), "Basic realm=\"test\", charset=\"UTF-8\"");
-/// assert_eq!(client.get("/door").field("authorization", "Basic YWRhOnNlY3JldA==").send().text(), "come in");
+/// assert_eq!(answer.header("www-authenticate"), "Basic realm=\"test\", charset=\"UTF-8\"");
+/// assert_eq!(client.get("/door").header("authorization", "Basic YWRhOnNlY3JldA==").send().text(), "come in");
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -51,9 +51,9 @@ impl fmt::Debug for Basic {
 ///
 /// let door = |bearer: Bearer| if bearer.is("x1y2") { Ok("come in") } else { Err(bearer.refuse()) };
 /// let mut client = Client::new(App::new().get("/door", door))?;
-/// assert_eq!(client.get("/door").field("authorization", "Bearer x1y2").send().text(), "come in");
-/// let answer = client.get("/door").field("authorization", "Bearer x1").send();
-/// assert_eq!(answer.field("www-authenticate"), "Bearer realm=\"test\", error=\"invalid_token\"");
+/// assert_eq!(client.get("/door").header("authorization", "Bearer x1y2").send().text(), "come in");
+/// let answer = client.get("/door").header("authorization", "Bearer x1").send();
+/// assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"test\", error=\"invalid_token\"");
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl FromRequest for Bearer {
 
 /// What follows the scheme in the one field for it. Two fields could be read in two ways, and count as none.
 fn credentials<'r>(request: &Request<'r>, scheme: &str) -> Option<&'r str> {
-    let mut fields = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+    let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let (Some((_, value)), None) = (fields.next(), fields.next()) else { return None };
     let (known, rest) = std::str::from_utf8(value).ok()?.split_once(' ')?;
     known.eq_ignore_ascii_case(scheme).then(|| rest.trim_matches(' '))
@@ -171,7 +171,7 @@ fn refusal(challenge: &str, detail: &'static str) -> Response {
 fn challenged(problem: Problem, challenge: &str) -> Response {
     let response = problem.into_response();
     match HeaderValue::from_bytes(challenge.as_bytes()) {
-        Ok(value) => response.with_field(header::WWW_AUTHENTICATE, value),
+        Ok(value) => response.with_header(header::WWW_AUTHENTICATE, value),
         Err(_) => response,
     }
 }

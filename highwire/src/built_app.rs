@@ -52,14 +52,14 @@ impl BuiltApp {
 #[cfg(test)]
 mod tests {
     use crate::App;
-    use crate::middleware::{BodyLimit, Kept, Next, from_fn};
+    use crate::middleware::{BodyLimit, Next, OwnedRequest, from_fn};
 
     #[test]
     fn routes_are_described_by_path_and_kind_of_handler() {
         let limited = App::new().get("/limited", async || "a future").with(BodyLimit::new(1));
         let around = App::new()
             .get("/around", || "at once")
-            .with(from_fn(async |request: Kept, next: Next| next.run(request).await));
+            .with(from_fn(async |request: OwnedRequest, next: Next| next.run(request).await));
         let app = App::new()
             .get("/plain", || "at once")
             .get("/async", async || "a future")

@@ -215,7 +215,7 @@ impl Dispatcher {
     fn not_allowed(&self, allowed: String) -> Response {
         let mut response = self.error(StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here");
         if let Ok(value) = HeaderValue::try_from(allowed) {
-            response.add_field(header::ALLOW, value);
+            response.add_header(header::ALLOW, value);
         }
         response
     }
@@ -251,7 +251,7 @@ fn and_close(response: Response, head: &Head) -> Response {
 fn allow(methods: String) -> Response {
     let mut response = Response::new(StatusCode::NO_CONTENT);
     if let Ok(value) = HeaderValue::try_from(methods) {
-        response.add_field(header::ALLOW, value);
+        response.add_header(header::ALLOW, value);
     }
     response
 }

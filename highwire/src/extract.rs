@@ -1,7 +1,7 @@
 //! Extractors that need nothing but the request's head and the server's state.
 
 use crate::request::{FromRequest, Request};
-use crate::server::Report;
+use crate::server::Stats;
 use crate::{Method, Response};
 use engine::quiet;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -51,10 +51,10 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
 ///
 /// ```
 /// use highwire::testing::Client;
-/// use highwire::{App, Local};
+/// use highwire::{App, PerWorker};
 /// use std::cell::Cell;
 ///
-/// let app = App::new().per_worker(|| Cell::new(0_u32)).get("/", |asked: Local<Cell<u32>>| {
+/// let app = App::new().per_worker(|| Cell::new(0_u32)).get("/", |asked: PerWorker<Cell<u32>>| {
 ///     asked.set(asked.get() + 1);
 ///     format!("this worker was asked {} times", asked.get())
 /// });
@@ -62,19 +62,20 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Local<T>(pub Rc<T>);
+#[doc(alias = "Local")]
+pub struct PerWorker<T>(pub Rc<T>);
 
-impl<T> Deref for Local<T> {
+impl<T> Deref for PerWorker<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.0
     }
 }
 
-impl<T: 'static> FromRequest for Local<T> {
-    fn from_request(request: &mut Request<'_>) -> Result<Local<T>, Response> {
+impl<T: 'static> FromRequest for PerWorker<T> {
+    fn from_request(request: &mut Request<'_>) -> Result<PerWorker<T>, Response> {
         let found = request.locals.get(&std::any::TypeId::of::<T>()).cloned();
-        found.and_then(|value| value.downcast().ok()).map(Local).ok_or_else(|| missing::<T>("App::per_worker"))
+        found.and_then(|value| value.downcast().ok()).map(PerWorker).ok_or_else(|| missing::<T>("App::per_worker"))
     }
 }
 
@@ -86,12 +87,12 @@ impl<T: 'static> FromRequest for Local<T> {
 /// use highwire::{App, Extension, Request, StatusCode};
 ///
 /// let language = before(|request: &mut Request<'_>| {
-///     let wants = request.field("accept-language").unwrap_or_default().starts_with(b"de");
+///     let wants = request.header("accept-language").unwrap_or_default().starts_with(b"de");
 ///     request.extensions().insert(if wants { "de" } else { "en" });
 ///     Ok::<(), StatusCode>(())
 /// });
 /// let app = App::new().get("/", |Extension(language): Extension<&'static str>| language).with(language);
-/// assert_eq!(Client::new(app)?.get("/").field("accept-language", "de-CH").send().text(), "de");
+/// assert_eq!(Client::new(app)?.get("/").header("accept-language", "de-CH").send().text(), "de");
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +147,9 @@ impl FromRequest for Tls {
 }
 
 /// What became of the server's connections so far.
-impl FromRequest for Report {
-    fn from_request(request: &mut Request<'_>) -> Result<Report, Response> {
-        Ok(Report::of(request.shared.engine()))
+impl FromRequest for Stats {
+    fn from_request(request: &mut Request<'_>) -> Result<Stats, Response> {
+        Ok(Stats::of(request.shared.engine()))
     }
 }
 
@@ -191,7 +192,7 @@ impl FromRequest for Authority {
 /// let app = App::new().get("/", |scheme: Scheme, host: Authority, query: RawQuery, version: Version| {
 ///     format!("{}://{}/?{} by {:?}", scheme.0, host.0, query.0, version.0)
 /// });
-/// let answer = Client::new(app)?.get("/?a=%20").field("host", "example.com").send();
+/// let answer = Client::new(app)?.get("/?a=%20").header("host", "example.com").send();
 /// assert_eq!(answer.text(), "http://example.com/?a=%20 by HTTP/1.1");
 /// # Ok::<(), highwire::Error>(())
 /// ```
@@ -211,11 +212,11 @@ impl FromRequest for Method {
     }
 }
 
-/// All fields; `Host` too where HTTP/2 names the authority in its own way. Costs an allocation; [`Request::field`] looks one up without.
+/// All fields; `Host` too where HTTP/2 names the authority in its own way. Costs an allocation; [`Request::header`] looks one up without.
 impl FromRequest for HeaderMap {
     fn from_request(request: &mut Request<'_>) -> Result<HeaderMap, Response> {
         let mut map = HeaderMap::new();
-        for (name, value) in request.fields() {
+        for (name, value) in request.headers() {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
                 map.append(name, value);
             }

@@ -19,8 +19,8 @@ const ACME: &[u8] = b"/.well-known/acme-challenge/";
 ///
 /// let rules = Https::new().redirect(443).hsts(Duration::from_secs(180 * 86_400));
 /// let app = || App::new().get("/", || "safe").https(rules.clone());
-/// assert_eq!(Client::new(app())?.get("/a").send().field("location"), "https://test/a");
-/// assert_eq!(Client::https(app())?.get("/").send().field("strict-transport-security"), "max-age=15552000");
+/// assert_eq!(Client::new(app())?.get("/a").send().header("location"), "https://test/a");
+/// assert_eq!(Client::https(app())?.get("/").send().header("strict-transport-security"), "max-age=15552000");
 /// // app().listen(":80")?.listen_tls(":443", TlsConfig::new().certificate_files("site.pem", "site.key"))?.run()
 /// # Ok::<(), highwire::Error>(())
 /// ```
@@ -96,7 +96,7 @@ impl Https {
         }
         let location = HeaderValue::from_bytes(&location).ok()?;
         let response = Response::error(StatusCode::PERMANENT_REDIRECT, "this is served under https\n");
-        Some(response.with_field(header::LOCATION, location))
+        Some(response.with_header(header::LOCATION, location))
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
         let received = http.receive(request.as_bytes(), &mut head, &Limits::default()).expect("a request");
         assert!(matches!(received.event, Event::Head(_)), "{request}");
         let response = https.redirected(&head, request.as_bytes())?;
-        let location = response.fields().find(|(name, _)| *name == header::LOCATION);
+        let location = response.headers().find(|(name, _)| *name == header::LOCATION);
         let location = location.map(|(_, value)| str::from_utf8(value).expect("text").to_string());
         Some((response.status().as_u16(), location))
     }

@@ -69,9 +69,9 @@ mod request;
 mod response;
 mod router;
 mod shared;
+mod spawn_blocking;
 #[cfg(feature = "json")]
 mod typed;
-mod unblock;
 mod upgrade;
 mod weight;
 
@@ -97,7 +97,7 @@ pub use body::Body;
 #[doc(inline)]
 pub use engine::tls;
 pub use engine::{Error, Result};
-pub use extract::{Authority, Extension, Local, Peer, RawQuery, Scheme, State, Tls, Version};
+pub use extract::{Authority, Extension, Peer, PerWorker, RawQuery, Scheme, State, Tls, Version};
 pub use files::Files;
 #[cfg(feature = "json")]
 pub use form::Form;
@@ -108,12 +108,12 @@ pub use https::Https;
 pub use negotiate::Accept;
 pub use problem::Problem;
 pub use redirect::{Html, Redirect};
-pub use reply::{Interim, Reply};
+pub use reply::{InterimResponses, Reply};
 pub use request::{BodyUse, FromRequest, Request};
 pub use response::{IntoResponse, Response};
 pub use router::{Params, PatternError};
 pub use server::{Server, spawn};
+pub use spawn_blocking::{SpawnBlockingError, spawn_blocking};
 #[cfg(feature = "json")]
 pub use typed::{Json, Path, Query};
-pub use unblock::{UnblockError, unblock};
 pub use upgrade::{RawStream, Upgrade};

@@ -73,7 +73,7 @@ impl<'v> MediaType<'v> {
 /// The media type of a request's body, where the one field for it has one. Of two fields, two parties could take
 /// different ones.
 pub(crate) fn of_body<'r>(request: &Request<'r>) -> Option<MediaType<'r>> {
-    let mut fields = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let (Some((_, value)), None) = (fields.next(), fields.next()) else { return None };
     MediaType::parse(std::str::from_utf8(value).ok()?)
 }
@@ -83,7 +83,7 @@ pub(crate) fn unsupported(expected: &'static str) -> Response {
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("the body is not {expected}"))
         .with("in", "content-type")
         .into_response()
-        .with_field(header::ACCEPT, HeaderValue::from_static(expected))
+        .with_header(header::ACCEPT, HeaderValue::from_static(expected))
 }
 
 /// What stands behind a parameter's `=`.

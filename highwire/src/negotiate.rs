@@ -23,8 +23,8 @@ use std::borrow::Cow;
 /// };
 /// let mut client = Client::new(App::new().get("/", answer))?;
 /// assert_eq!(client.get("/").send().text(), "42");
-/// assert_eq!(client.get("/").field("accept", "text/*, */*;q=0.1").send().text(), "<p>42");
-/// assert_eq!(client.get("/").field("accept", "image/png").send().status(), 406);
+/// assert_eq!(client.get("/").header("accept", "text/*, */*;q=0.1").send().text(), "<p>42");
+/// assert_eq!(client.get("/").header("accept", "image/png").send().status(), 406);
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Accept {
 /// All fields of a name as one list; nothing where there is none. Elements that are not text are not there, nor is a
 /// list that has no others: a client that says nothing readable has not said that it accepts nothing.
 fn list(request: &Request<'_>, name: &str) -> Option<String> {
-    let fields = request.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let fields = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let texts = fields.filter_map(|(_, value)| match String::from_utf8_lossy(value) {
         Cow::Borrowed(text) => Some(text.to_string()),
         Cow::Owned(text) => {

@@ -34,7 +34,7 @@ const DEFINED: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 ///
 /// let sold_out = || Err::<(), _>(Problem::new(StatusCode::CONFLICT, "no seat is left").with("seat", "12 C"));
 /// let answer = Client::new(App::new().post("/seats", sold_out))?.post("/seats").send();
-/// assert_eq!(answer.field("content-type"), "application/problem+json");
+/// assert_eq!(answer.header("content-type"), "application/problem+json");
 /// assert_eq!(
 ///     answer.text(),
 ///     r#"{"title":"Conflict","status":409,"detail":"no seat is left","seat":"12 C"}"#

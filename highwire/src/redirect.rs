@@ -44,7 +44,7 @@ impl Redirect {
 impl IntoResponse for Redirect {
     fn into_response(self) -> Response {
         match HeaderValue::try_from(self.target) {
-            Ok(target) => Response::new(self.status).with_field(header::LOCATION, target),
+            Ok(target) => Response::new(self.status).with_header(header::LOCATION, target),
             Err(_) => {
                 engine::log!(Mistake, error, "a redirect's target is no field's value");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
@@ -60,7 +60,7 @@ impl IntoResponse for Redirect {
 /// use highwire::{App, Html};
 ///
 /// let answer = Client::new(App::new().get("/", || Html("<h1>Hello</h1>")))?.get("/").send();
-/// assert_eq!((answer.text(), answer.field("content-type")), ("<h1>Hello</h1>", "text/html; charset=utf-8"));
+/// assert_eq!((answer.text(), answer.header("content-type")), ("<h1>Hello</h1>", "text/html; charset=utf-8"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

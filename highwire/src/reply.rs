@@ -64,9 +64,9 @@ impl FromRequest for Reply {
 ///
 /// ```
 /// use highwire::testing::Client;
-/// use highwire::{App, HeaderValue, Html, Interim, StatusCode, header};
+/// use highwire::{App, HeaderValue, Html, InterimResponses, StatusCode, header};
 ///
-/// let app = App::new().get("/", |interim: Interim| {
+/// let app = App::new().get("/", |interim: InterimResponses| {
 ///     let link = HeaderValue::from_static("</style.css>; rel=preload; as=style");
 ///     interim.send(StatusCode::EARLY_HINTS, [(header::LINK, link)]);
 ///     Html("<link rel=stylesheet href=/style.css>")
@@ -76,10 +76,10 @@ impl FromRequest for Reply {
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::reply::Interim;
+pub use engine::reply::InterimResponses;
 
-impl FromRequest for Interim {
-    fn from_request(request: &mut Request<'_>) -> Result<Interim, Response> {
+impl FromRequest for InterimResponses {
+    fn from_request(request: &mut Request<'_>) -> Result<InterimResponses, Response> {
         let waker = request.waker();
         Ok(request.hooks.interim(waker))
     }

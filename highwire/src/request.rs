@@ -24,10 +24,10 @@ pub(crate) type Locals = HashMap<TypeId, Rc<dyn Any>>;
 /// use highwire::{App, Request};
 ///
 /// let app = App::new().get("/{name}", |request: &Request<'_>| {
-///     let agent = String::from_utf8_lossy(request.field("user-agent").unwrap_or(b"nobody"));
+///     let agent = String::from_utf8_lossy(request.header("user-agent").unwrap_or(b"nobody"));
 ///     format!("{} {} {:?} {agent}", request.method(), request.path(), request.params().get("name"))
 /// });
-/// let answer = Client::new(app)?.get("/a%20b?c").field("user-agent", "test").send();
+/// let answer = Client::new(app)?.get("/a%20b?c").header("user-agent", "test").send();
 /// assert_eq!(answer.text(), "GET /a%20b Some(\"a b\") test");
 /// # Ok::<(), highwire::Error>(())
 /// ```
@@ -101,7 +101,8 @@ impl<'r> Request<'r> {
     }
 
     /// The value of the first field of that name, in any case.
-    pub fn field(&self, name: &str) -> Option<&'r [u8]> {
+    #[doc(alias = "field")]
+    pub fn header(&self, name: &str) -> Option<&'r [u8]> {
         let found = self.head.field(self.window, name.as_bytes());
         // HTTP/2 has a field of its own for that (RFC 9113 section 8.3.1).
         let authority = || Some(self.head.authority(self.window)).filter(|host| !host.is_empty());
@@ -109,7 +110,8 @@ impl<'r> Request<'r> {
     }
 
     /// Names, as they were sent, and values of all fields, in order.
-    pub fn fields(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> {
+    #[doc(alias = "fields")]
+    pub fn headers(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> {
         let window = self.window;
         self.head.fields.iter().map(move |field| (text(field.name.of(window)), field.value.of(window)))
     }
@@ -197,8 +199,8 @@ fn taken_twice() -> Response {
 /// }
 ///
 /// let mut client = Client::new(App::new().get("/", |Tenant(name): Tenant| name))?;
-/// assert_eq!(client.get("/").field("host", "ann.example.com").send().text(), "ann");
-/// assert_eq!(client.get("/").field("host", "localhost").send().status(), 400);
+/// assert_eq!(client.get("/").header("host", "ann.example.com").send().text(), "ann");
+/// assert_eq!(client.get("/").header("host", "localhost").send().status(), 400);
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(

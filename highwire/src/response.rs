@@ -14,18 +14,18 @@ use std::borrow::Cow;
 ///
 /// let page = || {
 ///     let language = HeaderValue::from_static("en");
-///     Response::html("<p>gone</p>").with_status(StatusCode::NOT_FOUND).with_field(header::CONTENT_LANGUAGE, language)
+///     Response::html("<p>gone</p>").with_status(StatusCode::NOT_FOUND).with_header(header::CONTENT_LANGUAGE, language)
 /// };
 /// let app = App::new().get("/old", page).with(after(|response: &mut Response| {
 ///     if response.status() == StatusCode::NOT_FOUND {
 ///         response.set_status(StatusCode::GONE);
-///         response.set_field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-///         response.remove_field(&header::CONTENT_LANGUAGE);
+///         response.set_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+///         response.remove_header(&header::CONTENT_LANGUAGE);
 ///     }
 /// }));
 /// let answer = Client::new(app)?.get("/old").send();
 /// assert_eq!((answer.status(), answer.text()), (StatusCode::GONE, "<p>gone</p>"));
-/// assert_eq!((answer.field("cache-control"), answer.field("content-language")), ("no-store", ""));
+/// assert_eq!((answer.header("cache-control"), answer.header("content-language")), ("no-store", ""));
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
@@ -135,7 +135,7 @@ impl<R: IntoResponse> IntoResponse for (StatusCode, R) {
 impl<R: IntoResponse, const N: usize> IntoResponse for ([(HeaderName, HeaderValue); N], R) {
     fn into_response(self) -> Response {
         let mut response = self.1.into_response();
-        self.0.into_iter().for_each(|(name, value)| response.add_field(name, value));
+        self.0.into_iter().for_each(|(name, value)| response.add_header(name, value));
         response
     }
 }
@@ -176,6 +176,6 @@ pub(crate) struct Overloaded;
 impl IntoResponse for Overloaded {
     fn into_response(self) -> Response {
         Response::error(StatusCode::SERVICE_UNAVAILABLE, "the server is overloaded\n")
-            .with_field(http::header::RETRY_AFTER, HeaderValue::from_static("1"))
+            .with_header(http::header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 }

@@ -14,8 +14,8 @@ use crate::dispatch::{AppFactory, Dispatcher};
 ///     .configure(|config| {
 ///         config.engine = Engine::Readiness;
 ///         config.workers = 2;
-///         config.deadlines.idle = Duration::from_secs(20);
-///         config.caps.body_bytes = 64 * 1024;
+///         config.timeouts.idle = Duration::from_secs(20);
+///         config.limits.body_bytes = 64 * 1024;
 ///         config.memory = Some(256 << 20);
 ///     })
 ///     .server()?;
@@ -64,7 +64,7 @@ pub use engine::Listen;
 #[doc(inline)]
 pub use engine::spawn;
 
-pub use engine::{Balance, Caps, Deadlines, Driver, Engine, Handle, Report, raise_descriptor_limit, share_heap};
+pub use engine::{Balance, Driver, Engine, Handle, Limits, Stats, Timeouts, raise_descriptor_limit, share_heap};
 
 /// A bound server, ready to run.
 ///
@@ -78,8 +78,8 @@ pub use engine::{Balance, Caps, Deadlines, Driver, Engine, Handle, Report, raise
 /// let mut answer = String::new();
 /// stream.read_to_string(&mut answer)?;
 /// assert!(answer.ends_with("\r\n\r\nhello"));
-/// handle.stop();
-/// println!("{}", handle.wait()?);
+/// handle.shutdown();
+/// println!("{}", handle.join()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type Server = engine::Server<AppFactory>;

@@ -145,8 +145,8 @@ impl SessionStore for InCookies {
 ///
 /// // Without https, and for a week: a cookie that is less safe says so by its name.
 /// let sessions = Sessions::in_cookies(Keys::new(&[b"from a file of 32 random bytes .."])?)
-///     .lasting(Duration::from_secs(7 * 86_400))
-///     .with_cookie(Cookie::new("session", "").in_the_clear());
+///     .max_age(Duration::from_secs(7 * 86_400))
+///     .with_cookie(Cookie::new("session", "").secure(false));
 /// let app = App::new().state(sessions);
 /// # let _ = app;
 /// # Ok::<(), highwire::cookie::KeyError>(())
@@ -183,7 +183,7 @@ impl Sessions {
 
     /// How long a session lasts after it was last saved. A day, where nothing else is said.
     #[must_use]
-    pub fn lasting(mut self, lifetime: Duration) -> Sessions {
+    pub fn max_age(mut self, lifetime: Duration) -> Sessions {
         self.lifetime = lifetime;
         self
     }
@@ -253,8 +253,8 @@ impl IntoResponse for SessionError {
 /// let app = App::new().state(Sessions::in_cookies(Keys::random()?)).post("/cart", add);
 /// let mut client = Client::new(app)?;
 /// let answer = client.post("/cart").body("tea").send();
-/// let cookie = answer.field("set-cookie").split(';').next().unwrap_or_default().to_string();
-/// assert_eq!(client.post("/cart").field("cookie", &cookie).body("milk").send().text(), "tea and milk");
+/// let cookie = answer.header("set-cookie").split(';').next().unwrap_or_default().to_string();
+/// assert_eq!(client.post("/cart").header("cookie", &cookie).body("milk").send().text(), "tea and milk");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -324,7 +324,7 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
         let data = serde_json::to_vec(value).map_err(SessionError::Value)?;
         let Sessions { store, cookie, lifetime, .. } = &*self.sessions;
         let token = store.save(self.token.as_deref(), data, *lifetime).await.map_err(SessionError::Store)?;
-        let cookie = cookie.clone().with_value(token.clone()).lasting(*lifetime);
+        let cookie = cookie.clone().with_value(token.clone()).max_age(*lifetime);
         cookie.header().map_err(SessionError::Cookie)?;
         self.cookies.add(cookie);
         self.tokens = vec![token.clone()];
@@ -361,8 +361,8 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
 impl<T, R: IntoResponse> IntoResponse for (Session<T>, R) {
     fn into_response(self) -> Response {
         let mut response = self.0.cookies.put_into(self.1.into_response());
-        if self.0.was_used && response.field(&header::CACHE_CONTROL).is_none() {
-            response.add_field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.0.was_used && response.header(&header::CACHE_CONTROL).is_none() {
+            response.add_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
         response
     }

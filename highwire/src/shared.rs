@@ -60,7 +60,7 @@ impl Shared {
     /// Bytes of the largest body that a route takes in this way.
     #[cfg(feature = "compress")]
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
-        self.app.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.engine.config().caps))
+        self.app.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.engine.config().limits))
     }
 
     pub(crate) fn engine(&self) -> &engine::Shared {

@@ -134,10 +134,10 @@ impl Events {
 pub fn channel() -> (Events, Response) {
     let (sender, receiver) = body::channel();
     let response = Response::stream(KeptAlive { receiver, silence: None })
-        .with_field(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
-        .with_field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+        .with_header(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
+        .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
         // nginx collects what it passes on, unless it is told not to.
-        .with_field(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+        .with_header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     (Events { sender }, response)
 }
 
@@ -169,7 +169,7 @@ pub struct LastEventId(pub Option<String>);
 
 impl FromRequest for LastEventId {
     fn from_request(request: &mut Request<'_>) -> Result<LastEventId, Response> {
-        let value = request.field("last-event-id").filter(|value| value.len() <= LAST_EVENT_ID_BYTES);
+        let value = request.header("last-event-id").filter(|value| value.len() <= LAST_EVENT_ID_BYTES);
         Ok(LastEventId(value.and_then(|value| String::from_utf8(value.to_vec()).ok())))
     }
 }

@@ -49,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// });
 /// let mut client = Client::new(app)?;
 /// // It takes no time.
-/// assert_eq!(client.post("/nap").field("x-bed", "soft").body("30").send().status(), 204);
+/// assert_eq!(client.post("/nap").header("x-bed", "soft").body("30").send().status(), 204);
 /// # Ok::<(), highwire::Error>(())
 /// ```
 pub struct Client {
@@ -80,29 +80,29 @@ impl Client {
     }
 
     /// A GET.
-    pub fn get(&mut self, path: &str) -> Call<'_> {
+    pub fn get(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::GET, path)
     }
 
     /// A POST.
-    pub fn post(&mut self, path: &str) -> Call<'_> {
+    pub fn post(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::POST, path)
     }
 
     /// A PUT.
-    pub fn put(&mut self, path: &str) -> Call<'_> {
+    pub fn put(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::PUT, path)
     }
 
     /// A DELETE.
-    pub fn delete(&mut self, path: &str) -> Call<'_> {
+    pub fn delete(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::DELETE, path)
     }
 
     /// A request with any method, for a target as a request line has it: `/path?query`.
-    pub fn request(&mut self, method: Method, target: &str) -> Call<'_> {
+    pub fn request(&mut self, method: Method, target: &str) -> RequestBuilder<'_> {
         let target = target.to_string();
-        Call { client: self, method, target, fields: Vec::new(), body: Bytes::new() }
+        RequestBuilder { client: self, method, target, fields: Vec::new(), body: Bytes::new() }
     }
 
     /// Lets time pass, and what is due in it happen.
@@ -138,7 +138,8 @@ impl Client {
 /// A request that is being put together.
 #[derive(Debug)]
 #[must_use = "it is sent by `send`"]
-pub struct Call<'c> {
+#[doc(alias = "Call")]
+pub struct RequestBuilder<'c> {
     client: &'c mut Client,
     method: Method,
     target: String,
@@ -146,12 +147,12 @@ pub struct Call<'c> {
     body: Bytes,
 }
 
-impl Call<'_> {
+impl RequestBuilder<'_> {
     /// Adds a field.
     ///
     /// # Panics
     /// Where the name or the value is none.
-    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         let name = HeaderName::from_bytes(name.as_bytes()).expect("a field's name");
         self.fields.push((name, HeaderValue::from_bytes(value.as_ref()).expect("a field's value")));
         self
@@ -170,7 +171,7 @@ impl Call<'_> {
     #[cfg(feature = "json")]
     pub fn json(self, value: &impl serde::Serialize) -> Self {
         let body = serde_json::to_vec(value).expect("a value that is JSON");
-        self.field("content-type", "application/json").body(body)
+        self.header("content-type", "application/json").body(body)
     }
 
     /// Sets the body to a form.
@@ -180,15 +181,15 @@ impl Call<'_> {
     #[cfg(feature = "json")]
     pub fn form(self, value: &impl serde::Serialize) -> Self {
         let body = serde_urlencoded::to_string(value).expect("a value that is a form");
-        self.field("content-type", "application/x-www-form-urlencoded").body(body)
+        self.header("content-type", "application/x-www-form-urlencoded").body(body)
     }
 
     /// Sends it, and waits for the answer.
     ///
     /// # Panics
     /// Where the server cuts the connection, or does not answer for 20 seconds.
-    pub fn send(self) -> Answer {
-        let Call { client, method, target, fields, body } = self;
+    pub fn send(self) -> TestResponse {
+        let RequestBuilder { client, method, target, fields, body } = self;
         let mut http = h1::Connection::new(Role::Client);
         let mut said = Vec::new();
         let upgrade = method == Method::CONNECT || fields.iter().any(|(name, _)| name == http::header::UPGRADE);
@@ -208,7 +209,8 @@ impl Call<'_> {
         let mut wire = client.wires.wire(host.map_or(b"test", HeaderValue::as_bytes));
         let mut out = Vec::new();
         wire.send(&said, &mut out);
-        Exchange { client, http, wire, out, window: Vec::new(), head: Head::default(), answer: Answer::default() }.run()
+        Exchange { client, http, wire, out, window: Vec::new(), head: Head::default(), answer: TestResponse::default() }
+            .run()
     }
 }
 
@@ -220,11 +222,11 @@ struct Exchange<'c> {
     out: Vec<u8>,
     window: Vec<u8>,
     head: Head,
-    answer: Answer,
+    answer: TestResponse,
 }
 
 impl Exchange<'_> {
-    fn run(mut self) -> Answer {
+    fn run(mut self) -> TestResponse {
         let connection = self.client.network.connect();
         let begun = std::time::Instant::now();
         loop {
@@ -262,7 +264,7 @@ impl Exchange<'_> {
     }
 
     /// Lets the server see that this client is done.
-    fn finish(self) -> Answer {
+    fn finish(self) -> TestResponse {
         self.client.settle();
         self.answer
     }
@@ -315,7 +317,8 @@ fn map(head: &Head, window: &[u8]) -> HeaderMap {
 
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+#[doc(alias = "Answer")]
+pub struct TestResponse {
     status: StatusCode,
     fields: HeaderMap,
     body: Vec<u8>,
@@ -323,19 +326,19 @@ pub struct Answer {
     interim: Vec<(StatusCode, HeaderMap)>,
 }
 
-impl Answer {
+impl TestResponse {
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
     /// All fields.
-    pub fn fields(&self) -> &HeaderMap {
+    pub fn headers(&self) -> &HeaderMap {
         &self.fields
     }
 
     /// The first field of that name; empty where there is none, or where it is not text.
-    pub fn field(&self, name: &str) -> &str {
+    pub fn header(&self, name: &str) -> &str {
         self.fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 

@@ -121,7 +121,7 @@ pub(crate) fn unfit(status: StatusCode, place: &str, misfit: Misfit) -> Problem 
 ///
 /// let order = |Json(Order { item, count }): Json<Order>| Json(Receipt { said: format!("{count} of {item}") });
 /// let mut client = Client::new(App::new().post("/orders", order))?;
-/// let call = client.post("/orders").field("content-type", "application/json");
+/// let call = client.post("/orders").header("content-type", "application/json");
 /// let answer = call.body(r#"{"item":"tea","count":2}"#).send();
 /// assert_eq!(answer.text(), r#"{"said":"2 of tea"}"#);
 /// assert_eq!(client.post("/orders").json(&["tea"]).send().status(), 422);

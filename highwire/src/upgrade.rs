@@ -58,11 +58,11 @@ impl Upgrade {
         let name = HeaderValue::from_static(protocol);
         if !self.tunnel && !self.proposed.iter().any(|proposed| proposed.eq_ignore_ascii_case(protocol)) {
             return Response::error(StatusCode::UPGRADE_REQUIRED, format!("this needs an upgrade to {protocol}\n"))
-                .with_field(header::UPGRADE, name);
+                .with_header(header::UPGRADE, name);
         }
         let mut response = Response::new(if self.tunnel { StatusCode::OK } else { StatusCode::SWITCHING_PROTOCOLS });
         if !self.tunnel {
-            response.add_field(header::UPGRADE, name);
+            response.add_header(header::UPGRADE, name);
         }
         *response.content_mut() = Content::Switch(Box::new(Switch::new(start)));
         response

@@ -26,12 +26,12 @@ fn events_arrive_in_order_and_silence_is_broken() {
     for (name, value) in
         [("content-type", "text/event-stream"), ("cache-control", "no-store"), ("x-accel-buffering", "no")]
     {
-        assert_eq!(answer.field(name), value);
+        assert_eq!(answer.header(name), value);
     }
-    let again = client.get("/events").field("last-event-id", "41").send();
+    let again = client.get("/events").header("last-event-id", "41").send();
     assert!(again.text().starts_with("data: 41\n"));
     let long = "x".repeat(sse::LAST_EVENT_ID_BYTES + 1);
-    assert!(client.get("/events").field("last-event-id", long).send().text().starts_with("data: nothing\n"));
+    assert!(client.get("/events").header("last-event-id", long).send().text().starts_with("data: nothing\n"));
 }
 
 #[test]
@@ -47,9 +47,9 @@ fn clients_are_sent_elsewhere() {
         [("/see", 303, "/a?b=c"), ("/now", 307, "https://x.example/"), ("/moved", 308, "/new"), ("/wrong", 500, "")]
     {
         let answer = client.get(path).send();
-        assert_eq!((answer.status().as_u16(), answer.field("location")), (status, target), "{path}");
-        assert_eq!(answer.field("set-cookie"), "");
+        assert_eq!((answer.status().as_u16(), answer.header("location")), (status, target), "{path}");
+        assert_eq!(answer.header("set-cookie"), "");
     }
     let page = client.get("/page").send();
-    assert_eq!((page.text(), page.field("content-type")), ("<p>hello</p>", "text/html; charset=utf-8"));
+    assert_eq!((page.text(), page.header("content-type")), ("<p>hello</p>", "text/html; charset=utf-8"));
 }

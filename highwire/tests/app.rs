@@ -1,8 +1,8 @@
 //! Routing, extractors and responses, as an application sees them: on the simulated driver, so without a socket.
 
 use highwire::{
-    App, Authority, Body, HeaderMap, HeaderName, HeaderValue, Interim, IntoResponse, Json, Method, Params, Path, Query,
-    RawQuery, Request, Response, Scheme, StatusCode, Version, body, header,
+    App, Authority, Body, HeaderMap, HeaderName, HeaderValue, InterimResponses, IntoResponse, Json, Method, Params,
+    Path, Query, RawQuery, Request, Response, Scheme, StatusCode, Version, body, header,
 };
 use io::sim::{Arrived, Faults, Network, Simulated};
 use serde::{Deserialize, Serialize};
@@ -178,8 +178,8 @@ fn named() -> App {
     let text = |host: &[u8]| String::from_utf8_lossy(host).into_owned();
     App::new()
         .get("/", move |request: &Request<'_>| {
-            let listed = request.fields().find(|(name, _)| name.eq_ignore_ascii_case("host"));
-            let field = request.field("host").unwrap_or_default();
+            let listed = request.headers().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+            let field = request.header("host").unwrap_or_default();
             format!(
                 "{} {} {}",
                 request.authority(),
@@ -232,7 +232,7 @@ fn responses() -> App {
         .get("/unchanged/parts", || Response::stream_of(2, parts(["a", "b"])).with_status(StatusCode::NOT_MODIFIED))
         .get("/none", || (StatusCode::NO_CONTENT, "content"))
         .get("/large", || vec![b'x'; 100_000])
-        .get("/interim", |interim: Interim| {
+        .get("/interim", |interim: InterimResponses| {
             interim.send(StatusCode::EARLY_HINTS, [(header::LINK, HeaderValue::from_static("</x>"))]);
             interim.send(StatusCode::OK, []);
             "final"

@@ -1,9 +1,9 @@
 //! Jobs of the blocking pool whose requests are over before they begin: they hold nothing more, and are not done.
 
 use bytes::Bytes;
-use highwire::middleware::{Kept, Next, Timeout, after, from_fn};
+use highwire::middleware::{Next, OwnedRequest, Timeout, after, from_fn};
 use highwire::testing::Client;
-use highwire::{App, FromRequest, Handler, Reply, Request, Response, State, blocking, time, unblock};
+use highwire::{App, FromRequest, Handler, Reply, Request, Response, State, blocking, spawn_blocking, time};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -53,24 +53,24 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
     let (say, said) = channel();
     let app = App::new()
         .state(Ends { say: Mutex::new(say), gate: Mutex::new(gate) })
-        .configure(|config| config.caps.blocking_threads = 1)
+        .configure(|config| config.limits.blocking_threads = 1)
         // A job that nothing cancels: the pool's thread is at it until the gate opens.
         .get("/hold", async |ends: State<Ends>| {
-            highwire::spawn(async move { unblock(move || ends.pass()).await.expect("the pool has room") });
+            highwire::spawn(async move { spawn_blocking(move || ends.pass()).await.expect("the pool has room") });
             // The clock goes on to this, and the deadline of the next request is before it.
             highwire::spawn(time::sleep(Duration::from_secs(61)));
         })
         .post("/bare", job.clone())
         .post("/inside", job.clone().with(after(|_: &mut Response| ())))
         .post("/hasty", job.clone().with(Timeout::new(Duration::from_secs(1))))
-        .post("/waiting", job.with(from_fn(async |request: Kept, next: Next| next.run(request).await)))
+        .post("/waiting", job.with(from_fn(async |request: OwnedRequest, next: Next| next.run(request).await)))
         .post("/own", blocking(|_: Reply, witness: Witness, _: Bytes| witness.0.say("done")));
     let mut client = Client::new(app).expect("an app");
     for path in ["/bare", "/inside", "/hasty", "/waiting", "/own"] {
         assert_eq!(client.get("/hold").send().status(), 200);
         // Its time passes.
         let answer = client.post(path).body("a body").send();
-        assert_eq!((answer.status().as_u16(), answer.field("retry-after")), (503, "1"), "{path}");
+        assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, "1"), "{path}");
         assert_eq!(said.try_recv(), Ok("dropped"), "{path}");
         // The next one's turn comes after that of the job.
         assert_eq!(client.get("/hold").send().status(), 200);

@@ -3,7 +3,7 @@
 
 use highwire::compress::{Coding, Compression, Decoded, Decompression, compressible};
 use highwire::middleware::BodyLimit;
-use highwire::testing::{Answer, Client};
+use highwire::testing::{Client, TestResponse};
 use highwire::{
     App, Body, Extension, Handler, HeaderName, HeaderValue, Json, Request, Response, StatusCode, body, time,
 };
@@ -75,8 +75,8 @@ fn field(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
 }
 
 /// The answer to a client that takes one coding only.
-fn get(client: &mut Client, path: &str, accepts: &str) -> Answer {
-    client.get(path).field("accept-encoding", accepts).send()
+fn get(client: &mut Client, path: &str, accepts: &str) -> TestResponse {
+    client.get(path).header("accept-encoding", accepts).send()
 }
 
 fn texts() -> App {
@@ -95,7 +95,7 @@ fn texts() -> App {
             });
             Response::stream(receiver)
                 .with_trailers(|| vec![field("x-sum", "7")])
-                .with_field(highwire::header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
+                .with_header(highwire::header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
         })
         .with(Compression::new())
 }
@@ -110,38 +110,38 @@ fn every_coding_in_one_piece_and_in_parts() {
             // Twice, as encoders are used again.
             for _ in 0..2 {
                 let answer = get(&mut client, path, coding);
-                assert_eq!((answer.status().as_u16(), answer.field("content-encoding")), (200, coding), "{path}");
-                assert_eq!(answer.field("vary"), "Accept-Encoding");
+                assert_eq!((answer.status().as_u16(), answer.header("content-encoding")), (200, coding), "{path}");
+                assert_eq!(answer.header("vary"), "Accept-Encoding");
                 assert_eq!(decode(coding, answer.bytes()), text(bytes).as_bytes(), "{coding} {path}");
                 assert!(answer.bytes().len() < bytes / 2, "{coding} {path}: {} bytes", answer.bytes().len());
                 let length = if announces { answer.bytes().len().to_string() } else { String::new() };
-                assert_eq!(answer.field("content-length"), length, "{coding} {path}");
+                assert_eq!(answer.header("content-length"), length, "{coding} {path}");
                 assert_eq!(answer.trailers().contains_key("x-sum"), path == "/stream", "{coding} {path}");
             }
         }
         let small = get(&mut client, "/small", coding);
-        assert_eq!((small.field("content-encoding"), small.field("vary"), small.bytes().len()), ("", "", 1023));
-        let head = client.request(highwire::Method::HEAD, "/medium").field("accept-encoding", coding).send();
+        assert_eq!((small.header("content-encoding"), small.header("vary"), small.bytes().len()), ("", "", 1023));
+        let head = client.request(highwire::Method::HEAD, "/medium").header("accept-encoding", coding).send();
         let got = get(&mut client, "/medium", coding);
-        assert_eq!(head.fields(), got.fields(), "HEAD has the fields of GET");
-        let head = client.request(highwire::Method::HEAD, "/large").field("accept-encoding", coding).send();
-        assert_eq!((head.field("content-encoding"), head.field("content-length")), (coding, ""));
+        assert_eq!(head.headers(), got.headers(), "HEAD has the fields of GET");
+        let head = client.request(highwire::Method::HEAD, "/large").header("accept-encoding", coding).send();
+        assert_eq!((head.header("content-encoding"), head.header("content-length")), (coding, ""));
     }
     for accepts in ["", "identity", "gzip;q=0", "compress"] {
         let answer = get(&mut client, "/medium", accepts);
-        let fields = (answer.field("content-encoding"), answer.field("vary"), answer.field("content-length"));
+        let fields = (answer.header("content-encoding"), answer.header("vary"), answer.header("content-length"));
         assert_eq!(fields, ("", "Accept-Encoding", "2000"), "{accepts}");
     }
-    assert_eq!(client.get("/medium").send().field("vary"), "Accept-Encoding");
-    let both = client.get("/medium").field("accept-encoding", "br;q=0.5").field("accept-encoding", "gzip").send();
-    assert_eq!(both.field("content-encoding"), "gzip");
+    assert_eq!(client.get("/medium").send().header("vary"), "Accept-Encoding");
+    let both = client.get("/medium").header("accept-encoding", "br;q=0.5").header("accept-encoding", "gzip").send();
+    assert_eq!(both.header("content-encoding"), "gzip");
 }
 
 #[test]
 fn settings_are_heeded() {
     let at = |app: App, path: &str, accepts: &str| {
         let answer = get(&mut client(app), path, accepts);
-        (answer.field("content-encoding").to_string(), answer.bytes().len())
+        (answer.header("content-encoding").to_string(), answer.bytes().len())
     };
     let app = |compression: Compression| App::new().get("/", || text(3000)).with(compression);
     let all = "gzip, deflate, br, zstd";
@@ -187,7 +187,7 @@ fn parts_of_what_would_be_compressed_say_what_varies() {
     fn part(content_type: &'static str, (name, value): (&'static str, &'static str)) -> Response {
         let (name, value) = field(name, value);
         let part = Response::bytes(content_type, text(500)).with_status(StatusCode::PARTIAL_CONTENT);
-        part.with_field(name, value).with_field(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
+        part.with_header(name, value).with_header(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
     }
     const LONG: (&str, &str) = ("content-range", "bytes 0-499/1024");
     let cases: [(Make, &str); 6] = [
@@ -197,7 +197,7 @@ fn parts_of_what_would_be_compressed_say_what_varies() {
         (|| part("text/plain", ("content-range", "bytes 0-499/1023")), ""),
         (|| part("image/png", LONG), ""),
         (
-            || part("text/plain", LONG).with_field(highwire::header::CONTENT_ENCODING, HeaderValue::from_static("br")),
+            || part("text/plain", LONG).with_header(highwire::header::CONTENT_ENCODING, HeaderValue::from_static("br")),
             "",
         ),
     ];
@@ -205,7 +205,7 @@ fn parts_of_what_would_be_compressed_say_what_varies() {
         let mut client = client(App::new().get("/", make).with(Compression::new()));
         for accepts in ["", "gzip"] {
             let answer = get(&mut client, "/", accepts);
-            assert_eq!((answer.field("vary"), answer.field("etag")), (vary, "\"five\""), "{number} {accepts}");
+            assert_eq!((answer.header("vary"), answer.header("etag")), (vary, "\"five\""), "{number} {accepts}");
             assert_eq!(answer.text(), text(500), "{number} {accepts}");
         }
     }
@@ -215,7 +215,7 @@ fn parts_of_what_would_be_compressed_say_what_varies() {
 fn what_must_not_be_changed_is_left_alone() {
     fn with(name: &'static str, value: &'static str) -> Response {
         let (name, value) = field(name, value);
-        Response::text(text(5000)).with_field(name, value)
+        Response::text(text(5000)).with_header(name, value)
     }
     let cases: [(&str, Make); 11] = [
         ("encoded", || with("content-encoding", "gzip")),
@@ -227,14 +227,14 @@ fn what_must_not_be_changed_is_left_alone() {
         ("type", || with("content-type", "image/png")),
         ("no type", || {
             let mut response = Response::new(StatusCode::OK);
-            response.add_field(HeaderName::from_static("x"), HeaderValue::from_static("y"));
+            response.add_header(HeaderName::from_static("x"), HeaderValue::from_static("y"));
             response
         }),
         ("204", || Response::new(StatusCode::NO_CONTENT)),
         ("empty", || Response::text("")),
         ("short stream", || {
             Response::stream_of(3, body_of("abc"))
-                .with_field(highwire::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))
+                .with_header(highwire::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))
         }),
     ];
     for (name, make) in cases {
@@ -261,7 +261,7 @@ fn body_of(text: &'static str) -> body::Receiver {
 fn a_compressed_body_that_is_shorter_than_announced_is_cut() {
     let short = || {
         Response::stream_of(10, body_of("nine byte"))
-            .with_field(highwire::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))
+            .with_header(highwire::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))
     };
     let mut client = client(App::new().get("/", short).with(Compression::new().threshold(1)));
     get(&mut client, "/", "gzip");
@@ -272,19 +272,19 @@ fn fields_say_what_was_done() {
     let app = App::new()
         .get("/", || {
             Response::text(text(5000))
-                .with_field(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
-                .with_field(highwire::header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
+                .with_header(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
+                .with_header(highwire::header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
         })
-        .get("/weak", || Response::text(text(5000)).with_field(highwire::header::ETAG, HeaderValue::from_static("W/\"5\"")))
+        .get("/weak", || Response::text(text(5000)).with_header(highwire::header::ETAG, HeaderValue::from_static("W/\"5\"")))
         .get("/origin", || {
-            Response::text(text(5000)).with_field(highwire::header::VARY, HeaderValue::from_static("Origin"))
+            Response::text(text(5000)).with_header(highwire::header::VARY, HeaderValue::from_static("Origin"))
         })
         .get("/said", || {
-            Response::text(text(5000)).with_field(highwire::header::VARY, HeaderValue::from_static("a, accept-ENCODING"))
+            Response::text(text(5000)).with_header(highwire::header::VARY, HeaderValue::from_static("a, accept-ENCODING"))
         })
-        .get("/any", || Response::text(text(5000)).with_field(highwire::header::VARY, HeaderValue::from_static("*")))
+        .get("/any", || Response::text(text(5000)).with_header(highwire::header::VARY, HeaderValue::from_static("*")))
         .get("/304", || {
-            Response::new(StatusCode::NOT_MODIFIED).with_field(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
+            Response::new(StatusCode::NOT_MODIFIED).with_header(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
         })
         .get("/error", || (StatusCode::NOT_FOUND, text(5000)))
         // Bytes that do not get shorter.
@@ -297,7 +297,7 @@ fn fields_say_what_was_done() {
     let fields = |client: &mut Client, path: &str, accepts: &str| {
         let answer = get(client, path, accepts);
         let all = |name: &str| {
-            let values = answer.fields().get_all(name).iter().map(|value| value.to_str().expect("text").to_string());
+            let values = answer.headers().get_all(name).iter().map(|value| value.to_str().expect("text").to_string());
             values.collect::<Vec<_>>().join(" | ")
         };
         format!("{} {} {} {}", all("content-encoding"), all("etag"), all("accept-ranges"), all("vary"))
@@ -322,13 +322,13 @@ fn fields_say_what_was_done() {
 #[test]
 fn a_304_has_the_tag_of_the_answer_that_the_client_has() {
     fn tagged(request: &Request<'_>, content_type: &'static str, length: usize) -> Response {
-        let conditions = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("if-none-match"));
+        let conditions = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("if-none-match"));
         let known = conditions.map(|(_, value)| value).any(|value| value.windows(6).any(|tag| tag == b"\"five\""));
         let response = match known {
             true => Response::new(StatusCode::NOT_MODIFIED),
             false => Response::bytes(content_type, text(length)),
         };
-        response.with_field(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
+        response.with_header(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
     }
     let app = App::new()
         .get("/text", |request: &Request<'_>| tagged(request, "text/plain", 5000))
@@ -342,15 +342,15 @@ fn a_304_has_the_tag_of_the_answer_that_the_client_has() {
         ("/short", "gzip", "\"five\""),
         ("/picture", "gzip", "\"five\""),
     ] {
-        let tag = get(&mut client, path, accepts).field("etag").to_string();
+        let tag = get(&mut client, path, accepts).header("etag").to_string();
         assert_eq!(tag, expected, "{path} {accepts}");
         for known in [tag.clone(), format!("\"four\", {tag}"), format!(" W/\"four\" ,{tag},\"6\"")] {
-            let answer = client.get(path).field("accept-encoding", accepts).field("if-none-match", &known).send();
-            assert_eq!((answer.status().as_u16(), answer.field("etag")), (304, &*tag), "{path} {accepts} {known}");
+            let answer = client.get(path).header("accept-encoding", accepts).header("if-none-match", &known).send();
+            assert_eq!((answer.status().as_u16(), answer.header("etag")), (304, &*tag), "{path} {accepts} {known}");
         }
         // A weak tag that stands in a field of its own; any tag.
-        let answer = client.get(path).field("accept-encoding", accepts).field("if-none-match", "\"four\"");
-        assert_eq!(answer.field("if-none-match", &tag).send().field("etag"), tag, "{path} {accepts}");
+        let answer = client.get(path).header("accept-encoding", accepts).header("if-none-match", "\"four\"");
+        assert_eq!(answer.header("if-none-match", &tag).send().header("etag"), tag, "{path} {accepts}");
     }
 }
 
@@ -381,9 +381,9 @@ fn decoding(decompression: Decompression) -> Client {
 fn post(client: &mut Client, path: &str, codings: &str, body: impl Into<Vec<u8>>) -> (u16, String) {
     let mut call = client.post(path).body(body.into());
     if !codings.is_empty() {
-        call = call.field("content-encoding", codings);
+        call = call.header("content-encoding", codings);
     }
-    let answer = call.field("content-type", "application/json").send();
+    let answer = call.header("content-type", "application/json").send();
     (answer.status().as_u16(), answer.text().to_string())
 }
 
@@ -440,15 +440,15 @@ fn what_cannot_be_decoded_is_refused() {
             ("gzip, gzip", &gzip, 400),
             ("gzip, gzip", &twice, 200),
         ] {
-            let answer = client.post(path).field("content-encoding", codings).body(body.to_vec()).send();
+            let answer = client.post(path).header("content-encoding", codings).body(body.to_vec()).send();
             assert_eq!(answer.status(), status, "{path} {codings}: {}", answer.text());
             let accepted = if status == 415 { "gzip, br" } else { "" };
-            assert_eq!(answer.field("accept-encoding"), accepted, "{path} {codings}");
+            assert_eq!(answer.header("accept-encoding"), accepted, "{path} {codings}");
         }
     }
     let nothing =
-        decoding(Decompression::new().codings([])).post("/whole").field("content-encoding", "gzip").body(gzip).send();
-    assert_eq!((nothing.status().as_u16(), nothing.field("accept-encoding")), (415, "identity"));
+        decoding(Decompression::new().codings([])).post("/whole").header("content-encoding", "gzip").body(gzip).send();
+    assert_eq!((nothing.status().as_u16(), nothing.header("accept-encoding")), (415, "identity"));
 }
 
 #[test]
@@ -465,8 +465,8 @@ fn bombs_and_crowds_are_refused() {
         let generous = &mut decoding(Decompression::new().ratio(1_000_000));
         assert_eq!(post(generous, "/parts", coding, body).1, (8 << 20).to_string(), "{coding}");
         let full = &mut decoding(Decompression::new().memory(1000));
-        let answer = full.post("/parts").field("content-encoding", coding).body(encode(coding, b"x")).send();
-        assert_eq!((answer.status().as_u16(), answer.field("retry-after")), (503, "1"), "{coding}");
+        let answer = full.post("/parts").header("content-encoding", coding).body(encode(coding, b"x")).send();
+        assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, "1"), "{coding}");
         assert_eq!(post(full, "/whole", coding, encode(coding, b"x")).0, 200, "one at a time needs no count");
     }
     // What decoders held is given back.

@@ -53,7 +53,7 @@ fn server() -> (Handle, String) {
         .post("/parts", async |body: highwire::Body| body.collect(100 << 20).await)
         .with(Compression::new())
         .with(Decompression::new())
-        .configure(|config| config.caps.body_bytes = 10 << 20);
+        .configure(|config| config.limits.body_bytes = 10 << 20);
     let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
     let url = format!("http://{}", handle.addresses()[0]);
     (handle, url)
@@ -83,8 +83,8 @@ fn curl_decodes_what_it_is_sent() {
             }
         }
     }
-    handle.stop();
-    handle.wait().expect("it ends");
+    handle.shutdown();
+    handle.join().expect("it ends");
 }
 
 #[test]
@@ -111,6 +111,6 @@ fn what_other_encoders_make_is_decoded() {
             }
         }
     }
-    handle.stop();
-    handle.wait().expect("it ends");
+    handle.shutdown();
+    handle.join().expect("it ends");
 }

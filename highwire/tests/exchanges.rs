@@ -15,7 +15,7 @@ use futures_core::Stream;
 use highwire::body::{self, BodyError};
 use highwire::server::{Config, Engine};
 use highwire::{
-    App, Body, HeaderName, HeaderValue, Https, Interim, Path, RawQuery, Reply, Response, StatusCode, header,
+    App, Body, HeaderName, HeaderValue, Https, InterimResponses, Path, RawQuery, Reply, Response, StatusCode, header,
 };
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -421,7 +421,7 @@ fn app() -> App {
                 drop(reply);
             });
         })
-        .get("/interim", move |interim: Interim| {
+        .get("/interim", move |interim: InterimResponses| {
             interim.send(StatusCode::EARLY_HINTS, [link()]);
             "hinted"
         })
@@ -524,17 +524,17 @@ fn play(engine: Engine, table: &str, settings: fn(&mut Config), cases: &[Case]) 
         }
     }
     handle.abort();
-    handle.wait().expect("a server that ends");
+    handle.join().expect("a server that ends");
     wrong
 }
 
 fn check(engine: Engine) {
     static LOG: Once = Once::new();
     LOG.call_once(|| tracing::subscriber::set_global_default(Log).expect("nobody else logs here"));
-    let bounds = |config: &mut Config| (config.caps.body_bytes, config.caps.streamed_body_bytes) = (1000, 2000);
+    let bounds = |config: &mut Config| (config.limits.body_bytes, config.limits.streamed_body_bytes) = (1000, 2000);
     let short_times = |config: &mut Config| {
-        (config.deadlines.handler, config.deadlines.body) = (Duration::from_millis(300), Duration::from_secs(1));
-        config.deadlines.body_rate = 1_000_000;
+        (config.timeouts.handler, config.timeouts.body) = (Duration::from_millis(300), Duration::from_secs(1));
+        config.timeouts.body_rate = 1_000_000;
     };
     let bounded: Vec<Case> = answers().into_iter().chain(failures()).chain(bodies()).collect();
     let mut wrong = play(engine, "bounds", bounds, &bounded);

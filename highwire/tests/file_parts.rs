@@ -144,8 +144,8 @@ fn parts_arrive_in_order_among_other_answers() {
     for engine in ENGINES {
         let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("it starts");
         pipelined(&mut connect(&handle, 0), &content);
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
     }
 }
 
@@ -162,8 +162,8 @@ fn parts_arrive_under_tls() {
         let client = Client { alpn: &["http/1.1"], ..Client::of(&authority) };
         let client = ClientConnection::new(client.config(), name).expect("a client");
         pipelined(&mut StreamOwned::new(client, connect(&handle, 1)), &content);
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
     }
 }
 
@@ -186,8 +186,8 @@ fn a_file_that_shrinks_while_it_is_sent_cuts_the_connection_and_nothing_else() {
             assert!(some.len() < 64 << 20, "{engine:?} {kind}");
             let answer = http1::get(&handle.addresses()[0], "/hello");
             assert!(answer.ends_with("hello"), "{engine:?} {kind}: {answer}");
-            handle.stop();
-            handle.wait().expect("it ends");
+            handle.shutdown();
+            handle.join().expect("it ends");
         }
     }
 }
@@ -206,7 +206,7 @@ fn a_peer_that_goes_away_in_the_middle_harms_nobody() {
             }
         }
         pipelined(&mut connect(&handle, 0), &content);
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
     }
 }

@@ -3,7 +3,7 @@
 mod folder;
 
 use folder::{Place, bytes};
-use highwire::testing::{Answer, Client};
+use highwire::testing::{Client, TestResponse};
 use highwire::{App, Files, Method, StatusCode};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,9 +18,9 @@ fn client(files: Files) -> Client {
     Client::new(App::new().files("/static", files)).expect("an app")
 }
 
-fn ask(client: &mut Client, method: Method, path: &str, fields: &[(&str, &str)]) -> Answer {
+fn ask(client: &mut Client, method: Method, path: &str, fields: &[(&str, &str)]) -> TestResponse {
     let call = client.request(method, path);
-    fields.iter().fold(call, |call, (name, value)| call.field(name, value)).send()
+    fields.iter().fold(call, |call, (name, value)| call.header(name, value)).send()
 }
 
 /// The longest file that is kept in memory, and around it.
@@ -46,13 +46,13 @@ fn files_of_every_size_come_whole_the_first_time_and_again() {
                 ("accept-ranges", "bytes"),
                 ("content-length", &length.to_string()),
             ] {
-                assert_eq!(answer.field(name), value, "{path}");
+                assert_eq!(answer.header(name), value, "{path}");
             }
-            assert!(answer.field("etag").starts_with('"'), "{path}: a strong tag");
+            assert!(answer.header("etag").starts_with('"'), "{path}: a strong tag");
             let head = ask(&mut client, Method::HEAD, &path, &[("range", "bytes=0-0")]);
             assert_eq!((head.status(), head.bytes()), (StatusCode::OK, &b""[..]), "{path}");
-            assert_eq!(head.fields().get("etag"), answer.fields().get("etag"));
-            assert_eq!(head.field("content-length"), length.to_string());
+            assert_eq!(head.headers().get("etag"), answer.headers().get("etag"));
+            assert_eq!(head.header("content-length"), length.to_string());
         }
     }
 }
@@ -68,7 +68,7 @@ fn conditions_and_ranges() {
         let mut client = client(place.files());
         let path = format!("/static/{name}");
         let whole = bytes(length);
-        let tag = client.get(&path).send().field("etag").to_string();
+        let tag = client.get(&path).send().header("etag").to_string();
         let weak = format!("W/{tag}");
         let list = format!("\"x\", {weak}");
         let last = format!("bytes {}-{}/{length}", length - 5, length - 1);
@@ -113,11 +113,11 @@ fn conditions_and_ranges() {
             assert_eq!(answer.status(), *status, "{name} {fields:?}");
             assert!(answer.bytes() == *body, "{name} {fields:?}: {} bytes", answer.bytes().len());
             let place = place.replace("LENGTH", &length.to_string()).replace("LAST", &(length - 1).to_string());
-            assert_eq!(answer.field("content-range"), place, "{name} {fields:?}");
+            assert_eq!(answer.header("content-range"), place, "{name} {fields:?}");
             if matches!(status, 200 | 206 | 304) {
-                assert_eq!((answer.field("etag"), answer.field("last-modified")), (&*tag, DATE_TEXT), "{fields:?}");
+                assert_eq!((answer.header("etag"), answer.header("last-modified")), (&*tag, DATE_TEXT), "{fields:?}");
             }
-            assert_eq!(answer.field("content-type").is_empty(), *status == 304, "{fields:?}");
+            assert_eq!(answer.header("content-type").is_empty(), *status == 304, "{fields:?}");
         }
     }
 }
@@ -129,11 +129,11 @@ fn several_parts_come_as_multipart() {
         place.write(name, bytes(length));
         let whole = bytes(length);
         let mut client = client(place.files());
-        let answer = client.get(&format!("/static/{name}")).field("range", "bytes=0-0, 500-599, -10").send();
+        let answer = client.get(&format!("/static/{name}")).header("range", "bytes=0-0, 500-599, -10").send();
         assert_eq!(answer.status(), 206);
         let boundary =
-            answer.field("content-type").strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
-        assert_eq!(answer.fields().get_all("content-type").iter().count(), 1);
+            answer.header("content-type").strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
+        assert_eq!(answer.headers().get_all("content-type").iter().count(), 1);
         let mut expected = Vec::new();
         for (number, (start, end)) in [(0, 1), (500, 600), (length - 10, length)].into_iter().enumerate() {
             let line_end = if number == 0 { "" } else { "\r\n" };
@@ -147,9 +147,9 @@ fn several_parts_come_as_multipart() {
         }
         expected.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
         assert!(answer.bytes() == expected, "{}", String::from_utf8_lossy(answer.bytes()));
-        assert_eq!(answer.field("content-length"), expected.len().to_string());
+        assert_eq!(answer.header("content-length"), expected.len().to_string());
         let many = format!("bytes={}", (0..50).map(|part| format!("{0}-{0}", part * 10)).collect::<Vec<_>>().join(","));
-        let answer = client.get(&format!("/static/{name}")).field("range", many).send();
+        let answer = client.get(&format!("/static/{name}")).header("range", many).send();
         assert!(answer.status() == 200 && answer.bytes() == whole, "whoever asks for very many parts gets all of it");
     }
 }
@@ -175,29 +175,29 @@ fn siblings_are_sent_to_those_who_take_them() {
         ("c.js", "zstd, gzip", "zstd", "large in zstd"),
     ] {
         for _ in 0..2 {
-            let answer = compressed.get(&format!("/static/{path}")).field("accept-encoding", accepts).send();
-            assert_eq!((answer.field("content-encoding"), answer.text()), (coding, body), "{path} {accepts}");
-            assert_eq!(answer.field("content-type"), "text/javascript; charset=utf-8");
-            assert_eq!(answer.field("vary"), "accept-encoding");
-            assert_eq!(answer.field("etag").ends_with(&format!("-{coding}\"")), !coding.is_empty());
-            let again = [("accept-encoding", accepts), ("if-none-match", answer.field("etag"))];
+            let answer = compressed.get(&format!("/static/{path}")).header("accept-encoding", accepts).send();
+            assert_eq!((answer.header("content-encoding"), answer.text()), (coding, body), "{path} {accepts}");
+            assert_eq!(answer.header("content-type"), "text/javascript; charset=utf-8");
+            assert_eq!(answer.header("vary"), "accept-encoding");
+            assert_eq!(answer.header("etag").ends_with(&format!("-{coding}\"")), !coding.is_empty());
+            let again = [("accept-encoding", accepts), ("if-none-match", answer.header("etag"))];
             let again = ask(&mut compressed, Method::GET, &format!("/static/{path}"), &again);
-            assert_eq!((again.status().as_u16(), again.field("vary")), (304, "accept-encoding"), "{path} {accepts}");
+            assert_eq!((again.status().as_u16(), again.header("vary")), (304, "accept-encoding"), "{path} {accepts}");
         }
     }
     let tag = |client: &mut Client, accepts| {
-        let answer = client.get("/static/a.js").field("accept-encoding", accepts).send();
-        answer.field("etag").to_string()
+        let answer = client.get("/static/a.js").header("accept-encoding", accepts).send();
+        answer.header("etag").to_string()
     };
     assert_ne!(tag(&mut compressed, "br"), tag(&mut compressed, "identity"));
-    let large = compressed.get("/static/c.js").field("accept-encoding", "br").send();
-    assert!(large.bytes() == bytes(SMALL + 1) && large.field("content-encoding").is_empty());
+    let large = compressed.get("/static/c.js").header("accept-encoding", "br").send();
+    assert!(large.bytes() == bytes(SMALL + 1) && large.header("content-encoding").is_empty());
     // Nobody asked for that here.
-    let answer = client(place.files()).get("/static/a.js").field("accept-encoding", "br").send();
-    assert_eq!((answer.text(), answer.field("content-encoding"), answer.field("vary")), ("itself", "", ""));
+    let answer = client(place.files()).get("/static/a.js").header("accept-encoding", "br").send();
+    assert_eq!((answer.text(), answer.header("content-encoding"), answer.header("vary")), ("itself", "", ""));
     // By its own name it is a file like any other.
-    let answer = compressed.get("/static/a.js.gz").field("accept-encoding", "gzip").send();
-    assert_eq!((answer.field("content-type"), answer.field("content-encoding")), ("application/gzip", ""));
+    let answer = compressed.get("/static/a.js.gz").header("accept-encoding", "gzip").send();
+    assert_eq!((answer.header("content-type"), answer.header("content-encoding")), ("application/gzip", ""));
 }
 
 #[test]
@@ -227,12 +227,12 @@ fn folders_have_an_index_or_a_listing_and_a_slash() {
         ("/staticx", 404, ""),
     ] {
         let answer = plain.get(path).send();
-        assert_eq!((answer.status().as_u16(), answer.field("location")), (status, location), "{path}");
+        assert_eq!((answer.status().as_u16(), answer.header("location")), (status, location), "{path}");
     }
     assert_eq!(plain.get("/static/inner/").send().text(), "inner");
     let mut listing = client(place.files().listing());
     let answer = listing.get("/static/bare/").send();
-    assert_eq!((answer.status().as_u16(), answer.field("content-type")), (200, "text/html; charset=utf-8"));
+    assert_eq!((answer.status().as_u16(), answer.header("content-type")), (200, "text/html; charset=utf-8"));
     let page = answer.text();
     let names = ["href=\"../\"", "href=\"./%3Cb%3E.txt\">&lt;b&gt;.txt<", "href=\"./a%26b.txt\">a&amp;b.txt<"];
     let places: Vec<_> = names.iter().map(|name| page.find(name).expect("it is on the page")).collect();
@@ -259,7 +259,7 @@ fn a_folder_at_the_root_leads_to_no_other_host() {
         ("/%2e/evil.example", 308, "/evil.example/"),
     ] {
         let answer = client.get(path).send();
-        assert_eq!((answer.status().as_u16(), answer.field("location")), (status, location), "{path}");
+        assert_eq!((answer.status().as_u16(), answer.header("location")), (status, location), "{path}");
     }
 }
 
@@ -283,7 +283,7 @@ fn settings_change_what_is_said_and_served() {
         ("/static/no//name", 404, "", "text/html; charset=utf-8", "404.html"),
     ] {
         let answer = client_of_pages.get(path).send();
-        let said = (answer.status().as_u16(), answer.field("cache-control"), answer.field("content-type"));
+        let said = (answer.status().as_u16(), answer.header("cache-control"), answer.header("content-type"));
         assert_eq!((said, answer.text()), ((status, cache_control, content_type), body), "{path}");
     }
     assert_eq!(client(place.files()).get("/static/.well-known/x").send().status(), 404, "hidden unless asked for");
@@ -308,10 +308,10 @@ fn a_page_for_an_error_says_in_which_coding_it_is() {
     place.write("404.html.br", "as if by Brotli");
     let mut client = client(place.files().precompressed().error_page(StatusCode::NOT_FOUND, "404.html"));
     for (accepted, coding, body) in [("br", "br", "as if by Brotli"), ("identity", "", "nothing here")] {
-        let answer = client.get("/static/nothing").field("accept-encoding", accepted).send();
-        let said = (answer.status().as_u16(), answer.field("content-encoding"), answer.field("vary"));
+        let answer = client.get("/static/nothing").header("accept-encoding", accepted).send();
+        let said = (answer.status().as_u16(), answer.header("content-encoding"), answer.header("vary"));
         assert_eq!((said, answer.text()), ((404, coding, "accept-encoding"), body));
-        assert_eq!(answer.field("content-type"), "text/html; charset=utf-8");
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
     }
 }
 
@@ -323,7 +323,7 @@ fn other_methods_are_not_allowed() {
     for path in ["/static/a", "/static/", "/static/nothing"] {
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
             let answer = ask(&mut client, method, path, &[]);
-            assert_eq!((answer.status().as_u16(), answer.field("allow")), (405, "GET, HEAD, OPTIONS"), "{path}");
+            assert_eq!((answer.status().as_u16(), answer.header("allow")), (405, "GET, HEAD, OPTIONS"), "{path}");
         }
     }
     assert_eq!(ask(&mut client, Method::OPTIONS, "/static/a", &[]).status(), 204);
@@ -352,7 +352,7 @@ fn a_changed_file_is_seen_within_a_second() {
     let mut client = client(place.files().precompressed());
     let mut text = |after: Duration, accepts: &str| {
         client.advance(after);
-        let answer = client.get("/static/a.txt").field("accept-encoding", accepts).send();
+        let answer = client.get("/static/a.txt").header("accept-encoding", accepts).send();
         (answer.status().as_u16(), answer.text().to_string())
     };
     let (now, second) = (Duration::ZERO, Duration::from_secs(1));
@@ -411,28 +411,28 @@ fn a_file_that_was_just_written_has_a_weak_tag_and_is_read_again() {
     set(tomorrow).expect("a date");
     let mut client = client(place.files());
     let answer = client.get("/static/young.txt").send();
-    assert!(answer.field("etag").starts_with("W/\""), "{answer:?}");
-    assert_eq!(answer.field("last-modified"), "", "a date in the future is not told");
-    let fields = [("range", "bytes=0-0"), ("if-range", answer.field("etag"))];
+    assert!(answer.header("etag").starts_with("W/\""), "{answer:?}");
+    assert_eq!(answer.header("last-modified"), "", "a date in the future is not told");
+    let fields = [("range", "bytes=0-0"), ("if-range", answer.header("etag"))];
     assert_eq!(ask(&mut client, Method::GET, "/static/young.txt", &fields).status(), 200);
-    let fields = [("if-none-match", answer.field("etag"))];
+    let fields = [("if-none-match", answer.header("etag"))];
     assert_eq!(ask(&mut client, Method::GET, "/static/young.txt", &fields).status(), 304);
 }
 
 #[test]
 fn middleware_of_every_kind_changes_the_fields_of_files() {
-    use highwire::middleware::{Kept, Next, after, from_fn};
+    use highwire::middleware::{Next, OwnedRequest, after, from_fn};
     use highwire::{HeaderValue, Response, header};
     fn change(response: &mut Response) {
-        response.add_field(header::CONTENT_TYPE, HeaderValue::from_static("text/other"));
-        response.set_field(header::ACCEPT_RANGES, HeaderValue::from_static("none"));
-        response.remove_field(&header::ETAG);
+        response.add_header(header::CONTENT_TYPE, HeaderValue::from_static("text/other"));
+        response.set_header(header::ACCEPT_RANGES, HeaderValue::from_static("none"));
+        response.remove_header(&header::ETAG);
         response.set_status(StatusCode::ACCEPTED);
     }
     let place = Place::new("middleware");
     place.write("a.txt", "a");
     let app = || App::new().files("/static", place.files());
-    let waiting = app().with(from_fn(async |request: Kept, next: Next| {
+    let waiting = app().with(from_fn(async |request: OwnedRequest, next: Next| {
         let mut response = next.run(request).await;
         change(&mut response);
         response
@@ -441,9 +441,9 @@ fn middleware_of_every_kind_changes_the_fields_of_files() {
         let mut client = Client::new(app).expect("an app");
         for _ in 0..2 {
             let answer = client.get("/static/a.txt").send();
-            assert_eq!(answer.fields().get_all("content-type").iter().count(), 1);
-            assert_eq!((answer.field("content-type"), answer.field("last-modified")), ("text/other", DATE_TEXT));
-            assert_eq!((answer.field("accept-ranges"), answer.field("etag")), ("none", ""));
+            assert_eq!(answer.headers().get_all("content-type").iter().count(), 1);
+            assert_eq!((answer.header("content-type"), answer.header("last-modified")), ("text/other", DATE_TEXT));
+            assert_eq!((answer.header("accept-ranges"), answer.header("etag")), ("none", ""));
             assert_eq!((answer.status(), answer.text()), (StatusCode::ACCEPTED, "a"));
         }
     }

@@ -84,7 +84,7 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
         let app = App::new().files("/", place.files().cache_bytes(0)).configure(|config| {
             config.engine = engine;
             config.workers = 1;
-            config.caps.connection_threads = 2 * OPEN_FILES;
+            config.limits.connection_threads = 2 * OPEN_FILES;
         });
         let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
         assert!(limit(MORE_DESCRIPTORS));
@@ -104,7 +104,7 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
             assert!(Instant::now() < end, "{engine:?}: files of clients that are gone stay open");
             std::thread::yield_now();
         }
-        handle.stop();
+        handle.shutdown();
     }
 }
 

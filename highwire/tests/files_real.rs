@@ -137,7 +137,7 @@ fn no_spelling_of_a_path_leads_out_of_the_folder() {
     assert_eq!(get(&below, b"/static/a.txt").2, b"a file");
     for handle in [below, at_root] {
         handle.abort();
-        handle.wait().expect("it ends");
+        handle.join().expect("it ends");
     }
 }
 
@@ -179,7 +179,7 @@ fn a_link_that_changes_while_it_is_followed_leads_nowhere_else() {
     });
     assert_eq!(get(&handle, b"/static/inner/a.txt").2, b"a file");
     handle.abort();
-    handle.wait().expect("it ends");
+    handle.join().expect("it ends");
 }
 
 /// Far more than sockets and the server hold for a peer that does not read.
@@ -208,7 +208,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection_alone() {
         assert_eq!(get(&handle, b"/small.txt").2, b"small", "{engine:?}: the others are served");
         assert_eq!(get(&handle, b"/large.bin").2.len(), 1000, "{engine:?}: and so is what is left of it");
         handle.abort();
-        handle.wait().expect("it ends");
+        handle.join().expect("it ends");
     }
 }
 
@@ -253,8 +253,8 @@ fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
         }
         expected.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
         assert!(parts.0 == 206 && parts.2 == expected, "{engine:?}: {} of {}", parts.2.len(), expected.len());
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
         let log = String::from_utf8(log.0.lock().expect("nobody panics").clone()).expect("a log in UTF-8");
         let sent: Vec<_> = log.lines().map(|line| line.rsplit_once("\" ").expect("a status").1).collect();
         assert_eq!(sent, ["200 3000000".to_string(), format!("206 {}", expected.len())], "{engine:?}");
@@ -294,7 +294,7 @@ fn large_files_that_are_kept_open_are_sent_between_other_answers() {
             }
             assert!(rest.is_empty(), "{engine:?}: {} bytes more", rest.len());
         }
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
     }
 }

@@ -2,7 +2,7 @@
 #![cfg(feature = "json")]
 
 use highwire::form::{Limits, MultipartError};
-use highwire::testing::{Answer, Client};
+use highwire::testing::{Client, TestResponse};
 use highwire::{Accept, App, Basic, Bearer, Form, Json, Multipart, Path, Problem, Query, Realm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ fn client(app: App) -> Client {
 }
 
 /// Whether a refusal is a problem with a status and these members.
-fn check_problem(answer: &Answer, status: u16, members: &[(&str, &str)]) {
+fn check_problem(answer: &TestResponse, status: u16, members: &[(&str, &str)]) {
     let context = format!("{:?} {}", answer.status(), answer.text());
     assert_eq!(answer.status().as_u16(), status, "{context}");
-    assert_eq!(answer.field("content-type"), "application/problem+json", "{context}");
+    assert_eq!(answer.header("content-type"), "application/problem+json", "{context}");
     let problem: BTreeMap<String, serde_json::Value> = answer.json();
     assert_eq!(problem["status"], status, "{context}");
     for (name, expected) in members {
@@ -65,7 +65,7 @@ fn typed() -> Client {
 fn json_that_is_wrong_is_told_where() {
     let mut client = typed();
     let mut ask =
-        |body: &str| client.post("/json").field("content-type", "application/json").body(body.to_string()).send();
+        |body: &str| client.post("/json").header("content-type", "application/json").body(body.to_string()).send();
     assert_eq!(ask(r#"{"items":[{"name":"a","count":1}]}"#).status(), 200);
     let wrong = ask("{\"items\":[{\"name\":\"a\",\"count\":1},\n{\"name\":\"b\",\"count\":300}]}");
     check_problem(&wrong, 422, &[("field", "items[1].count"), ("line", "2"), ("column", "23"), ("in", "body")]);
@@ -77,10 +77,10 @@ fn json_that_is_wrong_is_told_where() {
     let long = ask(&format!(r#"{{"items":[{{"name":"a","count":"{}"}}]}}"#, "x".repeat(100_000)));
     check_problem(&long, 422, &[("field", "items[0].count")]);
     assert!(long.bytes().len() < 1000, "an answer that a peer makes long");
-    let other = client.post("/json").field("content-type", "text/json").body("{}").send();
+    let other = client.post("/json").header("content-type", "text/json").body("{}").send();
     check_problem(&other, 415, &[("in", "content-type")]);
-    assert_eq!(other.field("accept"), "application/json");
-    let twice = client.post("/any").field("content-type", "application/json").field("content-type", "text/html");
+    assert_eq!(other.header("accept"), "application/json");
+    let twice = client.post("/any").header("content-type", "application/json").header("content-type", "text/html");
     check_problem(&twice.body("{}").send(), 415, &[]);
 }
 
@@ -89,7 +89,7 @@ fn json_that_is_deep_is_refused() {
     let mut client = typed();
     let mut ask = |depth: usize| {
         let body = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        client.post("/any").field("content-type", "application/json").body(body).send()
+        client.post("/any").header("content-type", "application/json").body(body).send()
     };
     assert_eq!(ask(127).text(), "taken");
     for depth in [128, 500_000] {
@@ -116,7 +116,7 @@ const URLENCODED: &str = "application/x-www-form-urlencoded";
 fn forms_that_are_wrong_are_told_where() {
     let mut client = typed();
     let mut ask =
-        |kind: &str, body: &str| client.post("/form").field("content-type", kind).body(body.to_string()).send();
+        |kind: &str, body: &str| client.post("/form").header("content-type", kind).body(body.to_string()).send();
     assert_eq!(ask(URLENCODED, "name=a+b&age=7&likes=x&likes=%C3%A9").text(), "a b 7 [\"x\", \"é\"]");
     assert_eq!(ask("Application/X-www-form-urlencoded; charset=\"UTF-8\"", "name=a&age=7").status(), 200);
     check_problem(&ask(URLENCODED, "name=a&age=seven"), 422, &[("field", "age"), ("in", "form")]);
@@ -127,7 +127,7 @@ fn forms_that_are_wrong_are_told_where() {
     check_problem(&ask("application/x-www-form-urlencoded; charset=iso-8859-1", "name=a&age=7"), 415, &[]);
     let other = ask("text/plain", "name=a");
     check_problem(&other, 415, &[]);
-    assert_eq!(other.field("accept"), "application/x-www-form-urlencoded, multipart/form-data");
+    assert_eq!(other.header("accept"), "application/x-www-form-urlencoded, multipart/form-data");
 }
 
 /// The lines of a part, and its data.
@@ -142,7 +142,7 @@ fn a_form_comes_as_multipart_too() {
     let mut client = typed();
     let mut ask = |kind: &str, parts: &[String]| {
         let body = format!("{}--B--\r\n", parts.concat());
-        client.post("/form").field("content-type", kind).body(body).send()
+        client.post("/form").header("content-type", kind).body(body).send()
     };
     let (name, age) = (part("name=\"name\"", "a b"), part("name=age", "7"));
     let answer = ask(MULTIPART, &[name.clone(), age.clone(), part("name=likes", "x"), part("name=likes", "")]);
@@ -174,7 +174,7 @@ async fn describe(mut multipart: Multipart) -> Result<String, MultipartError> {
 #[test]
 fn parts_are_handed_on_as_they_are_named() {
     let mut client = client(App::new().post("/", describe));
-    let mut ask = |body: String| client.post("/").field("content-type", MULTIPART).body(body).send();
+    let mut ask = |body: String| client.post("/").header("content-type", MULTIPART).body(body).send();
     let file = "--B\r\ncontent-disposition: form-data; name=\"f\"; filename=\"../x y.txt\"\r\ncontent-type: text/csv\r\n\r\na,b\r\n";
     let all = [part("name=a", "1"), part("name=skipped", &"s".repeat(100_000)), file.to_string(), part("name=b", "")];
     let all = all.concat();
@@ -185,9 +185,9 @@ fn parts_are_handed_on_as_they_are_named() {
     check_problem(&ask(part("name=a", "1") + "--Bx"), 400, &[("offset", "53")]);
     check_problem(&ask(part("name=\"a", "1") + "--B--"), 400, &[("offset", "5")]);
     let not_text = b"--B\r\nContent-Disposition: form-data; name=a\r\n\r\n\xff\r\n--B--".to_vec();
-    let answer = client.post("/").field("content-type", MULTIPART).body(not_text).send();
+    let answer = client.post("/").header("content-type", MULTIPART).body(not_text).send();
     check_problem(&answer, 422, &[("field", "a")]);
-    check_problem(&client.post("/").field("content-type", "multipart/mixed; boundary=B").send(), 415, &[]);
+    check_problem(&client.post("/").header("content-type", "multipart/mixed; boundary=B").send(), 415, &[]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_multipart_body_is_bounded() {
         .post("/form", |Form(mut fields): Form<BTreeMap<String, String>>| fields.remove("name"))
         .post("/narrow", move |multipart: Multipart| describe(multipart.limited(narrow.clone())));
     let mut client = client(app);
-    let mut ask = |path: &str, body: String| client.post(path).field("content-type", MULTIPART).body(body).send();
+    let mut ask = |path: &str, body: String| client.post(path).header("content-type", MULTIPART).body(body).send();
     let two = part("name=a", "") + &part("name=b", "");
     assert_eq!(ask("/", format!("{two}--B--")).text(), "a (-, -): \nb (-, -): ");
     check_problem(&ask("/", format!("{two}{two}--B--")), 413, &[]);
@@ -240,7 +240,7 @@ async fn drop_many(at: highwire::State<At>, mut multipart: Multipart) -> Result<
             begun.send(()).expect("somebody waits for it");
             held.recv().is_err()
         };
-        highwire::unblock(wait).await
+        highwire::spawn_blocking(wait).await
     };
     let mut busy = std::pin::pin!(busy);
     std::future::poll_fn(|cx| {
@@ -251,7 +251,7 @@ async fn drop_many(at: highwire::State<At>, mut multipart: Multipart) -> Result<
     has_begun.recv().expect("it begins");
     let count = spools.len();
     drop(spools);
-    let mut other = std::pin::pin!(highwire::unblock(|| 7));
+    let mut other = std::pin::pin!(highwire::spawn_blocking(|| 7));
     let first = std::future::poll_fn(|cx| std::task::Poll::Ready(other.as_mut().poll(cx))).await;
     assert!(first.is_pending(), "{count} files leave no place: {first:?}");
     drop(release);
@@ -266,9 +266,9 @@ fn files_that_are_dropped_leave_places_of_the_pool_to_others() {
     let app = App::new()
         .state(At(folder.clone()))
         .post("/", drop_many)
-        .configure(|config| (config.caps.blocking_threads, config.caps.blocking_queue) = (1, 2));
+        .configure(|config| (config.limits.blocking_threads, config.limits.blocking_queue) = (1, 2));
     let body = part("name=a", "x").repeat(20) + "--B--";
-    let answer = client(app).post("/").field("content-type", MULTIPART).body(body).send();
+    let answer = client(app).post("/").header("content-type", MULTIPART).body(body).send();
     assert_eq!(answer.text(), "20 Ok(7)");
     let begun = Instant::now();
     while std::fs::read_dir(&folder).expect("a folder").next().is_some() {
@@ -306,7 +306,7 @@ fn a_part_is_spooled_kept_and_removed() {
             part.spool("/nowhere/at/all").await.map(|spool| spool.len().to_string())
         });
     let mut client = client(app);
-    let mut ask = |path: &str, body: String| client.post(path).field("content-type", MULTIPART).body(body).send();
+    let mut ask = |path: &str, body: String| client.post(path).header("content-type", MULTIPART).body(body).send();
     let files = || {
         let mut names: Vec<_> =
             std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("a file").file_name()).collect();
@@ -344,12 +344,12 @@ fn what_is_acceptable() {
     assert_eq!(client.get("/").send().text(), "application/json Some(\"en\") Some(\"utf-8\")");
     let answer = client
         .get("/")
-        .field("accept", "application/json;q=0.1")
-        .field("accept", "text/html")
-        .field("accept-language", "de-CH, en;q=0.5")
-        .field("accept-charset", "latin1");
+        .header("accept", "application/json;q=0.1")
+        .header("accept", "text/html")
+        .header("accept-language", "de-CH, en;q=0.5")
+        .header("accept-charset", "latin1");
     assert_eq!(answer.send().text(), "text/html Some(\"en\") None");
-    let refused = client.get("/").field("accept", "image/png").send();
+    let refused = client.get("/").header("accept", "image/png").send();
     check_problem(&refused, 406, &[("available", "application/json, text/html"), ("in", "accept")]);
 }
 
@@ -363,7 +363,7 @@ fn credentials() {
             .get("/shown", |basic: Option<Basic>, bearer: Option<Bearer>| format!("{basic:?} {bearer:?}"))
     };
     let mut client = client(app(App::new()));
-    let mut ask = |path: &str, credentials: &str| client.get(path).field("authorization", credentials).send();
+    let mut ask = |path: &str, credentials: &str| client.get(path).header("authorization", credentials).send();
     assert_eq!(ask("/basic", "Basic YWRhOng6eQ==").text(), "ada x:y true");
     assert_eq!(ask("/basic", "bAsIc  Og== ").text(), "  false");
     assert_eq!(ask("/basic", "Basic w6k6w6k=").text(), "\u{e9} \u{e9} false");
@@ -372,24 +372,25 @@ fn credentials() {
     for wrong in ["", "Basic", "Basic ", "Basic YWRh", "Basic /zo=", "Basic YTpiCg==", "Basic ?", "Bearer x1"] {
         let answer = ask("/basic", wrong);
         check_problem(&answer, 401, &[]);
-        assert_eq!(answer.field("www-authenticate"), challenge, "{wrong}");
+        assert_eq!(answer.header("www-authenticate"), challenge, "{wrong}");
     }
-    assert_eq!(ask("/wrong", "Basic YWRhOng6eQ==").field("www-authenticate"), challenge);
+    assert_eq!(ask("/wrong", "Basic YWRhOng6eQ==").header("www-authenticate"), challenge);
     assert_eq!(ask("/token", "Bearer x1").text(), "x1 true");
     assert_eq!(ask("/token", "bearer a.B-c_d~e+f/g==").text(), "a.B-c_d~e+f/g== false");
     for wrong in ["Bearer", "Bearer =", "Bearer a b", "Bearer a=b", "Basic YWRhOng6eQ=="] {
         let answer = ask("/token", wrong);
         check_problem(&answer, 401, &[]);
-        assert_eq!(answer.field("www-authenticate"), "Bearer realm=\"test\"", "{wrong}");
+        assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"test\"", "{wrong}");
     }
     let forbidden = ask("/forbidden", "Bearer x1");
     check_problem(&forbidden, 403, &[]);
-    assert_eq!(forbidden.field("www-authenticate"), "Bearer realm=\"test\", error=\"insufficient_scope\"");
+    assert_eq!(forbidden.header("www-authenticate"), "Bearer realm=\"test\", error=\"insufficient_scope\"");
     let shown = ask("/shown", "Basic YWRhOng6eQ==");
     assert_eq!(shown.text(), "Some(Basic { user: \"ada\", .. }) None");
-    let twice = client.get("/basic").field("authorization", "Basic YWRhOng6eQ==").field("authorization", "Basic Og==");
+    let twice =
+        client.get("/basic").header("authorization", "Basic YWRhOng6eQ==").header("authorization", "Basic Og==");
     check_problem(&twice.send(), 401, &[]);
     let mut client = self::client(app(App::new().state(Realm("the \"door\"\n".to_string()))));
     let challenge = "Basic realm=\"the \\\"door\\\"\", charset=\"UTF-8\"";
-    assert_eq!(client.get("/basic").send().field("www-authenticate"), challenge);
+    assert_eq!(client.get("/basic").send().header("www-authenticate"), challenge);
 }

@@ -164,7 +164,7 @@ fn greedy_clients_are_refused(engine: Engine) {
     last.ask(std::iter::once(2 * STREAMS + 3), "/long");
     last.until(|read| read.answered.len() > before && read.is_whole(ANSWER_BYTES));
     handle.abort();
-    handle.wait().expect("a server that ends");
+    handle.join().expect("a server that ends");
 }
 
 #[test]
@@ -195,5 +195,5 @@ fn a_body_is_not_made_while_its_window_is_closed() {
     client.until(|read| read.is_whole(100_000));
     assert_eq!(PARTS.load(Relaxed), 100);
     handle.abort();
-    handle.wait().expect("a server that ends");
+    handle.join().expect("a server that ends");
 }

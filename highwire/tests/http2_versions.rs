@@ -237,7 +237,7 @@ fn connections_speak_what_alpn_chose() {
                 check(&handle, &authority, row, &format!("{engine:?}, {about}"));
             }
             handle.abort();
-            handle.wait().expect("a server that ends");
+            handle.join().expect("a server that ends");
         }
     }
 }
@@ -251,5 +251,5 @@ fn the_engine_threads_speaks_both_in_the_clear() {
         check(&handle, &authority, row, "threads");
     }
     handle.abort();
-    handle.wait().expect("a server that ends");
+    handle.join().expect("a server that ends");
 }

@@ -4,7 +4,7 @@
 
 mod tls_peer;
 
-use highwire::server::{Engine, Handle, Listen, Report};
+use highwire::server::{Engine, Handle, Listen, Stats};
 use highwire::tls::ClientAuth;
 use highwire::{App, Https, Request, Scheme, StatusCode, Tls};
 use rustls::pki_types::ServerName;
@@ -37,7 +37,7 @@ fn app(engine: Engine) -> App {
             format!("{facts:?} {subject} {:?} {}", client.names, client.der.len() > 100)
         })
         .get("/large", || pattern(LARGE))
-        .get("/report", |report: Report| format!("{report}"))
+        .get("/report", |report: Stats| format!("{report}"))
         .configure(|config| {
             config.engine = engine;
             config.workers = 1;
@@ -63,9 +63,9 @@ fn bytes_under_tls(address: &str, client: &Client<'_>, request: &str) -> Vec<u8>
     exchange(StreamOwned::new(client, connect(address)), request)
 }
 
-fn end(handle: Handle) -> Report {
-    handle.stop();
-    handle.wait().expect("it ends")
+fn end(handle: Handle) -> Stats {
+    handle.shutdown();
+    handle.join().expect("it ends")
 }
 
 #[test]

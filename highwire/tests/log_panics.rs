@@ -42,6 +42,6 @@ fn a_subscriber_that_panics_costs_lines_only() {
             assert!(get(address, "/hello").ends_with("hello"), "{engine:?}");
         }
         handle.abort();
-        handle.wait().expect("a server that ends");
+        handle.join().expect("a server that ends");
     }
 }

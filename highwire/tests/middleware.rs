@@ -1,9 +1,9 @@
 //! Middleware around apps, nests and handlers: order, every kind of answer, early answers, ends without one.
 
-use highwire::middleware::{Kept, Middleware, Next, after, around, before, from_fn};
+use highwire::middleware::{Middleware, Next, OwnedRequest, after, around, before, from_fn};
 use highwire::testing::Client;
 use highwire::{
-    App, Body, Extension, Handler, HeaderName, HeaderValue, Interim, Method, Path, Reply, Request, Response,
+    App, Body, Extension, Handler, HeaderName, HeaderValue, InterimResponses, Method, Path, Reply, Request, Response,
     StatusCode, blocking, body, time,
 };
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Adds to the field `x-seen`.
 fn mark(name: &'static str) -> impl Middleware {
     after(move |response: &mut Response| {
-        response.add_field(HeaderName::from_static("x-seen"), HeaderValue::from_static(name));
+        response.add_header(HeaderName::from_static("x-seen"), HeaderValue::from_static(name));
     })
 }
 
@@ -24,7 +24,8 @@ fn client(app: App) -> Client {
 
 fn seen(client: &mut Client, path: &str) -> String {
     let answer = client.get(path).send();
-    let seen: Vec<&str> = answer.fields().get_all("x-seen").iter().map(|value| value.to_str().expect("text")).collect();
+    let seen: Vec<&str> =
+        answer.headers().get_all("x-seen").iter().map(|value| value.to_str().expect("text")).collect();
     format!("{} {}", answer.status().as_u16(), seen.join(","))
 }
 
@@ -80,7 +81,7 @@ fn every_kind_of_answer_passes_in_order() {
     assert_eq!(seen(&mut client, "/nothing"), "404 inner,outer");
     let answer = client.post("/plain").body("unread").send();
     assert_eq!(
-        (answer.status().as_u16(), answer.field("allow"), answer.field("x-seen")),
+        (answer.status().as_u16(), answer.header("allow"), answer.header("x-seen")),
         (405, "GET, HEAD, OPTIONS", "inner")
     );
     assert_eq!(client.get("/later").send().text(), "later");
@@ -98,8 +99,8 @@ fn nests_hosts_and_handlers_have_their_own() {
     {
         assert_eq!(seen(&mut client, path), expected, "{path}");
     }
-    let answer = client.get("/h").field("host", "a.test").send();
-    assert_eq!(answer.fields().get_all("x-seen").iter().count(), 2);
+    let answer = client.get("/h").header("host", "a.test").send();
+    assert_eq!(answer.headers().get_all("x-seen").iter().count(), 2);
     let mut without = self::client(App::new().get("/own", || "own").fallback(|| "fallback").with(mark("app")));
     assert_eq!(seen(&mut without, "/nothing"), "200 app");
 }
@@ -121,18 +122,18 @@ fn methods_that_a_nested_path_does_not_have_are_answered_within_its_middleware()
     ] {
         for (method, status) in [(Method::OPTIONS, 204), (Method::PUT, 405)] {
             let call = client.request(method, path);
-            let answer = if host.is_empty() { call } else { call.field("host", host) }.send();
+            let answer = if host.is_empty() { call } else { call.header("host", host) }.send();
             let seen: Vec<&str> =
-                answer.fields().get_all("x-seen").iter().map(|value| value.to_str().expect("text")).collect();
+                answer.headers().get_all("x-seen").iter().map(|value| value.to_str().expect("text")).collect();
             assert_eq!((answer.status().as_u16(), seen.join(",").as_str()), (status, expected), "{path}");
-            assert_eq!(answer.field("allow"), "GET, HEAD, OPTIONS", "{path}");
+            assert_eq!(answer.header("allow"), "GET, HEAD, OPTIONS", "{path}");
         }
     }
 }
 
 #[test]
 fn one_that_answers_itself_is_seen_by_those_around_it_only() {
-    let key = |request: &mut Request<'_>| match request.field("key") {
+    let key = |request: &mut Request<'_>| match request.header("key") {
         Some(b"right") => {
             request.extensions().insert("known".to_string());
             Ok(())
@@ -142,8 +143,8 @@ fn one_that_answers_itself_is_seen_by_those_around_it_only() {
     let app = App::new().get("/", |Extension(who): Extension<String>| who);
     let mut client = client(app.with(mark("outer")).with(before(key)).with(mark("inner")));
     assert_eq!(seen(&mut client, "/"), "401 outer");
-    let answer = client.get("/").field("key", "right").send();
-    assert_eq!((answer.text(), answer.fields().get_all("x-seen").iter().count()), ("known", 2));
+    let answer = client.get("/").header("key", "right").send();
+    assert_eq!((answer.text(), answer.headers().get_all("x-seen").iter().count()), ("known", 2));
     let mut without = self::client(App::new().get("/", |Extension(who): Extension<String>| who));
     assert_eq!(without.get("/").send().status(), 500, "nobody left a value");
 }
@@ -153,12 +154,12 @@ fn what_is_kept_of_a_request_reaches_its_answer() {
     let app = kinds().with(around(|request: &mut Request<'_>| {
         let path = request.path().to_string();
         Ok::<_, Response>(move |response: &mut Response| {
-            response.add_field(HeaderName::from_static("x-path"), HeaderValue::try_from(path).expect("a path"));
+            response.add_header(HeaderName::from_static("x-path"), HeaderValue::try_from(path).expect("a path"));
         })
     }));
     let mut client = client(app);
     for (path, _) in KINDS {
-        assert_eq!(client.get(path).send().field("x-path"), path);
+        assert_eq!(client.get(path).send().header("x-path"), path);
     }
 }
 
@@ -213,21 +214,21 @@ fn one_may_answer_while_the_handler_works_and_nothing_is_left() {
 fn an_async_function_waits_before_and_after_every_kind_of_handler() {
     let app = kinds()
         .get("/users/{id}", |Path(id): Path<u32>, Extension(who): Extension<&'static str>| format!("{id} {who}"))
-        .get("/early", |interim: Interim| {
+        .get("/early", |interim: InterimResponses| {
             interim.send(StatusCode::EARLY_HINTS, []);
             "early"
         })
         .post("/whole", |body: String| body)
         .post("/parts", async |body: Body| body.collect(100).await.map_err(|_| StatusCode::BAD_REQUEST))
         .with(mark("outer"))
-        .with(from_fn(async |mut request: Kept, next: Next| {
+        .with(from_fn(async |mut request: OwnedRequest, next: Next| {
             // Looked at twice: nothing of it may be lost by that.
             assert!(request.request().path().starts_with('/'));
             request.request().extensions().insert("somebody");
             time::sleep(Duration::from_secs(1)).await;
             let mut response = next.run(request).await;
             time::sleep(Duration::from_secs(1)).await;
-            response.add_field(HeaderName::from_static("x-waited"), HeaderValue::from_static("twice"));
+            response.add_header(HeaderName::from_static("x-waited"), HeaderValue::from_static("twice"));
             response
         }))
         .with(mark("inner"));
@@ -237,7 +238,7 @@ fn an_async_function_waits_before_and_after_every_kind_of_handler() {
             // Whose panic it was cannot be told from outside: the outermost sees the answer to it.
             assert_eq!(seen(&mut client, path), format!("{status} inner,outer"), "{path}");
         }
-        assert_eq!(client.get(path).send().field("x-waited"), "twice");
+        assert_eq!(client.get(path).send().header("x-waited"), "twice");
     }
     assert_eq!(seen(&mut client, "/nothing"), "404 inner,outer");
     assert_eq!(client.get("/users/7").send().text(), "7 somebody");
@@ -250,8 +251,10 @@ fn an_async_function_waits_before_and_after_every_kind_of_handler() {
 
 #[test]
 fn an_async_function_may_answer_without_the_handler() {
-    let app =
-        kinds().with(mark("outer")).with(from_fn(async |_: Kept, _: Next| StatusCode::IM_A_TEAPOT)).with(mark("inner"));
+    let app = kinds()
+        .with(mark("outer"))
+        .with(from_fn(async |_: OwnedRequest, _: Next| StatusCode::IM_A_TEAPOT))
+        .with(mark("inner"));
     let mut client = client(app);
     for (path, _) in KINDS {
         assert_eq!(seen(&mut client, path), "418 outer");
@@ -262,13 +265,13 @@ fn an_async_function_may_answer_without_the_handler() {
 fn a_body_in_parts_comes_after_the_middleware_and_one_that_is_whole_before_it() {
     let parts = async |body: Body| body.collect(100).await.map(|bytes| bytes.len().to_string());
     let app = App::new().post("/whole", |body: String| body.len().to_string()).post("/parts", parts);
-    let refusing = before(|request: &mut Request<'_>| match request.field("x-refuse") {
+    let refusing = before(|request: &mut Request<'_>| match request.header("x-refuse") {
         Some(_) => Err(StatusCode::FORBIDDEN),
         None => Ok(()),
     });
     let mut client = client(app.with(mark("m")).with(refusing).configure(|config| {
-        config.caps.body_bytes = 10;
-        config.caps.streamed_body_bytes = 20;
+        config.limits.body_bytes = 10;
+        config.limits.streamed_body_bytes = 20;
     }));
     // How long the body is, whether it is refused, and what is answered.
     for (path, length, refuses, status, seen) in [
@@ -280,7 +283,7 @@ fn a_body_in_parts_comes_after_the_middleware_and_one_that_is_whole_before_it() 
         ("/parts", 20, true, 403, "m"),
     ] {
         let call = client.post(path).body(vec![b'x'; length]);
-        let answer = if refuses { call.field("x-refuse", "1") } else { call }.send();
-        assert_eq!((answer.status().as_u16(), answer.field("x-seen")), (status, seen), "{path} {length} {refuses}");
+        let answer = if refuses { call.header("x-refuse", "1") } else { call }.send();
+        assert_eq!((answer.status().as_u16(), answer.header("x-seen")), (status, seen), "{path} {length} {refuses}");
     }
 }

@@ -2,9 +2,9 @@
 
 use highwire::middleware::{
     AccessLog, BodyLimit, ClientAddress, ConcurrencyLimit, Cors, Forwarded, RateLimit, RequestId, RequestIds,
-    SecurityFields, Timeout, TraceContext, Tracing, TrustedProxies,
+    SecurityHeaders, Timeout, TraceContext, TraceParent, TrustedProxies,
 };
-use highwire::testing::{Answer, Client};
+use highwire::testing::{Client, TestResponse};
 use highwire::{App, Body, Handler, HeaderValue, Method, Response, StatusCode, body, header, time};
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,8 @@ fn client(app: App) -> Client {
 }
 
 /// All values of a field.
-fn all(answer: &Answer, name: &str) -> String {
-    let values = answer.fields().get_all(name).iter().map(|value| value.to_str().expect("text"));
+fn all(answer: &TestResponse, name: &str) -> String {
+    let values = answer.headers().get_all(name).iter().map(|value| value.to_str().expect("text"));
     values.collect::<Vec<_>>().join(" | ")
 }
 
@@ -27,14 +27,14 @@ fn browsers_are_told_which_origins_may_do_what() {
     let cors = Cors::new()
         .origin("https://a.example")
         .methods([Method::PUT, Method::DELETE])
-        .fields([header::AUTHORIZATION])
+        .allow_headers([header::AUTHORIZATION])
         .expose([header::ETAG])
         .credentials()
         .max_age(60 * SECOND);
     let mut named = client(App::new().get("/", || "here").put("/", || "put").with(cors));
     let mut preflight = |origin: &str| {
-        let call = named.request(Method::OPTIONS, "/").field("origin", origin);
-        call.field("access-control-request-method", "PUT").send()
+        let call = named.request(Method::OPTIONS, "/").header("origin", origin);
+        call.header("access-control-request-method", "PUT").send()
     };
     let allowed = preflight("https://a.example");
     assert_eq!(allowed.status(), 204);
@@ -56,26 +56,26 @@ fn browsers_are_told_which_origins_may_do_what() {
             "{origin}"
         );
     }
-    let answer = named.get("/").field("origin", "https://a.example").send();
+    let answer = named.get("/").header("origin", "https://a.example").send();
     assert_eq!((answer.text(), all(&answer, "vary").as_str()), ("here", "origin"));
     assert_eq!(all(&answer, "access-control-allow-origin"), "https://a.example");
     assert_eq!(all(&answer, "access-control-expose-headers"), "etag");
-    let answer = named.get("/missing").field("origin", "https://a.example").send();
-    assert_eq!((answer.status().as_u16(), answer.field("access-control-allow-origin")), (404, "https://a.example"));
-    let answer = named.get("/").field("origin", "https://b.example").send();
+    let answer = named.get("/missing").header("origin", "https://a.example").send();
+    assert_eq!((answer.status().as_u16(), answer.header("access-control-allow-origin")), (404, "https://a.example"));
+    let answer = named.get("/").header("origin", "https://b.example").send();
     assert_eq!((answer.text(), all(&answer, "access-control-allow-origin").as_str()), ("here", ""));
-    assert_eq!(named.request(Method::OPTIONS, "/").send().field("allow"), "GET, HEAD, PUT, OPTIONS");
+    assert_eq!(named.request(Method::OPTIONS, "/").send().header("allow"), "GET, HEAD, PUT, OPTIONS");
 
     let api = App::new().put("/thing", || "put").with(Cors::new().origin("https://a.example").methods([Method::PUT]));
     let mut nested = client(App::new().get("/", || "here").nest("/api", api));
-    let call = nested.request(Method::OPTIONS, "/api/thing").field("origin", "https://a.example");
-    let allowed = call.field("access-control-request-method", "PUT").send();
-    assert_eq!((allowed.status().as_u16(), allowed.field("access-control-allow-methods")), (204, "PUT"));
+    let call = nested.request(Method::OPTIONS, "/api/thing").header("origin", "https://a.example");
+    let allowed = call.header("access-control-request-method", "PUT").send();
+    assert_eq!((allowed.status().as_u16(), allowed.header("access-control-allow-methods")), (204, "PUT"));
 
     let mut any = client(App::new().get("/", || "here").with(Cors::new().any_origin().credentials()));
     // A cache may give what it got without an origin to a page that has one.
-    assert_eq!(any.get("/").send().field("access-control-allow-origin"), "*");
-    let answer = any.get("/").field("origin", "https://who.example").send();
+    assert_eq!(any.get("/").send().header("access-control-allow-origin"), "*");
+    let answer = any.get("/").header("origin", "https://who.example").send();
     assert_eq!((all(&answer, "access-control-allow-origin").as_str(), all(&answer, "vary").as_str()), ("*", ""));
     assert_eq!(all(&answer, "access-control-allow-credentials"), "", "never for everybody");
 }
@@ -84,9 +84,9 @@ fn browsers_are_told_which_origins_may_do_what() {
 fn requests_have_names() {
     let app = || App::new().get("/", |id: RequestId| id.to_string());
     let mut own = client(app().with(RequestIds::new()));
-    let (first, second) = (own.get("/").send(), own.get("/").field("x-request-id", "mine").send());
+    let (first, second) = (own.get("/").send(), own.get("/").header("x-request-id", "mine").send());
     for answer in [&first, &second] {
-        assert_eq!(answer.field("x-request-id"), answer.text());
+        assert_eq!(answer.header("x-request-id"), answer.text());
         assert!(answer.text().len() == 32 && answer.text().bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
     assert_ne!(first.text(), second.text());
@@ -95,10 +95,10 @@ fn requests_have_names() {
     for (given, taken) in
         [("mine-1", true), (&longest, true), (&format!("{longest}x"), false), ("a b", false), ("\u{e9}", false)]
     {
-        let answer = trusting.get("/").field("x-request-id", given).send();
+        let answer = trusting.get("/").header("x-request-id", given).send();
         assert_eq!(answer.text() == given, taken, "{given}");
     }
-    assert_eq!(own.get("/missing").send().field("x-request-id").len(), 32);
+    assert_eq!(own.get("/missing").send().header("x-request-id").len(), 32);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn handlers_that_take_too_long_are_left() {
     for (path, status) in [("/fast", 200), ("/slow/4", 200), ("/slow/6", 503), ("/slow/4", 200)] {
         let answer = client.get(path).send();
         assert_eq!(
-            (answer.status().as_u16(), answer.field("retry-after").is_empty()),
+            (answer.status().as_u16(), answer.header("retry-after").is_empty()),
             (status, status == 200),
             "{path}"
         );
@@ -138,35 +138,35 @@ fn no_more_work_is_taken_on_than_can_be_done() {
     }
     let mut none = self::client(App::new().get("/", || "here").with(ConcurrencyLimit::new(0)));
     let answer = none.get("/").send();
-    assert_eq!((answer.status().as_u16(), answer.field("retry-after")), (503, "1"));
+    assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, "1"));
 }
 
 #[test]
 fn callers_who_ask_too_often_are_told_when_to_come_again() {
-    let by_key = |request: &mut highwire::Request<'_>| request.field("key").map(<[u8]>::to_vec);
+    let by_key = |request: &mut highwire::Request<'_>| request.header("key").map(<[u8]>::to_vec);
     let limit = RateLimit::new(3, 3 * SECOND).by(by_key);
     let mut client = client(App::new().get("/", || "here").with(limit));
     let mut ask = |key: &str| {
-        let answer = client.get("/").field("key", key).send();
+        let answer = client.get("/").header("key", key).send();
         let fields = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
-        format!("{} {}", answer.status().as_u16(), fields.map(|name| answer.field(name).to_string()).join(" "))
+        format!("{} {}", answer.status().as_u16(), fields.map(|name| answer.header(name).to_string()).join(" "))
     };
     assert_eq!([ask("a"), ask("a"), ask("a")], ["200 3 2 1 ", "200 3 1 2 ", "200 3 0 3 "]);
     assert_eq!([ask("a"), ask("b")], ["429 3 0 3 1", "200 3 2 1 "]);
     client.advance(SECOND);
-    let answer = client.get("/").field("key", "a").send();
-    assert_eq!((answer.status().as_u16(), answer.field("ratelimit-remaining")), (200, "0"));
+    let answer = client.get("/").header("key", "a").send();
+    assert_eq!((answer.status().as_u16(), answer.header("ratelimit-remaining")), (200, "0"));
     for _ in 0..10 {
         let answer = client.get("/").send();
-        assert_eq!((answer.status().as_u16(), answer.field("ratelimit-limit")), (200, ""), "nobody's, so unlimited");
+        assert_eq!((answer.status().as_u16(), answer.header("ratelimit-limit")), (200, ""), "nobody's, so unlimited");
     }
 }
 
 #[test]
 fn browsers_are_made_careful() {
     let policy = HeaderValue::from_static("default-src 'self'");
-    let fields = SecurityFields::new().policy(policy).without(&header::REFERRER_POLICY);
-    let own = || Response::text("own").with_field(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
+    let fields = SecurityHeaders::new().policy(policy).without(&header::REFERRER_POLICY);
+    let own = || Response::text("own").with_header(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
     let mut client = client(App::new().get("/", || "here").get("/own", own).with(fields));
     for (path, frames) in [("/", "DENY"), ("/own", "SAMEORIGIN"), ("/missing", "DENY")] {
         let answer = client.get(path).send();
@@ -184,12 +184,13 @@ fn browsers_are_made_careful() {
 
 #[test]
 fn traces_go_on() {
-    let app = App::new().get("/", |context: TraceContext| format!("{context} {:x}", context.parent)).with(Tracing);
+    let app = App::new().get("/", |context: TraceParent| format!("{context} {:x}", context.parent)).with(TraceContext);
     let mut client = client(app);
-    let answer = client.get("/").field("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").send();
+    let answer =
+        client.get("/").header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").send();
     assert!(answer.text().starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{}", answer.text());
     assert!(answer.text().ends_with("-01 f067aa0ba902b7") && !answer.text().contains("-00f067aa0ba902b7"));
-    let (fresh, other) = (client.get("/").send(), client.get("/").field("traceparent", "nonsense").send());
+    let (fresh, other) = (client.get("/").send(), client.get("/").header("traceparent", "nonsense").send());
     assert!(fresh.text().ends_with("-00 0") && fresh.text() != other.text());
 }
 
@@ -238,9 +239,9 @@ fn each_request_is_one_line_of_the_common_log() {
     let sink = Sink::default();
     let mut client = client(logged().with(AccessLog::common(sink.clone())));
     client.get("/?a=b").send();
-    client.get("/").field("authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
-    client.get("/").field("authorization", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
-    client.get("/").field("authorization", "Basic bm9ib2R5").send();
+    client.get("/").header("authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
+    client.get("/").header("authorization", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
+    client.get("/").header("authorization", "Basic bm9ib2R5").send();
     client.get("/stream").send();
     client.get("/empty").send();
     client.request(Method::HEAD, "/").send();
@@ -277,12 +278,12 @@ fn each_request_is_one_line_of_the_common_log() {
 fn what_peers_send_cannot_forge_lines() {
     let sink = Sink::default();
     let mut client = client(logged().with(AccessLog::combined(sink.clone())));
-    client.get("/").field("referer", "http://a/\"b\\").field("user-agent", b"x\xe9\ty").send();
+    client.get("/").header("referer", "http://a/\"b\\").header("user-agent", b"x\xe9\ty").send();
     let lines = sink.lines();
     assert!(lines[0].ends_with(r#"" 200 4 "http://a/\x22b\x5C" "x\xE9\x09y""#), "{}", lines[0]);
     let sink = Sink::default();
     let mut client = self::client(logged().with(AccessLog::json(sink.clone())));
-    client.get("/?x").field("host", "a.test:80").field("referer", "\"\\").field("user-agent", b"x\xe9\ty").send();
+    client.get("/?x").header("host", "a.test:80").header("referer", "\"\\").header("user-agent", b"x\xe9\ty").send();
     let line: serde_json::Value = serde_json::from_str(&sink.lines()[0]).expect("JSON");
     for (name, value) in [
         ("method", "GET"),
@@ -304,7 +305,7 @@ fn the_log_and_the_date_have_one_clock() {
     let sink = Sink::default();
     let mut client = client(logged().with(AccessLog::common(sink.clone())));
     for _ in 0..2 {
-        let date = client.get("/").send().field("date").to_string();
+        let date = client.get("/").send().header("date").to_string();
         let line = sink.lines().remove(0);
         // `Fri, 15 Jan 2027 08:00:01 GMT` and `15/Jan/2027:08:00:01 +0000`.
         let expected = format!("[{}:{} +0000]", date[5..16].replace(' ', "/"), &date[17..25]);
@@ -330,7 +331,7 @@ fn proxies_are_believed_where_they_are_known() {
     let mut ask = |fields: &[(&str, &str)]| {
         let is_standard = fields.first().is_some_and(|(name, _)| *name == "forwarded");
         let asked = if is_standard { &mut standard } else { &mut trusting };
-        let call = fields.iter().fold(asked.get("/"), |call, (name, value)| call.field(name, value));
+        let call = fields.iter().fold(asked.get("/"), |call, (name, value)| call.header(name, value));
         call.send().text().to_string()
     };
     let far = "x-forwarded-for";
@@ -376,7 +377,7 @@ fn proxies_are_believed_where_they_are_known() {
     // Who nobody speaks for is the proxy itself.
     assert!(ask(&[]).starts_with("10.0.0.") && ask(&[("x-forwarded-proto", "https")]).ends_with(" Some(true) "));
     assert!(ask(&[("forwarded", "")]).starts_with("10.0.0."));
-    let hidden = standard.get("/address").field("forwarded", "for=unknown").send();
+    let hidden = standard.get("/address").header("forwarded", "for=unknown").send();
     assert_eq!(hidden.status(), 400);
     let strangers = || TrustedProxies::new(["192.168.0.0/16"]).expect("a network");
     let mut wary = client(app(strangers()));
@@ -384,7 +385,7 @@ fn proxies_are_believed_where_they_are_known() {
         (strangers(), far, "192.0.2.1"),
         (strangers().by_forwarded(), "forwarded", "for=192.0.2.1;proto=https;host=a.test"),
     ] {
-        let answer = client(app(proxies)).get("/").field(name, value).send();
+        let answer = client(app(proxies)).get("/").header(name, value).send();
         assert!(answer.text().starts_with("10.0.0.") && answer.text().ends_with(" None "), "it is no proxy");
     }
     assert!(wary.get("/address").send().text().starts_with("10.0.0."));
@@ -431,11 +432,11 @@ fn a_post_may_stand_for_another_method_where_the_program_wants_that() {
         for (given, expected) in
             [("PUT", "put PUT"), ("DELETE", "delete"), ("GET", "post POST"), ("put", "post POST"), ("", "post POST")]
         {
-            let answer = client.post("/").field("x-http-method-override", given).send();
+            let answer = client.post("/").header("x-http-method-override", given).send();
             assert_eq!(answer.text(), if wanted { expected } else { "post POST" }, "{given}");
         }
-        let twice = client.post("/").field("x-http-method-override", "PUT").field("x-http-method-override", "DELETE");
+        let twice = client.post("/").header("x-http-method-override", "PUT").header("x-http-method-override", "DELETE");
         assert_eq!(twice.send().text(), "post POST");
-        assert_eq!(client.get("/").field("x-http-method-override", "DELETE").send().text(), "get");
+        assert_eq!(client.get("/").header("x-http-method-override", "DELETE").send().text(), "get");
     }
 }

@@ -76,7 +76,7 @@ fn pairs(engine: Engine) {
         }
     }
     handle.abort();
-    handle.wait().expect("a server that ends");
+    handle.join().expect("a server that ends");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn an_error_behind_an_answer_has_an_answer_of_its_own() {
                 assert_eq!((error.status, error.text().starts_with("400 ")), (400, true), "{what}: {}", error.text());
             }
             handle.abort();
-            handle.wait().expect("a server that ends");
+            handle.join().expect("a server that ends");
         }
     }
 }

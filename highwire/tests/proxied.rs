@@ -20,7 +20,7 @@ fn start(engine: Engine, listen: Listen) -> Handle {
     let app = App::new().get("/", |peer: Peer| peer.to_string()).configure(|config| {
         config.engine = engine;
         config.workers = 1;
-        config.caps.connections_a_peer = 2;
+        config.limits.connections_a_peer = 2;
     });
     let server = app.server().expect("an app").listen_with("127.0.0.1:0", listen).expect("a port");
     server.start().expect("it starts")
@@ -76,8 +76,8 @@ fn the_proxy_says_whose_connection_it_is() {
         stream.write_all(b"PROXY TCP4 192.0.2.1").expect("the server reads");
         stream.shutdown(Shutdown::Write).expect("a socket");
         assert_eq!(read(&mut stream), "", "a header that is cut short is no request");
-        handle.stop();
-        assert_eq!(handle.wait().expect("it ends").accepted, 12);
+        handle.shutdown();
+        assert_eq!(handle.join().expect("it ends").accepted, 12);
     }
 }
 
@@ -108,7 +108,7 @@ fn caps_are_those_of_the_real_peer() {
         }
         assert_eq!(&hold(header).1, b"HTTP/1.1 200", "its places are free again");
         handle.abort();
-        handle.wait().expect("it ends");
+        handle.join().expect("it ends");
     }
 }
 
@@ -124,7 +124,7 @@ fn the_header_comes_before_tls() {
         let mut secure = StreamOwned::new(client, stream);
         secure.write_all(REQUEST).expect("the server reads");
         assert_eq!(body(&read(&mut secure)), "192.0.2.1:4711");
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
     }
 }

@@ -15,7 +15,7 @@ fn app() -> Worker<Memory> {
         .post("/body", |body: bytes::Bytes| body.len().to_string())
         .post("/refused", parts.with(before(refuse)))
         .get("/hello", || "Hello, World!");
-    worker(app.configure(|config| config.caps.unread_body_bytes = 1 << 20))
+    worker(app.configure(|config| config.limits.unread_body_bytes = 1 << 20))
 }
 
 /// Hands pieces over, each in a turn of its own, and compares how all that was sent ends. Whoever has stopped receiving

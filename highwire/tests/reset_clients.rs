@@ -62,7 +62,7 @@ fn noting_app(seen: &Arc<Mutex<Seen>>, entered: mpsc::Sender<()>) -> App {
     let entered = Mutex::new(entered);
     let from = |fields: &HeaderMap| fields.get("x-from").map(|value| value.as_bytes().to_vec());
     App::new()
-        .post("/head", move |request: &Request<'_>| note(&head, request.peer(), request.field("x-from")))
+        .post("/head", move |request: &Request<'_>| note(&head, request.peer(), request.header("x-from")))
         .post("/whole", move |peer: Peer, fields: HeaderMap, _body: Bytes| note(&whole, peer, from(&fields).as_deref()))
         .post("/later", move |peer: Peer, fields: HeaderMap| {
             let seen = later.clone();
@@ -144,8 +144,8 @@ fn check_resets(engine: Engine, worker: Worker) {
     let (stream, local) = connect(address);
     let answer = exchange_text(stream, "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(body(&answer), local.to_string(), "{engine:?}, {worker:?}");
-    handle.stop();
-    handle.wait().expect("a server that ends");
+    handle.shutdown();
+    handle.join().expect("a server that ends");
     let seen = lock(&seen);
     assert!(
         seen.wrong.is_empty(),
@@ -264,8 +264,8 @@ fn the_not_found_handler_sees_the_client_inside_the_middleware() {
                     check("/nowhere", (404, facts.as_str()), &["not_found"]);
                 }
             }
-            handle.stop();
-            handle.wait().expect("a server that ends");
+            handle.shutdown();
+            handle.join().expect("a server that ends");
         }
     }
 }

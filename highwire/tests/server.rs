@@ -1,7 +1,7 @@
 //! Servers as programs start and stop them. Needs a real kernel: sockets, threads and ports are what is tested.
 
 use highwire::server::{Balance, Engine, Handle};
-use highwire::{App, Error, IntoResponse, Local, Peer, Reply, Response, State, blocking};
+use highwire::{App, Error, IntoResponse, Peer, PerWorker, Reply, Response, State, blocking};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -27,8 +27,8 @@ fn both_balances_serve_on_every_engine_with_several_workers() {
             for _ in 0..30 {
                 assert_eq!(body(&ask(&handle.addresses()[0], "/")), "here");
             }
-            handle.stop();
-            let report = handle.wait().expect("it ends");
+            handle.shutdown();
+            let report = handle.join().expect("it ends");
             assert_eq!((report.accepted, report.cut), (30, 0), "{engine:?} {balance:?}");
         }
     }
@@ -43,8 +43,8 @@ fn several_servers_live_in_one_process() {
             assert_eq!(body(&ask(&handle.addresses()[0], "/")), *name);
         }
         for (_, handle) in servers {
-            handle.stop();
-            handle.wait().expect("it ends");
+            handle.shutdown();
+            handle.join().expect("it ends");
         }
     }
 }
@@ -58,7 +58,7 @@ fn a_port_that_another_server_has_is_refused_by_name() {
         let Err(Error::System(error)) = app().listen(&address) else { panic!("{address} was shared by accident") };
         assert_eq!(error.to_string(), format!("{address} is taken by another process"));
         first.abort();
-        first.wait().expect("it ends");
+        first.join().expect("it ends");
     }
 }
 
@@ -82,12 +82,12 @@ fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
         let mut idle = connect(&address);
         let busy = std::thread::spawn(move || ask(&address, "/slow"));
         begun.recv_timeout(PATIENCE).expect("the handler begins");
-        handle.stop();
+        handle.shutdown();
         assert_eq!(idle.read(&mut [0; 10]).expect("an orderly end"), 0, "{engine:?}");
         release.send(()).expect("the handler waits");
         let answer = busy.join().expect("no panic");
         assert!(answer.contains("Connection: close") && answer.ends_with("finished"), "{engine:?}: {answer}");
-        assert_eq!(handle.wait().expect("it ends").cut, 0, "{engine:?}");
+        assert_eq!(handle.join().expect("it ends").cut, 0, "{engine:?}");
     }
 }
 
@@ -111,20 +111,20 @@ fn a_graceful_stop_does_not_wait_on_where_the_last_connection_is_cut_by_its_hand
             .get("/", move |reply: Reply| give.lock().expect("no panic").send(reply).expect("the test waits"))
             .configure(|config| {
                 let never = Duration::ZERO;
-                (config.deadlines.head, config.deadlines.handler, config.deadlines.linger) = (never, never, never);
-                config.deadlines.shutdown = Duration::from_secs(3600);
+                (config.timeouts.head, config.timeouts.handler, config.timeouts.linger) = (never, never, never);
+                config.timeouts.shutdown = Duration::from_secs(3600);
             });
         let handle = start(app, engine);
         let mut stream = connect(&handle.addresses()[0]);
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the server reads");
         let reply: Reply = take.recv_timeout(PATIENCE).expect("the handler runs");
         let mut idle = connect(&handle.addresses()[0]);
-        handle.stop();
+        handle.shutdown();
         // The worker has seen that it is to stop.
         assert_eq!(idle.read(&mut [0; 10]).expect("an orderly end"), 0);
         reply.send(Fails);
         let (tell, hear) = mpsc::channel();
-        std::thread::spawn(move || tell.send(handle.wait().map(drop)));
+        std::thread::spawn(move || tell.send(handle.join().map(drop)));
         let ended = hear.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{engine:?} waits on for nobody"));
         ended.expect("it ends");
     }
@@ -143,7 +143,7 @@ fn an_abort_cuts_and_says_so() {
         handle.abort();
         let end = stream.read(&mut [0; 10]);
         assert!(matches!(end, Ok(0) | Err(_)), "{engine:?}: {end:?}");
-        handle.wait().expect("it ends");
+        handle.join().expect("it ends");
     }
 }
 
@@ -154,7 +154,7 @@ fn state_is_shared_and_local_values_belong_to_a_worker() {
             .state(AtomicUsize::new(0))
             .per_worker(|| std::cell::Cell::new(0usize))
             .get("/state", |count: State<AtomicUsize>| count.fetch_add(1, Ordering::Relaxed).to_string())
-            .get("/local", |count: Local<std::cell::Cell<usize>>| {
+            .get("/local", |count: PerWorker<std::cell::Cell<usize>>| {
                 count.set(count.get() + 1);
                 count.get().to_string()
             })
@@ -167,8 +167,8 @@ fn state_is_shared_and_local_values_belong_to_a_worker() {
         assert_eq!(body(&ask(address, "/local")), "1");
         assert!(body(&ask(address, "/peer")).starts_with("127.0.0.1:"));
         assert!(ask(address, "/missing").starts_with("HTTP/1.1 500 "));
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
     }
 }
 
@@ -185,8 +185,8 @@ fn unix_sockets_serve_and_leave_no_file() {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let answer = exchange_text(stream, "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(body(&answer), "unix", "{engine:?}");
-        handle.stop();
-        handle.wait().expect("it ends");
+        handle.shutdown();
+        handle.join().expect("it ends");
         assert!(!path.exists(), "{engine:?}");
     }
     std::fs::remove_dir_all(&folder).expect("the folder was ours");
@@ -208,8 +208,8 @@ fn a_full_blocking_pool_is_503_and_recovers() {
             }),
         )
         .configure(|config| {
-            config.caps.blocking_threads = 1;
-            config.caps.blocking_queue = 0;
+            config.limits.blocking_threads = 1;
+            config.limits.blocking_queue = 0;
         });
     let handle = start(app, Engine::Auto);
     let address = handle.addresses()[0].clone();
@@ -224,6 +224,6 @@ fn a_full_blocking_pool_is_503_and_recovers() {
     assert_eq!(body(&first.join().expect("no panic")), "done");
     release.send(()).expect("the gate is open");
     assert_eq!(body(&ask(&address, "/")), "done");
-    handle.stop();
-    handle.wait().expect("it ends");
+    handle.shutdown();
+    handle.join().expect("it ends");
 }

@@ -276,7 +276,7 @@ fn check(engine: Engine) {
     }
     assert!(resumed > 0, "{engine:?}: no session was resumed");
     handle.abort();
-    let report = handle.wait().expect("a server that ends");
+    let report = handle.join().expect("a server that ends");
     // The handshakes of three attacks in five fail for their protocol; those that are cut short may count or not.
     let (least, failed) = (ROUNDS as u64 / 5 * 3, report.handshakes_failed);
     assert!(failed >= least, "{engine:?}: {failed} handshakes failed, expected {least} at least");

@@ -84,7 +84,7 @@ fn sessions(sessions: Sessions) -> Client {
                 session.save(&1).await?;
                 let answer = highwire::Response::text("own");
                 let cache = highwire::HeaderValue::from_static("private");
-                Ok::<_, SessionError>((session, answer.with_field(highwire::header::CACHE_CONTROL, cache)))
+                Ok::<_, SessionError>((session, answer.with_header(highwire::header::CACHE_CONTROL, cache)))
             })
             .post("/unused", async |session: Visits| (session, "unused"))
             .post("/read", async |mut session: Visits| {
@@ -101,8 +101,8 @@ fn sessions(sessions: Sessions) -> Client {
 /// Asks with a cookie: what is answered, and the cookie that is set.
 fn ask(client: &mut Client, path: &str, cookie: &str) -> (String, String) {
     let call = if path == "/look" { client.get(path) } else { client.post(path) };
-    let answer = call.field("cookie", cookie).send();
-    let set = answer.field("set-cookie").split(';').next().unwrap_or_default().to_string();
+    let answer = call.header("cookie", cookie).send();
+    let set = answer.header("set-cookie").split(';').next().unwrap_or_default().to_string();
     (answer.text().to_string(), set)
 }
 
@@ -112,7 +112,7 @@ fn sessions_in_cookies() {
     let in_cookies = |secrets: &[[u8; 32]]| sessions(Sessions::in_cookies(Keys::new(secrets).expect("secrets")));
     let mut client = in_cookies(&[old]);
     let answer = client.post("/visit").send();
-    let attributes = answer.field("set-cookie").split_once(';').map(|(_, attributes)| attributes.to_string());
+    let attributes = answer.header("set-cookie").split_once(';').map(|(_, attributes)| attributes.to_string());
     assert_eq!(attributes.as_deref(), Some(" Path=/; Max-Age=86400; SameSite=Lax; Secure; HttpOnly"));
     let (_, first) = ask(&mut client, "/visit", "a=b");
     assert!(first.starts_with("__Host-session="), "{first}");
@@ -143,7 +143,7 @@ fn answers_for_one_visitor_are_not_for_caches() {
         ("/own", "private"),
         ("/unused", ""),
     ] {
-        assert_eq!(client.post(path).send().field("cache-control"), expected, "{path}");
+        assert_eq!(client.post(path).send().header("cache-control"), expected, "{path}");
     }
 }
 
@@ -162,7 +162,7 @@ fn a_session_of_one_cookie_is_none_in_another() {
 #[test]
 fn sessions_in_cookies_expire_by_the_clock_of_the_test() {
     let keys = Keys::random().expect("random bytes");
-    let mut client = sessions(Sessions::in_cookies(keys).lasting(Duration::from_secs(600)));
+    let mut client = sessions(Sessions::in_cookies(keys).max_age(Duration::from_secs(600)));
     let (_, first) = ask(&mut client, "/visit", "");
     client.advance(Duration::from_secs(500));
     let (visits, second) = ask(&mut client, "/visit", &first);
@@ -177,10 +177,10 @@ fn sessions_in_cookies_expire_by_the_clock_of_the_test() {
 #[test]
 fn sessions_in_a_store() {
     let memory = Memory::default();
-    let cookie = Cookie::new("sid", "").in_the_clear();
-    let mut client = sessions(Sessions::in_store(memory.clone()).with_cookie(cookie).lasting(Duration::from_secs(60)));
+    let cookie = Cookie::new("sid", "").secure(false);
+    let mut client = sessions(Sessions::in_store(memory.clone()).with_cookie(cookie).max_age(Duration::from_secs(60)));
     let answer = client.post("/visit").send();
-    let (first, attributes) = answer.field("set-cookie").split_once(';').expect("a cookie");
+    let (first, attributes) = answer.header("set-cookie").split_once(';').expect("a cookie");
     let first = first.to_string();
     assert_eq!(attributes, " Path=/; Max-Age=60; SameSite=Lax; HttpOnly");
     assert_eq!(memory.tokens(), [first.trim_start_matches("sid=")]);
@@ -192,7 +192,7 @@ fn sessions_in_a_store() {
     assert_eq!(ask(&mut client, "/look", &renewed).0, "Some(100)");
     assert_eq!(ask(&mut client, "/logout", &renewed), ("bye".into(), "sid=".into()));
     assert!(memory.tokens().is_empty());
-    assert_eq!(client.get("/look").field("cookie", "sid=broken").send().status(), 500);
+    assert_eq!(client.get("/look").header("cookie", "sid=broken").send().status(), 500);
     // A token of somebody's own choice is none.
     let (_, chosen) = ask(&mut client, "/visit", "sid=chosen");
     assert_ne!(chosen, "sid=chosen");

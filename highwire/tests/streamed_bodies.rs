@@ -413,8 +413,8 @@ fn check(engine: Engine) {
             });
         }
     });
-    handle.stop();
-    let report = handle.wait().expect("a server that ends");
+    handle.shutdown();
+    let report = handle.join().expect("a server that ends");
     let wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
     assert!(wrong.is_empty(), "{engine:?}: {} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
     assert_eq!(report.cut, 0, "{engine:?}");

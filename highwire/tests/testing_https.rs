@@ -56,9 +56,9 @@ fn requests_come_by_https() {
     let mut client = client();
     let answer = client.get("/").send();
     assert_eq!(answer.text(), r#"https TLSv1.3 Some("test") Some("http/1.1") false None"#);
-    assert_eq!(answer.field("strict-transport-security"), "max-age=60");
+    assert_eq!(answer.header("strict-transport-security"), "max-age=60");
     for (host, name) in [("Shop.Example:8443", r#"Some("shop.example")"#), ("[::1]", r#"Some("test")"#)] {
-        assert!(client.get("/").field("host", host).send().text().contains(name), "{host}");
+        assert!(client.get("/").header("host", host).send().text().contains(name), "{host}");
     }
     assert_eq!(client.get("/safe").send().text(), "safe");
     let mut clear = Client::new(app()).expect("an app");
@@ -72,7 +72,7 @@ fn bodies_of_every_kind_pass_in_both_directions() {
     assert!(client.post("/echo").body(pattern(LARGE)).send().bytes() == pattern(LARGE));
     assert_eq!(client.get("/stream").send().text(), "abcdabcdabcd");
     let answer = client.post("/login").send();
-    assert_eq!(answer.field("set-cookie"), "__Host-user=ann; Path=/; SameSite=Lax; Secure; HttpOnly");
+    assert_eq!(answer.header("set-cookie"), "__Host-user=ann; Path=/; SameSite=Lax; Secure; HttpOnly");
 }
 
 #[test]

@@ -33,9 +33,9 @@ fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
         };
         let app = App::new().get("/hold", hold).configure(|config| {
             (config.engine, config.workers) = (engine, 1);
-            config.deadlines.handshake = Duration::from_secs(1);
-            config.deadlines.head = Duration::from_secs(60);
-            config.deadlines.idle = Duration::from_secs(60);
+            config.timeouts.handshake = Duration::from_secs(1);
+            config.timeouts.head = Duration::from_secs(60);
+            config.timeouts.idle = Duration::from_secs(60);
         });
         let server = app.listen("127.0.0.1:0").expect("a port");
         let server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("another");
@@ -62,7 +62,7 @@ fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
             assert!(end.is_ok(), "{engine:?}, peer {number}: {end:?}");
         }
         handle.abort();
-        handle.wait().expect("it ends");
+        handle.join().expect("it ends");
     }
 }
 
@@ -114,6 +114,6 @@ fn an_end_that_the_peer_has_said_stays_said_when_its_connection_ends_behind_it()
         }
         assert!(answer.ends_with(b"\r\n\r\nhello, end"), "{engine:?}: {}", answer.escape_ascii());
         handle.abort();
-        handle.wait().expect("it ends");
+        handle.join().expect("it ends");
     }
 }

@@ -5,7 +5,7 @@
 
 use highwire::server::Engine;
 use highwire::testing::Client;
-use highwire::{App, Authority, Local};
+use highwire::{App, Authority, PerWorker};
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 use std::io::Write;
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn client() -> reqwest::Client {
 }
 
 /// Writes some rows and sums them up, in a transaction that is rolled back.
-async fn sum(Local(database): Local<SqlitePool>) -> String {
+async fn sum(PerWorker(database): PerWorker<SqlitePool>) -> String {
     let mut transaction = database.begin().await.expect("a transaction");
     sqlx::query("create table numbers (number integer)").execute(&mut *transaction).await.expect("a table");
     for number in 1..=10_i64 {
@@ -45,13 +45,13 @@ async fn sum(Local(database): Local<SqlitePool>) -> String {
     sum.to_string()
 }
 
-async fn fetch(Local(client): Local<reqwest::Client>, Authority(authority): Authority) -> String {
+async fn fetch(PerWorker(client): PerWorker<reqwest::Client>, Authority(authority): Authority) -> String {
     let answer = client.get(format!("http://{authority}/hello")).send().await.expect("an answer");
     format!("{} {}", answer.status().as_u16(), answer.text().await.expect("its body"))
 }
 
 /// A request that leads to another, which leads to the database.
-async fn fetch_sum(Local(client): Local<reqwest::Client>, Authority(authority): Authority) -> String {
+async fn fetch_sum(PerWorker(client): PerWorker<reqwest::Client>, Authority(authority): Authority) -> String {
     let answer = client.get(format!("http://{authority}/sum")).send().await.expect("an answer");
     answer.text().await.expect("its body")
 }
@@ -105,8 +105,8 @@ fn check(engine: Engine, workers: usize) {
             });
         }
     });
-    handle.stop();
-    handle.wait().expect("a server that ends");
+    handle.shutdown();
+    handle.join().expect("a server that ends");
 }
 
 /// One worker: it asks itself, and must not wait for itself.

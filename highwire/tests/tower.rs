@@ -47,23 +47,23 @@ fn a_router_answers_beside_our_own_routes() {
     {
         let answer = client.get(path).send();
         assert_eq!((answer.status().as_u16(), answer.text()), (200, body), "{path}");
-        assert_eq!(answer.field("x-layer"), if path == "/own" { "" } else { "axum" });
+        assert_eq!(answer.header("x-layer"), if path == "/own" { "" } else { "axum" });
     }
     assert_eq!(client.get("/users/x").send().status(), 400);
     assert_eq!(client.get("/missing").send().status(), 404);
     assert_eq!(client.request(Method::DELETE, "/hello").send().status(), 405);
     assert!(client.get("/peer").send().text().starts_with("10."));
     let many = client.get("/many").send();
-    let cookies: Vec<_> = many.fields().get_all("set-cookie").iter().collect();
+    let cookies: Vec<_> = many.headers().get_all("set-cookie").iter().collect();
     assert_eq!(cookies, ["a=1", "b=2"]);
     let head = client.request(Method::HEAD, "/hello").send();
-    assert_eq!((head.field("content-length"), head.bytes()), ("9", &b""[..]));
+    assert_eq!((head.header("content-length"), head.bytes()), ("9", &b""[..]));
 }
 
 #[test]
 fn bodies_cross_both_ways() {
     let mut client = client();
-    let answer = client.post("/json").field("content-type", "application/json").body(r#"{"a":[1,2]}"#).send();
+    let answer = client.post("/json").header("content-type", "application/json").body(r#"{"a":[1,2]}"#).send();
     assert_eq!(answer.text(), r#"{"a":[1,2]}"#);
     // More than the channel between them holds.
     let long: Vec<u8> = (0..600_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();

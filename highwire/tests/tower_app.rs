@@ -10,8 +10,8 @@ use highwire::server::Engine;
 use highwire::testing::Client;
 use highwire::tower as service;
 use highwire::{
-    App, Authority, Body, Extension, HeaderName, HeaderValue, Interim, Method, Path, Peer, Reply, Response, StatusCode,
-    Upgrade,
+    App, Authority, Body, Extension, HeaderName, HeaderValue, InterimResponses, Method, Path, Peer, Reply, Response,
+    StatusCode, Upgrade,
 };
 use http_body::{Body as HttpBody, Frame};
 use std::future::pending;
@@ -39,7 +39,7 @@ fn requests_find_their_routes_and_answers_their_way_back() {
             panic!("on purpose")
         })
         .get("/upgrade", |upgrade: Upgrade| upgrade.accept("echo", async |_| {}))
-        .get("/hints", async |interim: Interim| {
+        .get("/hints", async |interim: InterimResponses| {
             interim.send(StatusCode::EARLY_HINTS, []);
             "hinted"
         })
@@ -52,7 +52,7 @@ fn requests_find_their_routes_and_answers_their_way_back() {
         .post("/whole", |text: String| text)
         .post("/small", |text: String| text)
         .post("/ignored", || "ignored")
-        .configure(|config| config.caps.body_bytes = 1000);
+        .configure(|config| config.limits.body_bytes = 1000);
     let service = start(app);
     let check = |method: &str, uri: &str, body: Sent, expected: (u16, &str)| {
         let request = request(method, uri).body(body).expect("a request");
@@ -178,7 +178,7 @@ fn what_is_under_way_is_cut_when_the_time_of_the_shutdown_is_up() {
         .state(told)
         .get("/never", async || pending::<&'static str>().await)
         .get("/streams", || Response::stream(Stuck))
-        .configure(|config| config.deadlines.shutdown = Duration::from_millis(100));
+        .configure(|config| config.timeouts.shutdown = Duration::from_millis(100));
     let service = start(app);
     let ask = |uri: &str| service.clone().call(request("GET", uri).body(Sent::nothing()).expect("a request"));
     let (never, streams) = (ask("/never"), ask("/streams"));
@@ -224,7 +224,7 @@ fn there_are_bounds() {
     let app = App::new()
         .get("/never", async || pending::<&'static str>().await)
         .get("/turn", || "turned")
-        .configure(|config| config.caps.connections = Some(2));
+        .configure(|config| config.limits.connections = Some(2));
     let service = start(app);
     let ask = |uri: &str| service.clone().call(request("GET", uri).body(Sent::nothing()).expect("a request"));
     let under_way = (ask("/never"), ask("/never"));
@@ -243,7 +243,7 @@ fn there_are_bounds() {
 
     let app = App::new()
         .post("/", |body: Bytes| body.len().to_string())
-        .configure(|config| (config.memory, config.caps.body_bytes) = (Some(200_000), 200_000));
+        .configure(|config| (config.memory, config.limits.body_bytes) = (Some(200_000), 200_000));
     let service = start(app);
     let half: &'static str = Box::leak("x".repeat(75_000).into_boxed_str());
     // Too much together: one of them has to go. Each by itself has room, again and again.
@@ -295,11 +295,11 @@ fn an_app_behind_layers_stands_in_another_app() {
     assert_eq!(client.get("/own").send().text(), "own");
     for _ in 0..3 {
         let answer = client.get("/hello").send();
-        assert_eq!((answer.text(), answer.field("content-length")), ("hello", "5"));
-        assert_eq!(answer.fields().get_all("date").iter().count(), 1);
+        assert_eq!((answer.text(), answer.header("content-length")), ("hello", "5"));
+        assert_eq!(answer.headers().get_all("date").iter().count(), 1);
     }
     let head = client.request(Method::HEAD, "/hello").send();
-    assert_eq!((head.text(), head.field("content-length")), ("", "5"));
+    assert_eq!((head.text(), head.header("content-length")), ("", "5"));
     assert_eq!(client.get("/missing").send().status(), 404);
     assert_eq!(client.request(Method::DELETE, "/hello").send().status(), 405);
     assert!(client.get("/peer").send().text().starts_with("10."));
@@ -341,7 +341,7 @@ fn an_app_stands_in_an_axum_router_on_hyper() {
         .get("/panics", || -> &'static str { panic!("on purpose") })
         .post("/echo", echo)
         .post("/whole", |body: Bytes| body.len().to_string())
-        .configure(|config| config.caps.body_bytes = 2_000_000);
+        .configure(|config| config.limits.body_bytes = 2_000_000);
     let service = start(app);
     let router = axum::Router::new()
         .route("/own", axum::routing::get(async || "axum's own"))

@@ -6,7 +6,7 @@ mod asked;
 use asked::*;
 use bytes::Bytes;
 use highwire::body::BodyError;
-use highwire::server::Report;
+use highwire::server::Stats;
 use highwire::tower::{AppService, CROSSING_BYTES};
 use highwire::{App, Body, HeaderMap, HeaderName, HeaderValue, Reply, Response};
 use http_body::{Body as HttpBody, Frame};
@@ -206,7 +206,7 @@ fn whoever_is_too_slow_is_cut() {
     let app = App::new()
         .post("/whole", |text: String| text)
         .post("/parts", async |body: Body| body.collect(100).await.map(|_| "whole"))
-        .get("/cut", |report: Report| report.cut.to_string())
+        .get("/cut", |report: Stats| report.cut.to_string())
         .get("/never", async || pending::<&'static str>().await)
         .get("/stuck", || Response::stream(Stuck))
         .get("/endless", || {
@@ -215,7 +215,7 @@ fn whoever_is_too_slow_is_cut() {
         })
         .configure(|config| {
             let short = Duration::from_millis(100);
-            (config.deadlines.body, config.deadlines.handler, config.deadlines.write) = (short, short, short);
+            (config.timeouts.body, config.timeouts.handler, config.timeouts.write) = (short, short, short);
         });
     let service = start(app);
     for (method, uri, body, expected) in [

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwire::body::{self, BodyError, channel};
-use highwire::{App, Body, Interim, Response, StatusCode, Upgrade, header};
+use highwire::{App, Body, InterimResponses, Response, StatusCode, Upgrade, header};
 use http::{HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub fn app() -> App {
         .get("/reason", || {
             Response::text("fine\n").with_reason("Fine By Me").map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
         })
-        .get("/early", |interim: Interim| {
+        .get("/early", |interim: InterimResponses| {
             let link = HeaderValue::from_static("</style.css>; rel=preload");
             interim.send(StatusCode::EARLY_HINTS, [(header::LINK, link)]);
             "hints"

@@ -109,9 +109,9 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
     }
     let driver = Simulated::new(network.clone()).map_err(|error| error.to_string())?;
     let app = app().configure(|config| {
-        config.caps.requests_a_connection = 0;
+        config.limits.requests_a_connection = 0;
         // Slow readers are as slow in the handshake.
-        config.deadlines.handshake = Duration::from_secs(60);
+        config.timeouts.handshake = Duration::from_secs(60);
     });
     let mut worker = app
         .listen("127.0.0.1:0")

@@ -5,7 +5,7 @@ use highwire::compress::{Compression, Decompression};
 use highwire::cookie::{Cookie, Cookies, Keys};
 use highwire::form::MultipartError;
 use highwire::middleware::{
-    BodyLimit, ClientAddress, Cors, RequestId, RequestIds, SecurityFields, Timeout, TrustedProxies,
+    BodyLimit, ClientAddress, Cors, RequestId, RequestIds, SecurityHeaders, Timeout, TrustedProxies,
 };
 use highwire::sse::{self, Event, LastEventId};
 use highwire::{
@@ -155,8 +155,8 @@ fn who() -> App {
             cookies.get("a").map_or_else(|| "none".to_string(), |value| value.into_owned())
         })
         .get("/set", |mut cookies: Cookies| {
-            cookies.add(Cookie::new("a", "b c").in_the_clear());
-            cookies.remove(Cookie::new("old", "").in_the_clear());
+            cookies.add(Cookie::new("a", "b c").secure(false));
+            cookies.remove(Cookie::new("old", "").secure(false));
             (cookies, "set")
         })
         .get("/signed", |mut cookies: Cookies, keys: State<Keys>| {
@@ -182,10 +182,10 @@ fn coded() -> App {
         .get("/short", || "short")
         .get("/image", || Response::bytes("image/png", vec![0; 4000]))
         .get("/as-it-is", move || {
-            Response::text(page.clone()).with_field(header::CACHE_CONTROL, HeaderValue::from_static("no-transform"))
+            Response::text(page.clone()).with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-transform"))
         })
         .get("/tagged", move || {
-            Response::text(tagged.clone()).with_field(header::ETAG, HeaderValue::from_static("\"1\""))
+            Response::text(tagged.clone()).with_header(header::ETAG, HeaderValue::from_static("\"1\""))
         })
         .post("/body", |body: Bytes| body)
         .with(Compression::new())
@@ -204,7 +204,7 @@ fn around() -> App {
     };
     App::new()
         .nest("/cors", cors)
-        .nest("/secured", App::new().get("/", || "safe").with(SecurityFields::new()))
+        .nest("/secured", App::new().get("/", || "safe").with(SecurityHeaders::new()))
         .nest("/named", App::new().get("/", |id: RequestId| id.to_string()).with(RequestIds::new()))
         .nest("/behind", App::new().get("/", address).with(proxies()))
         .nest("/forwarded", App::new().get("/", address).with(proxies().by_forwarded()))
@@ -233,5 +233,5 @@ fn events(LastEventId(last): LastEventId) -> Response {
         events.finish();
     });
     let told = HeaderValue::from_static("events");
-    response.into_response().with_field(HeaderName::from_static("x-told"), told)
+    response.into_response().with_header(HeaderName::from_static("x-told"), told)
 }

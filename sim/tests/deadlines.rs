@@ -192,7 +192,7 @@ fn a_stream_of_any_length_passes_through_a_small_budget() {
 
 #[test]
 fn a_body_that_nobody_takes_does_not_end_the_handler_that_works() {
-    let app = app().configure(|config| config.caps.unread_body_bytes = 1000).post("/slow", async || {
+    let app = app().configure(|config| config.limits.unread_body_bytes = 1000).post("/slow", async || {
         highwire::time::sleep(30 * SECOND).await;
         "done"
     });
@@ -239,7 +239,7 @@ fn bodies_that_handlers_hold_are_in_the_account() {
 fn what_does_not_fit_the_budget_is_refused_and_given_back() {
     let app = app().configure(|config| {
         config.memory = Some(256 * 1024);
-        config.caps.body_bytes = 1 << 30;
+        config.limits.body_bytes = 1 << 30;
     });
     let mut play = Play::new(app);
     play.send(b"POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
@@ -247,7 +247,7 @@ fn what_does_not_fit_the_budget_is_refused_and_given_back() {
     assert_eq!(play.status(), "413", "a body that can never fit");
     let mut play = Play::new(self::app().configure(|config| {
         config.memory = Some(256 * 1024);
-        config.caps.body_bytes = 1 << 30;
+        config.limits.body_bytes = 1 << 30;
     }));
     play.send(b"POST /whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     let chunk = [b"4000\r\n".to_vec(), vec![b'x'; 0x4000], b"\r\n".to_vec()].concat();
@@ -267,7 +267,7 @@ fn what_does_not_fit_the_budget_is_refused_and_given_back() {
 
 #[test]
 fn a_peer_with_too_many_connections_is_told_so() {
-    let app = app().configure(|config| config.caps.connections_a_peer = 0);
+    let app = app().configure(|config| config.limits.connections_a_peer = 0);
     let mut play = Play::new(app);
     play.settle(true);
     assert_eq!(play.status(), "503");

@@ -11,7 +11,7 @@ use highwire::{App, Body, Handler, Reply, time};
 use io::sim::{Arrived, Client};
 use peer::{Play, SECOND, Weather};
 
-/// What the bomb decodes to: the default of `Caps::body_bytes`.
+/// What the bomb decodes to: the default of `Limits::body_bytes`.
 const DECODED: usize = 1 << 20;
 
 const REQUESTS: usize = 4;

@@ -3,7 +3,7 @@
 mod peer;
 
 use bytes::Bytes;
-use highwire::{App, RawStream, Response, State, Upgrade, blocking, unblock};
+use highwire::{App, RawStream, Response, State, Upgrade, blocking, spawn_blocking};
 use io::sim::Arrived;
 use peer::plain::Play;
 use peer::{SECOND, Weather};
@@ -51,13 +51,13 @@ fn a_stop_does_not_wait_for_more_requests_behind_an_answer_that_is_taken_slowly(
     let mut play = Play::new(app());
     play.client.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     play.settle(false);
-    play.worker.stop();
+    play.worker.shutdown();
     play.settle(false);
     assert_eq!(play.worker.connections(), 1, "its answer is on its way");
     let seconds = play.seconds_to_the_end(true, |_| {});
     assert!(seconds <= 3, "{seconds} seconds");
     assert!(play.received.len() > LARGE && play.ended == Some(Arrived::End), "{:?}", play.ended);
-    assert_eq!(play.worker.report().cut, 0);
+    assert_eq!(play.worker.stats().cut, 0);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_protocol_that_is_accepted_while_the_server_stops_is_told() {
     let mut play = Play::new(app());
     play.client.send(&upgrade("/late", "echo"));
     play.settle(true);
-    play.worker.stop();
+    play.worker.shutdown();
     let seconds = play.seconds_to_the_end(true, |_| {});
     assert!(seconds <= 3, "{seconds} seconds");
     assert!(play.received.ends_with(b"\r\n\r\nend"), "{}", String::from_utf8_lossy(&play.received));
@@ -86,16 +86,16 @@ fn a_protocol_whose_bytes_wait_when_the_server_stops_is_told() {
     let mut play = Play::new(app());
     play.client.send(&upgrade("/chat", "chat"));
     play.settle(false);
-    play.worker.stop();
+    play.worker.shutdown();
     play.settle(false);
     let seconds = play.seconds_to_the_end(true, |_| {});
     assert!(seconds <= 3 && play.received.ends_with(b"xxend"), "{seconds} seconds, {} bytes", play.received.len());
-    assert_eq!(play.worker.report().cut, 0);
+    assert_eq!(play.worker.stats().cut, 0);
 }
 
 #[test]
 fn a_peer_that_takes_its_answer_slowly_has_time_for_another_request_behind_it() {
-    let app = app().configure(|config| config.deadlines.idle = 5 * SECOND);
+    let app = app().configure(|config| config.timeouts.idle = 5 * SECOND);
     let mut play = peer::Play::new(app, &Weather::fair());
     play.connect(Bounds { stream_window: 1 << 20, connection_window: 1 << 20, ..Bounds::default() });
     play.settle();
@@ -131,7 +131,7 @@ fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
     let app = app().configure(|config| {
         (config.http1, config.memory) = (false, Some(64 * 1024));
         // Whoever is let in stays for now.
-        config.deadlines.head = 1000 * SECOND;
+        config.timeouts.head = 1000 * SECOND;
     });
     let mut play = peer::Play::new(app, &Weather::fair());
     // Nobody says anything that would be another reason to look at them again.
@@ -146,7 +146,7 @@ fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
     let cut = peers.iter_mut().filter_map(&mut ends).filter(|end| *end == Arrived::Reset).count();
     assert!((1..PEERS).contains(&cut), "{cut} of {PEERS} were cut");
     assert_eq!(play.worker.connections(), PEERS - cut);
-    play.worker.stop();
+    play.worker.shutdown();
     let seconds = play.seconds_to_the_stop();
     assert!(seconds <= 3, "{seconds} seconds");
 }
@@ -157,10 +157,10 @@ fn a_job_that_the_pool_has_not_begun_with_goes_with_its_connection() {
     let (release, gate) = mpsc::channel::<()>();
     let app = App::new()
         .state::<Gate>(Mutex::new(gate))
-        .configure(|config| config.caps.blocking_threads = 1)
+        .configure(|config| config.limits.blocking_threads = 1)
         .get("/hold", async |State(gate): State<Gate>| {
             highwire::spawn(async {
-                let _ = unblock(move || gate.lock().expect("no panic").recv()).await;
+                let _ = spawn_blocking(move || gate.lock().expect("no panic").recv()).await;
             });
         })
         .post("/job", blocking(|_: State<Gate>, _: Bytes| ()))

@@ -210,7 +210,7 @@ fn a_part_waits_for_a_pool_that_is_full_as_long_as_for_any_body() {
         let wait = blocking(move || drop(gate.lock().map(|gate| gate.recv())));
         let app = app(folder).get("/block", wait);
         let mut plain = Plain::new(
-            app.configure(|config| (config.caps.blocking_threads, config.caps.blocking_queue) = (1, 0)),
+            app.configure(|config| (config.limits.blocking_threads, config.limits.blocking_queue) = (1, 0)),
             &Weather::fair(),
         );
         let blocker = plain.network.connect();

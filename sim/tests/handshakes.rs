@@ -11,7 +11,7 @@ fn worker(memory: usize) -> (Network, Worker<Simulated>) {
     let driver = Simulated::new(network.clone()).expect("a driver");
     let app = App::new().get("/", || "here").get("/large", || vec![b'x'; LARGE]).configure(|config| {
         config.memory = Some(memory);
-        config.caps.connections = Some(10_000);
+        config.limits.connections = Some(10_000);
     });
     let server = app.server().expect("an app").listen_tls("127.0.0.1:0", server_config()).expect("a port");
     (network, server.into_worker(driver).expect("a worker"))

@@ -3,7 +3,7 @@
 
 mod peer;
 
-use highwire::{App, Body, Interim, Reply, Response, StatusCode, body, header};
+use highwire::{App, Body, InterimResponses, Reply, Response, StatusCode, body, header};
 use http::{HeaderName, HeaderValue};
 use io::sim::Arrived;
 use peer::{Play, SECOND, in_all_weathers};
@@ -35,7 +35,7 @@ fn app() -> App {
         .get("/trailers", || {
             long(5).with_trailers(|| vec![(HeaderName::from_static("x-sum"), HeaderValue::from_static("5"))])
         })
-        .get("/early", |interim: Interim| {
+        .get("/early", |interim: InterimResponses| {
             interim.send(StatusCode::EARLY_HINTS, [(header::LINK, HeaderValue::from_static("</a.css>; rel=preload"))]);
             "hints"
         })
@@ -180,7 +180,7 @@ fn a_peer_that_never_opens_a_window_loses_that_stream_only() {
             let answer = play.peers[0].answer(stuck);
             assert_eq!((seconds, answer.reset, answer.body.len()), (60, Some(Code::Cancel), 100), "{path}");
             assert_eq!((tasks, play.worker.tasks()), (usize::from(path == "/endless"), 0), "its producer has ended");
-            assert_eq!((play.peers[0].ended.clone(), play.worker.report().cut), (None, 1));
+            assert_eq!((play.peers[0].ended.clone(), play.worker.stats().cut), (None, 1));
             play.end();
         }
     });
@@ -221,7 +221,7 @@ fn a_handler_that_takes_too_long_is_503_on_its_stream() {
             });
             let answer = play.peers[0].answer(stream);
             assert_eq!((seconds, answer.whole().0, answer.field("retry-after")), (60, 503, Some("1")), "{path}");
-            assert_eq!((play.get("/hello").status, play.worker.report().cut), (200, 1));
+            assert_eq!((play.get("/hello").status, play.worker.stats().cut), (200, 1));
             play.end();
         }
     });
@@ -263,7 +263,7 @@ fn a_peer_that_reads_nothing_is_cut_and_its_producers_stopped() {
             play.peers[0].get("/endless");
         }
         let seconds = play.seconds_until(|play| play.worker.connections() == 0);
-        assert_eq!((seconds, play.worker.tasks(), play.worker.report().cut), (60, 0, 1));
+        assert_eq!((seconds, play.worker.tasks(), play.worker.stats().cut), (60, 0, 1));
         assert!(play.most < 1 << 20, "the account reached {}", play.most);
         play.end();
     });

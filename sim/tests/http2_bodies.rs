@@ -44,7 +44,7 @@ fn app() -> App {
             let first = body.next().await.map(|part| part.map_or(0, |part| part.len()));
             if first.unwrap_or(0) > 0 { "seen enough" } else { "nothing" }
         })
-        .configure(|config| config.caps.body_bytes = 300_000)
+        .configure(|config| config.limits.body_bytes = 300_000)
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_body_that_does_not_fit_the_memory_is_503_and_its_connection_goes_on() {
     in_all_weathers(|weather| {
         let app = app().configure(|config| {
             config.memory = Some(512 * 1024);
-            config.caps.body_bytes = 1 << 30;
+            config.limits.body_bytes = 1 << 30;
         });
         let mut play = Play::with_peer(app, weather);
         let streams = [0; 4].map(|_| play.peers[0].post("/whole", vec![b'x'; 200_000]));

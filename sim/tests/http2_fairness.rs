@@ -94,7 +94,7 @@ fn app() -> App {
 #[test]
 fn a_connection_with_live_streams_is_not_idle() {
     in_all_weathers(|weather| {
-        let app = app().configure(|config| config.deadlines.handler = 1000 * SECOND);
+        let app = app().configure(|config| config.timeouts.handler = 1000 * SECOND);
         let mut play = play(app, weather, wide());
         let tunnel = play.peers[0].connect(Some("echo"), "/echo");
         let slow = play.peers[0].get("/slow");
@@ -227,7 +227,7 @@ fn who_takes_a_download_is_heard_meanwhile() {
 #[test]
 fn handlers_have_their_time_and_no_more_while_a_download_trickles() {
     in_all_weathers(|weather| {
-        let app = app().configure(|config| config.deadlines.handler = 20 * SECOND);
+        let app = app().configure(|config| config.timeouts.handler = 20 * SECOND);
         let mut play = play(app, weather, wide());
         DROPPED.set(0);
         let waiting: Vec<_> = (0..5).map(|_| play.peers[0].get("/waits")).collect();
@@ -276,7 +276,7 @@ fn a_window_that_opens_behind_what_is_not_taken_is_no_late_one() {
 fn streams_that_share_a_window_flow_together_or_are_cut_together() {
     for (bytes, rate, is_cut) in [(1_u32, 500, true), (16_000, 500, false), (0, 0, true), (1, 0, false)] {
         let app = app().configure(|config| {
-            (config.deadlines.idle, config.deadlines.body_rate) = (1000 * SECOND, rate);
+            (config.timeouts.idle, config.timeouts.body_rate) = (1000 * SECOND, rate);
         });
         let mut play = play(app, &Weather::fair(), Bounds { stream_window: 1 << 22, ..Bounds::default() });
         // It says by itself what it allows.
@@ -380,7 +380,7 @@ fn a_client_that_ends_its_direction_gets_all_answers() {
 #[test]
 fn a_body_that_hangs_is_cut_however_busy_its_connection_is() {
     in_all_weathers(|weather| {
-        let app = app().configure(|config| config.deadlines.handler = 20 * SECOND);
+        let app = app().configure(|config| config.timeouts.handler = 20 * SECOND);
         let mut play = play(app, weather, wide());
         let stream = play.peers[0].get("/hangs");
         play.settle();

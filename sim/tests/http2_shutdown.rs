@@ -29,11 +29,11 @@ fn who_is_idle_is_told_twice_and_let_go() {
     in_all_weathers(|weather| {
         let mut play = Play::with_peer(app(), weather);
         assert_eq!(play.get("/hello").status, 200);
-        play.worker.stop();
+        play.worker.shutdown();
         let seconds = play.seconds_to_the_stop();
         assert!(seconds <= 3, "{seconds} seconds");
         assert_eq!(play.peers[0].goaways(), [(EVERY_STREAM, 0), (1, 0)]);
-        assert_eq!((play.peers[0].ended.clone(), play.worker.report().cut), (Some(Arrived::End), 0));
+        assert_eq!((play.peers[0].ended.clone(), play.worker.stats().cut), (Some(Arrived::End), 0));
         play.end();
     });
 }
@@ -45,7 +45,7 @@ fn streams_under_way_are_finished() {
         let later = play.peers[0].get("/later");
         let body = play.peers[0].ask("POST", "/parts", &[], false);
         play.settle();
-        play.worker.stop();
+        play.worker.shutdown();
         play.settle();
         assert_eq!(play.peers[0].goaways(), [(EVERY_STREAM, 0)]);
         play.peers[0].push(body, vec![b'x'; 100_000], false);
@@ -56,7 +56,7 @@ fn streams_under_way_are_finished() {
         assert!(seconds <= 6, "{seconds} seconds after the first two");
         assert_eq!(play.peers[0].answer(later).whole(), (200, "later".to_string()));
         assert_eq!(play.peers[0].answer(body).whole(), (200, "200000".to_string()));
-        assert_eq!((play.peers[0].ended.clone(), play.worker.report().cut), (Some(Arrived::End), 0));
+        assert_eq!((play.peers[0].ended.clone(), play.worker.stats().cut), (Some(Arrived::End), 0));
         play.end();
     });
 }
@@ -70,7 +70,7 @@ fn the_last_stream_is_told_while_a_download_trickles() {
         play.peers[0].takes = 0;
         let download = play.peers[0].get("/letters");
         play.settle();
-        play.worker.stop();
+        play.worker.shutdown();
         for _ in 0..20 {
             play.peers[0].takes = 10_000;
             play.pass(1);
@@ -80,7 +80,7 @@ fn the_last_stream_is_told_while_a_download_trickles() {
         play.peers[0].takes = usize::MAX;
         play.seconds_to_the_stop();
         assert_eq!(play.peers[0].answer(download).whole().1.len(), 1_000_000);
-        assert_eq!((play.peers[0].ended.clone(), play.worker.report().cut), (Some(Arrived::End), 0));
+        assert_eq!((play.peers[0].ended.clone(), play.worker.stats().cut), (Some(Arrived::End), 0));
         play.end();
     });
 }
@@ -90,7 +90,7 @@ fn a_stream_that_was_on_its_way_is_served() {
     in_all_weathers(|weather| {
         let mut play = Play::with_peer(app(), weather);
         assert_eq!(play.get("/hello").status, 200);
-        play.worker.stop();
+        play.worker.shutdown();
         play.worker.turn(Some(play.network.now())).expect("a turn");
         // The client has not heard of it yet.
         let stream = play.peers[0].get("/later");
@@ -109,7 +109,7 @@ fn one_that_becomes_http2_meanwhile_is_let_go_too() {
         let start = std::mem::take(&mut play.peers[0].out);
         play.settle();
         assert_eq!(play.worker.connections(), 1);
-        play.worker.stop();
+        play.worker.shutdown();
         play.worker.turn(Some(play.network.now())).expect("a turn");
         play.peers[0].out = start;
         let stream = play.peers[0].get("/hello");
@@ -126,9 +126,9 @@ fn what_never_ends_is_cut_when_the_time_is_up() {
         let mut play = Play::with_peer(app(), weather);
         play.peers[0].get("/never");
         play.settle();
-        play.worker.stop();
+        play.worker.shutdown();
         assert_eq!(play.seconds_to_the_stop(), 30);
-        assert_eq!((play.peers[0].ended.clone(), play.worker.report().cut), (Some(Arrived::Reset), 1));
+        assert_eq!((play.peers[0].ended.clone(), play.worker.stats().cut), (Some(Arrived::Reset), 1));
         play.end();
     });
 }
@@ -142,7 +142,7 @@ fn an_immediate_stop_waits_for_nothing() {
         play.settle();
         play.worker.abort();
         assert_eq!(play.seconds_to_the_stop(), 0);
-        assert_eq!(play.worker.report().cut, 1, "the idle one loses nothing");
+        assert_eq!(play.worker.stats().cut, 1, "the idle one loses nothing");
         play.end();
     });
 }
@@ -150,7 +150,7 @@ fn an_immediate_stop_waits_for_nothing() {
 #[test]
 fn a_connection_that_has_served_its_requests_is_let_go() {
     in_all_weathers(|weather| {
-        let app = app().configure(|config| config.caps.requests_a_connection = 3);
+        let app = app().configure(|config| config.limits.requests_a_connection = 3);
         let mut play = Play::with_peer(app, weather);
         let streams = ["/hello", "/later", "/hello"].map(|path| play.peers[0].get(path));
         let seconds = play.seconds_until(|play| play.peers[0].ended.is_some());

@@ -181,7 +181,7 @@ fn every_end_is_seen() {
         assert_eq!(play.peers[0].answer(panics).reset, Some(Code::Internal));
         let stopped = play.peers[0].connect(Some("echo"), "/tells");
         play.settle();
-        play.worker.stop();
+        play.worker.shutdown();
         let seconds = play.seconds_to_the_stop();
         assert!(seconds <= 5, "{seconds} seconds");
         assert_eq!((seen(), play.peers[0].answer(stopped).ended), (vec!["end".to_string()], true));

@@ -95,7 +95,7 @@ impl Call {
 
 /// An answer's fields. `Server` and `Date` are added by whoever sends it.
 fn fields(response: &mut Response, length: Option<u64>, closes: bool) -> HeaderMap {
-    response.own_fields();
+    response.own_headers();
     let mut fields = HeaderMap::with_capacity(response.fields.len() + 2);
     if let Some(content_type) = response.content_type {
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

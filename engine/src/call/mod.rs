@@ -161,7 +161,7 @@ impl Call {
             (Some(_), Some(length)) => Length::Exact(length),
             (Some(_), None) => Length::Unknown,
         };
-        if let Err(error) = call_head.read(&self.request, length, &worker.shared.config().limits) {
+        if let Err(error) = call_head.read(&self.request, length, &worker.shared.config().parser) {
             tracing::debug!(peer = %self.peer, %error, "a request is refused");
             return self.respond(&mut Abort::Malformed(error).response(worker), worker);
         }
@@ -263,7 +263,7 @@ impl Call {
     /// It has waited for too long.
     pub(super) fn expired(&mut self, worker: &mut WorkerContext<impl Service>) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
-        if waits == Waits::Body && self.intake.arrived >= worker.shared.config().deadlines.least_body() {
+        if waits == Waits::Body && self.intake.arrived >= worker.shared.config().timeouts.least_body() {
             return self.settle(worker);
         }
         self.expire(waits, worker);

@@ -159,7 +159,7 @@ impl Connection {
     }
 
     fn body_is_fast_enough(&self, worker: &WorkerContext<impl Service>) -> bool {
-        self.intake.arrived >= worker.shared.config().deadlines.least_body()
+        self.intake.arrived >= worker.shared.config().timeouts.least_body()
     }
 
     /// A graceful shutdown begins: whoever waits for nothing is let go, the others after their answer.

@@ -131,7 +131,7 @@ impl Transport {
             self.phase = Phase::Fresh;
             return self.wait_for(Phase::Closing, worker);
         }
-        let lingers = !worker.shared.config().deadlines.linger.is_zero();
+        let lingers = !worker.shared.config().timeouts.linger.is_zero();
         if !self.ended && lingers {
             // The last bytes and the end leave in one packet.
             out.close_tls(self.id);

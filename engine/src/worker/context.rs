@@ -29,7 +29,7 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) context: Rc<Context>,
     pub(crate) lines: CommonLines,
     pub(crate) deadlines: DeadlineTable,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) timeouts: TimeoutTicks,
     pub(crate) now: Instant,
     pub(crate) tick: u32,
     /// The number of the worker's turn, and what each connection may cause in it.
@@ -67,7 +67,7 @@ pub(crate) struct WorkerContext<S> {
 
 /// The deadlines in ticks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
+pub(crate) struct TimeoutTicks {
     pub(crate) head: u32,
     pub(crate) body: u32,
     pub(crate) idle: u32,
@@ -89,8 +89,8 @@ impl<S: Service> WorkerContext<S> {
         context: Rc<Context>,
     ) -> WorkerContext<S> {
         let config = shared.config();
-        let deadlines = &config.deadlines;
-        let timeouts = Timeouts {
+        let deadlines = &config.timeouts;
+        let timeouts = TimeoutTicks {
             head: deadline::ticks(deadlines.head),
             body: deadline::ticks(deadlines.body),
             idle: deadline::ticks(deadlines.idle),
@@ -176,16 +176,16 @@ impl<S: Service> WorkerContext<S> {
         }
         if is_secure
             && let Some(value) = &self.hsts
-            && response.field(&header::STRICT_TRANSPORT_SECURITY).is_none()
+            && response.header(&header::STRICT_TRANSPORT_SECURITY).is_none()
         {
-            response.add_field(header::STRICT_TRANSPORT_SECURITY, value.clone());
+            response.add_header(header::STRICT_TRANSPORT_SECURITY, value.clone());
         }
     }
 
     /// 503 with Retry-After: there is no room, or no time.
     pub(crate) fn overloaded(&self, text: &str) -> Response {
         let response = self.error(StatusCode::SERVICE_UNAVAILABLE, text);
-        response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
     /// What a body gets that is longer than its route takes.
@@ -238,7 +238,7 @@ impl<S: Service> WorkerContext<S> {
 
     /// See [`Service::body_limit`].
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
-        self.service.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.shared.config().caps))
+        self.service.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.shared.config().limits))
     }
 
     /// The engine's own answer to an error.

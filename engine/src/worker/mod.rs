@@ -20,9 +20,9 @@ use crate::context::Context;
 use crate::listen::ListenerSetup;
 use crate::quiet;
 use crate::remote::Remote;
-use crate::report::Report;
 use crate::service::{MakeService, Service};
 use crate::shared::Shared;
+use crate::stats::Stats;
 use io::wake::TaskInbox;
 use io::{Driver, Instant, Listener, Queue, Sink};
 use std::os::fd::RawFd;
@@ -134,7 +134,8 @@ impl<D: Driver, S: Service> Worker<D, S> {
 
     /// Stops accepting and finishes what is under way, until the shutdown deadline at the latest. The turns go on until one
     /// says that the worker has stopped.
-    pub fn stop(&self) {
+    #[doc(alias = "stop")]
+    pub fn shutdown(&self) {
         self.state.cx.shared.draining.store(true, Ordering::Release);
         self.state.remote.notifier.notify();
     }
@@ -142,12 +143,12 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// The same, but nothing that is under way is waited for.
     pub fn abort(&self) {
         self.state.cx.shared.aborting.store(true, Ordering::Release);
-        self.stop();
+        self.shutdown();
     }
 
     /// What became of its connections so far.
-    pub fn report(&self) -> Report {
-        Report::of(&self.state.cx.shared)
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.state.cx.shared)
     }
 
     /// When the next timer of handlers and tasks is due.
@@ -299,7 +300,7 @@ mod tests {
         let driver = Simulated::new(Network::new(1, Faults::default())).expect("a driver");
         let server = crate::Server::new(|_: &_| Nobody, crate::Config::default()).expect("a server");
         let mut worker = server.into_worker(driver).expect("a worker");
-        worker.stop();
+        worker.shutdown();
         worker.state.remote.hand(socket, 0);
         worker.state.see_shutdown(&mut worker.queue);
         assert!(!worker.state.stopped, "the connection would be lost");

@@ -299,7 +299,7 @@ impl<S: Service> WorkerState<S> {
                     self.with(id, queue, |connection, worker, _, queue| connection.drain(worker, queue));
                 }
             }
-            self.drain_until = Some(self.cx.now + shared.config().deadlines.shutdown);
+            self.drain_until = Some(self.cx.now + shared.config().timeouts.shutdown);
         }
         let late = self.drain_until.is_some_and(|until| until <= self.cx.now);
         let ends_now = late || shared.aborting.load(Ordering::Acquire);

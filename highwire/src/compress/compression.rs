@@ -52,8 +52,8 @@ const ENCODER_MEMORY: usize = 32 * 1024 * 1024;
 ///     .level(Coding::Brotli, 5)
 ///     .types(|media_type| compressible(media_type) && media_type != "text/csv");
 /// let app = App::new().get("/", || "again and ".repeat(1000)).with(compression);
-/// let answer = Client::new(app)?.get("/").field("accept-encoding", "gzip, br").send();
-/// assert_eq!(answer.field("content-encoding"), "br");
+/// let answer = Client::new(app)?.get("/").header("accept-encoding", "gzip, br").send();
+/// assert_eq!(answer.header("content-encoding"), "br");
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone)]
@@ -168,7 +168,7 @@ impl Compression {
 
     fn is_wanted_type(&self, response: &Response) -> bool {
         match response
-            .field(&header::CONTENT_TYPE)
+            .header(&header::CONTENT_TYPE)
             .filter(|value| value.is_ascii())
             .and_then(|value| str::from_utf8(value).ok())
         {
@@ -224,7 +224,7 @@ const NEVER: [HeaderName; 5] = [
 ];
 
 fn values<'r>(response: &'r Response, name: &HeaderName) -> impl Iterator<Item = &'r [u8]> {
-    response.fields().filter(move |(known, _)| *known == name).map(|(_, value)| value)
+    response.headers().filter(move |(known, _)| *known == name).map(|(_, value)| value)
 }
 
 /// The length of what an answer is a part of, where it says so.
@@ -251,7 +251,7 @@ impl Middleware for Compression {
     type State = Wish;
 
     fn before(&self, request: &mut Request<'_>) -> Result<Wish, Response> {
-        let named = |wanted| request.fields().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
+        let named = |wanted| request.headers().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
         let coding = Accepted::of(named("accept-encoding").map(|(_, value)| value)).best(&self.codings);
         let known = named("if-none-match").filter(|(_, value)| value.windows(3).any(|begin| begin == b"W/\""));
         Ok(Wish { coding, known: known.flat_map(|(_, value)| [value, b","].concat()).collect() })
@@ -262,7 +262,7 @@ impl Middleware for Compression {
             return;
         }
         if !says_what_varies(response) {
-            response.add_field(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+            response.add_header(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         let Some(coding) = coding else { return };
         // The fields of a 304 are those of the answer with a body (RFC 9110 section 15.4.5), of which nothing is at hand to tell
@@ -271,8 +271,8 @@ impl Middleware for Compression {
             weaken(response, |weak| known.windows(weak.len()).any(|tag| tag == weak));
         } else if response.status() != StatusCode::PARTIAL_CONTENT && self.encode(coding, response.content_mut()) {
             weaken(response, |_| true);
-            response.remove_field(&header::ACCEPT_RANGES);
-            response.add_field(header::CONTENT_ENCODING, coding.value());
+            response.remove_header(&header::ACCEPT_RANGES);
+            response.add_header(header::CONTENT_ENCODING, coding.value());
         }
     }
 }
@@ -284,7 +284,7 @@ fn says_what_varies(response: &Response) -> bool {
 
 /// Makes a strong entity tag weak, where that is right for the weak one.
 fn weaken(response: &mut Response, is_right: impl Fn(&[u8]) -> bool) {
-    for (_, value) in response.own_fields().iter_mut().filter(|(name, _)| name == header::ETAG) {
+    for (_, value) in response.own_headers().iter_mut().filter(|(name, _)| name == header::ETAG) {
         let weak = [b"W/", value.as_bytes()].concat();
         if value.as_bytes().starts_with(b"\"")
             && is_right(&weak)

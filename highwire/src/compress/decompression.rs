@@ -29,7 +29,7 @@ thread_local! {
 /// [middleware](crate::middleware). Whatever takes a body gets it decoded: `Bytes`, `String`, `Json`, `Body`.
 ///
 /// What a body decodes to is bounded as bodies are, by the route's limit
-/// ([`BodyLimit`](crate::middleware::BodyLimit), else `Caps::body_bytes` or `Caps::streamed_body_bytes`), and by the
+/// ([`BodyLimit`](crate::middleware::BodyLimit), else `Limits::body_bytes` or `Limits::streamed_body_bytes`), and by the
 /// [ratio](Self::ratio).
 ///
 /// | the body | the answer |
@@ -53,8 +53,8 @@ thread_local! {
 /// let app = App::new().post("/", |body: String| body.len().to_string()).with(decompression);
 /// let mut client = Client::new(app)?;
 /// assert_eq!(client.post("/").body("as it is").send().text(), "8");
-/// let refused = client.post("/").field("content-encoding", "br").body("...").send();
-/// assert_eq!((refused.status().as_u16(), refused.field("accept-encoding")), (415, "gzip"));
+/// let refused = client.post("/").header("content-encoding", "br").body("...").send();
+/// assert_eq!((refused.status().as_u16(), refused.header("accept-encoding")), (415, "gzip"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl Decompression {
     /// The codings of a request's body, in the order in which they were applied.
     fn codings_of(&self, request: &Request<'_>) -> Result<Vec<Coding>, Response> {
         let mut codings = Vec::new();
-        let fields = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+        let fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
         for name in fields.flat_map(|(_, value)| elements(value)) {
             if name.eq_ignore_ascii_case(b"identity") {
                 continue;
@@ -123,7 +123,7 @@ impl Decompression {
         let accepted = if accepted.is_empty() { "identity".to_string() } else { accepted };
         let response = Response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body's coding is not supported here\n");
         match HeaderValue::try_from(accepted) {
-            Ok(accepted) => response.with_field(header::ACCEPT_ENCODING, accepted),
+            Ok(accepted) => response.with_header(header::ACCEPT_ENCODING, accepted),
             Err(_) => response,
         }
     }

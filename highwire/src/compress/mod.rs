@@ -15,11 +15,11 @@
 //!     .with(Compression::new().level(Coding::Gzip, 4))
 //!     .with(Decompression::new());
 //! let mut client = Client::new(app)?;
-//! let answer = client.get("/numbers").field("accept-encoding", "gzip").send();
-//! assert_eq!((answer.field("content-encoding"), answer.field("vary")), ("gzip", "Accept-Encoding"));
+//! let answer = client.get("/numbers").header("accept-encoding", "gzip").send();
+//! assert_eq!((answer.header("content-encoding"), answer.header("vary")), ("gzip", "Accept-Encoding"));
 //! assert!(answer.bytes().len() < 2000);
 //! // The client says what it can take: without that, nothing is compressed.
-//! assert_eq!(client.get("/numbers").send().field("content-encoding"), "");
+//! assert_eq!(client.get("/numbers").send().header("content-encoding"), "");
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!

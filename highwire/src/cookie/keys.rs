@@ -34,10 +34,10 @@ const LEAST_SECRET_BYTES: usize = 32;
 ///     .get("/", |keys: State<Keys>, mut cookies: Cookies| cookies.private(&keys).get("user").unwrap_or_default());
 /// let mut client = Client::new(app)?;
 /// let answer = client.post("/login").send();
-/// let cookie = answer.field("set-cookie").split(';').next().unwrap_or_default().to_string();
+/// let cookie = answer.header("set-cookie").split(';').next().unwrap_or_default().to_string();
 /// assert!(!cookie.contains("ada"));
-/// assert_eq!(client.get("/").field("cookie", &cookie).send().text(), "ada");
-/// assert_eq!(client.get("/").field("cookie", "user=ada").send().text(), "");
+/// assert_eq!(client.get("/").header("cookie", &cookie).send().text(), "ada");
+/// assert_eq!(client.get("/").header("cookie", "user=ada").send().text(), "");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Keys {

@@ -41,10 +41,10 @@ pub enum SameSite {
 /// use highwire::cookie::{Cookie, CookieError, SameSite};
 /// use std::time::Duration;
 ///
-/// let cookie = Cookie::new("theme", "dark blue").lasting(Duration::from_secs(86_400)).for_scripts();
+/// let cookie = Cookie::new("theme", "dark blue").max_age(Duration::from_secs(86_400)).http_only(false);
 /// assert_eq!(cookie.header()?, "theme=dark%20blue; Path=/; Max-Age=86400; SameSite=Lax; Secure");
 /// // Its name promises what its attributes do not keep.
-/// let cookie = Cookie::new("__Host-id", "1").under("/shop").same_site(SameSite::Strict);
+/// let cookie = Cookie::new("__Host-id", "1").path("/shop").same_site(SameSite::Strict);
 /// assert_eq!(cookie.header(), Err(CookieError::Unsafe));
 /// # Ok::<(), CookieError>(())
 /// ```
@@ -104,36 +104,41 @@ impl Cookie {
 
     /// For how long it is kept.
     #[must_use]
-    pub fn lasting(mut self, lifetime: Duration) -> Cookie {
+    #[doc(alias = "lasting")]
+    pub fn max_age(mut self, lifetime: Duration) -> Cookie {
         self.max_age = Some(lifetime);
         self
     }
 
     /// The path that it is for, and all below it.
     #[must_use]
-    pub fn under(mut self, path: impl Into<Cow<'static, str>>) -> Cookie {
+    #[doc(alias = "under")]
+    pub fn path(mut self, path: impl Into<Cow<'static, str>>) -> Cookie {
         self.path = path.into();
         self
     }
 
     /// The domain that it is for, with all hosts below it, instead of the one host.
     #[must_use]
-    pub fn for_domain(mut self, domain: impl Into<Cow<'static, str>>) -> Cookie {
+    #[doc(alias = "for_domain")]
+    pub fn domain(mut self, domain: impl Into<Cow<'static, str>>) -> Cookie {
         self.domain = Some(domain.into());
         self
     }
 
-    /// Lets it go over http too.
+    /// Whether it goes over https only, as it does by default.
     #[must_use]
-    pub fn in_the_clear(mut self) -> Cookie {
-        self.secure = false;
+    #[doc(alias = "in_the_clear")]
+    pub fn secure(mut self, secure: bool) -> Cookie {
+        self.secure = secure;
         self
     }
 
-    /// Lets scripts of the page read it.
+    /// Whether scripts of the page cannot read it, as is the case by default.
     #[must_use]
-    pub fn for_scripts(mut self) -> Cookie {
-        self.http_only = false;
+    #[doc(alias = "for_scripts")]
+    pub fn http_only(mut self, http_only: bool) -> Cookie {
+        self.http_only = http_only;
         self
     }
 
@@ -264,9 +269,9 @@ pub(crate) fn parse(field: &str) -> impl Iterator<Item = (&str, &str)> {
 ///     (cookies, format!("visit {}", visits + 1))
 /// };
 /// let mut client = Client::new(App::new().get("/", count))?;
-/// let answer = client.get("/").field("cookie", "theme=dark; visits=6").send();
+/// let answer = client.get("/").header("cookie", "theme=dark; visits=6").send();
 /// assert_eq!(answer.text(), "visit 7");
-/// assert_eq!(answer.field("set-cookie"), "visits=7; Path=/; SameSite=Lax; Secure; HttpOnly");
+/// assert_eq!(answer.header("set-cookie"), "visits=7; Path=/; SameSite=Lax; Secure; HttpOnly");
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -315,7 +320,7 @@ impl Cookies {
     pub(crate) fn put_into(&self, mut response: Response) -> Response {
         for cookie in &self.changed {
             match cookie.header() {
-                Ok(value) => response.add_field(header::SET_COOKIE, value),
+                Ok(value) => response.add_header(header::SET_COOKIE, value),
                 Err(error) => {
                     engine::log!(Mistake, error, %error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
                     return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
@@ -329,7 +334,7 @@ impl Cookies {
 impl FromRequest for Cookies {
     fn from_request(request: &mut Request<'_>) -> Result<Cookies, Response> {
         let mut sent = String::new();
-        for (_, value) in request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("cookie")) {
+        for (_, value) in request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("cookie")) {
             sent.push_str(if sent.is_empty() { "" } else { "; " });
             sent.push_str(std::str::from_utf8(value).unwrap_or_default());
         }
@@ -379,25 +384,21 @@ mod tests {
                 Ok("a=x%3By%2C%22z%5C%20%C3%A9%25%0A; Path=/; SameSite=Lax; Secure; HttpOnly"),
             ),
             (
-                cookie()
-                    .under("/x")
-                    .for_domain("example.org")
-                    .lasting(Duration::from_secs(60))
-                    .same_site(SameSite::Strict),
+                cookie().path("/x").domain("example.org").max_age(Duration::from_secs(60)).same_site(SameSite::Strict),
                 Ok("a=b; Path=/x; Domain=example.org; Max-Age=60; SameSite=Strict; Secure; HttpOnly"),
             ),
-            (cookie().in_the_clear().for_scripts(), Ok("a=b; Path=/; SameSite=Lax")),
+            (cookie().secure(false).http_only(false), Ok("a=b; Path=/; SameSite=Lax")),
             (cookie().same_site(SameSite::None), Ok("a=b; Path=/; SameSite=None; Secure; HttpOnly")),
             (cookie().forgotten(), Ok("a=; Path=/; Max-Age=0; SameSite=Lax; Secure; HttpOnly")),
-            (cookie().same_site(SameSite::None).in_the_clear(), Err(CookieError::Unsafe)),
+            (cookie().same_site(SameSite::None).secure(false), Err(CookieError::Unsafe)),
             (Cookie::new("a b", ""), Err(CookieError::Name)),
             (Cookie::new("", ""), Err(CookieError::Name)),
-            (cookie().under("/; Domain=example.org"), Err(CookieError::Attribute)),
-            (cookie().for_domain("example.org\r\nx: y"), Err(CookieError::Attribute)),
+            (cookie().path("/; Domain=example.org"), Err(CookieError::Attribute)),
+            (cookie().domain("example.org\r\nx: y"), Err(CookieError::Attribute)),
             (Cookie::new("__Host-a", "b"), Ok("__Host-a=b; Path=/; SameSite=Lax; Secure; HttpOnly")),
-            (Cookie::new("__Host-a", "b").under("/x"), Err(CookieError::Unsafe)),
-            (Cookie::new("__host-a", "b").for_domain("example.org"), Err(CookieError::Unsafe)),
-            (Cookie::new("__Secure-a", "b").in_the_clear(), Err(CookieError::Unsafe)),
+            (Cookie::new("__Host-a", "b").path("/x"), Err(CookieError::Unsafe)),
+            (Cookie::new("__host-a", "b").domain("example.org"), Err(CookieError::Unsafe)),
+            (Cookie::new("__Secure-a", "b").secure(false), Err(CookieError::Unsafe)),
             (Cookie::new("a", "b".repeat(MOST_BYTES)), Err(CookieError::TooLong)),
         ] {
             let header = cookie.header();
@@ -413,10 +414,10 @@ mod tests {
     fn the_last_change_stays() {
         let mut cookies = Cookies::default();
         cookies.add(Cookie::new("a", "1"));
-        cookies.add(Cookie::new("a", "2").under("/x"));
+        cookies.add(Cookie::new("a", "2").path("/x"));
         cookies.remove(Cookie::new("a", "3"));
         let mut response = (cookies, "").into_response();
-        let values: Vec<_> = response.own_fields().iter().map(|(_, value)| value.to_str().expect("text")).collect();
+        let values: Vec<_> = response.own_headers().iter().map(|(_, value)| value.to_str().expect("text")).collect();
         let expected =
             ["a=2; Path=/x; SameSite=Lax; Secure; HttpOnly", "a=; Path=/; Max-Age=0; SameSite=Lax; Secure; HttpOnly"];
         assert_eq!(values, expected);

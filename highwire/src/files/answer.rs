@@ -76,7 +76,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
         Verdict::Send => {}
         Verdict::NotModified => {
             let mut response = Response::new(StatusCode::NOT_MODIFIED);
-            response.share_fields(variant.fields_unmodified.clone());
+            response.share_headers(variant.fields_unmodified.clone());
             return response;
         }
         Verdict::Failed => return shared.app.error(StatusCode::PRECONDITION_FAILED, "the file is not what it was"),
@@ -88,19 +88,19 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
     match ranges {
         Ranges::Whole => {
             let mut response = body(variant, 0..variant.length());
-            response.share_fields(variant.fields.clone());
+            response.share_headers(variant.fields.clone());
             response
         }
         Ranges::Unsatisfiable => {
             let response = shared.app.error(StatusCode::RANGE_NOT_SATISFIABLE, "the file has no such part");
-            response.with_field(header::CONTENT_RANGE, text(format!("bytes */{}", variant.length())))
+            response.with_header(header::CONTENT_RANGE, text(format!("bytes */{}", variant.length())))
         }
         Ranges::Parts(parts) => match &parts[..] {
             [part] => {
                 let mut response = body(variant, part.clone());
-                response.own_fields().extend_from_slice(variant.fields.fields());
+                response.own_headers().extend_from_slice(variant.fields.headers());
                 let place = place(part, variant.length());
-                response.with_field(header::CONTENT_RANGE, place).with_status(StatusCode::PARTIAL_CONTENT)
+                response.with_header(header::CONTENT_RANGE, place).with_status(StatusCode::PARTIAL_CONTENT)
             }
             parts => in_parts(variant, parts),
         },
@@ -111,8 +111,8 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
 pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
     let mut response = body(variant, 0..variant.length()).with_status(status);
     let of_content = |name: &HeaderName| [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::VARY].contains(name);
-    let fields = variant.fields.fields().iter().filter(|(name, _)| of_content(name));
-    response.own_fields().extend(fields.cloned());
+    let fields = variant.fields.headers().iter().filter(|(name, _)| of_content(name));
+    response.own_headers().extend(fields.cloned());
     response
 }
 
@@ -170,7 +170,7 @@ fn in_parts(variant: &Variant, parts: &[Range<u64>]) -> Response {
             Response::with_content(engine::response::Content::Bytes(whole.concat().into()))
         }
     };
-    response.own_fields().extend_from_slice(variant.fields.fields());
-    response.add_field(header::CONTENT_TYPE, text(format!("multipart/byteranges; boundary={boundary}")));
+    response.own_headers().extend_from_slice(variant.fields.headers());
+    response.add_header(header::CONTENT_TYPE, text(format!("multipart/byteranges; boundary={boundary}")));
     response.with_status(StatusCode::PARTIAL_CONTENT)
 }

@@ -123,7 +123,7 @@ impl FilesEndpoint {
                 if status != StatusCode::SERVICE_UNAVAILABLE {
                     return response;
                 }
-                response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
+                response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }
         }
     }
@@ -199,9 +199,8 @@ pub(super) fn location(request: &Request<'_>) -> Option<HeaderValue> {
 
 pub(super) fn redirect(location: Option<HeaderValue>) -> Response {
     match location {
-        Some(location) => {
-            Response::error(StatusCode::PERMANENT_REDIRECT, "this is a folder\n").with_field(header::LOCATION, location)
-        }
+        Some(location) => Response::error(StatusCode::PERMANENT_REDIRECT, "this is a folder\n")
+            .with_header(header::LOCATION, location),
         None => Response::error(StatusCode::NOT_FOUND, "not found\n"),
     }
 }

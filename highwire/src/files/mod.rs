@@ -39,8 +39,8 @@ use std::sync::Arc;
 ///     .error_page(StatusCode::NOT_FOUND, "missing.html");
 /// let mut client = Client::new(App::new().files("/static", files))?;
 /// let answer = client.get("/static/style.css").send();
-/// assert_eq!((answer.text(), answer.field("content-type")), ("body { color: black }", "text/css; charset=utf-8"));
-/// assert_eq!(answer.field("cache-control"), "max-age=3600");
+/// assert_eq!((answer.text(), answer.header("content-type")), ("body { color: black }", "text/css; charset=utf-8"));
+/// assert_eq!(answer.header("cache-control"), "max-age=3600");
 /// assert_eq!(client.get("/static/nothing").send().text(), "<p>gone");
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

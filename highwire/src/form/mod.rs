@@ -25,7 +25,7 @@
 //! let body = "--B\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nFerris\r\n\
 //!     --B\r\nContent-Disposition: form-data; name=\"image\"; filename=\"crab.png\"\r\n\r\n\x01\x02\x03\r\n--B--\r\n";
 //! let mut client = Client::new(App::new().post("/images", upload))?;
-//! let answer = client.post("/images").field("content-type", "multipart/form-data; boundary=B").body(body).send();
+//! let answer = client.post("/images").header("content-type", "multipart/form-data; boundary=B").body(body).send();
 //! assert_eq!(answer.text(), "title: Ferris\nimage: 3 bytes\n");
 //! # Ok::<(), highwire::Error>(())
 //! ```

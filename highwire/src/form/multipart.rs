@@ -122,7 +122,7 @@ impl IntoResponse for MultipartError {
 ///
 /// Back-pressure reaches the peer: no more is received than the handler takes. The names of parts and files are what the
 /// peer says: a file's name is no path to store it under. What a body may have is bounded by [`Limits`], all of it by
-/// [`Caps::streamed_body_bytes`](crate::server::Caps) too. Another media type is 415.
+/// [`Limits::streamed_body_bytes`](crate::server::Limits) too. Another media type is 415.
 ///
 /// ```
 /// use highwire::form::MultipartError;
@@ -140,7 +140,7 @@ impl IntoResponse for MultipartError {
 /// let body = "--B\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n\
 ///     --B\r\nContent-Disposition: form-data; name=b; filename=b.txt\r\n\r\n2\r\n--B--\r\n";
 /// let mut client = Client::new(App::new().post("/", names))?;
-/// let answer = client.post("/").field("content-type", "multipart/form-data; boundary=B").body(body).send();
+/// let answer = client.post("/").header("content-type", "multipart/form-data; boundary=B").body(body).send();
 /// assert_eq!(answer.text(), "a, b");
 /// # Ok::<(), highwire::Error>(())
 /// ```
@@ -169,7 +169,7 @@ fn no_boundary() -> Response {
     Problem::new(StatusCode::BAD_REQUEST, "the media type has no boundary that RFC 2046 allows")
         .with("in", "content-type")
         .into_response()
-        .with_field(header::ACCEPT, HeaderValue::from_static(MEDIA_TYPE))
+        .with_header(header::ACCEPT, HeaderValue::from_static(MEDIA_TYPE))
 }
 
 /// A parser for a request's body with a boundary.

@@ -6,7 +6,7 @@
 //! all that a worker has dropped until it ends: a form of many small files does not take the pool's places from others.
 
 use super::multipart::Fault;
-use crate::unblock::{UnblockError, unblock};
+use crate::spawn_blocking::{SpawnBlockingError, spawn_blocking};
 use bytes::Bytes;
 use engine::context;
 use std::fs::{File, OpenOptions};
@@ -82,9 +82,9 @@ impl Temporary {
     }
 }
 
-fn lost(error: UnblockError) -> Fault {
+fn lost(error: SpawnBlockingError) -> Fault {
     match error {
-        UnblockError::Full => Fault::Busy,
+        SpawnBlockingError::Full => Fault::Busy,
         _ => Fault::Disk(io::ErrorKind::Other),
     }
 }
@@ -92,7 +92,7 @@ fn lost(error: UnblockError) -> Fault {
 impl Spool {
     pub(super) async fn create(folder: &Path) -> Result<Spool, Fault> {
         let folder = folder.to_path_buf();
-        match unblock(move || Temporary::create(&folder)).await.map_err(lost)? {
+        match spawn_blocking(move || Temporary::create(&folder)).await.map_err(lost)? {
             Ok(file) => Ok(Spool { file: Some(file), gathered: Vec::new(), bytes: 0 }),
             Err(error) => Err(Fault::Disk(error.kind())),
         }
@@ -117,7 +117,7 @@ impl Spool {
             }
             Ok::<_, io::Error>((file, gathered))
         };
-        match unblock(write).await.map_err(lost)? {
+        match spawn_blocking(write).await.map_err(lost)? {
             Ok((file, gathered)) => {
                 (self.file, self.gathered) = (Some(file), gathered);
                 Ok(self)

@@ -39,7 +39,7 @@ const BOTH: &str = "application/x-www-form-urlencoded, multipart/form-data";
 /// let answer = client.post("/book").form(&[("name", "Ada"), ("seats", "2"), ("meal", "soup"), ("meal", "fish")]).send();
 /// assert_eq!(answer.text(), "Ada 2 soup and fish");
 /// let answer = client.post("/book").form(&[("name", "Ada"), ("seats", "many")]).send();
-/// assert_eq!((answer.status().as_u16(), answer.field("content-type")), (422, "application/problem+json"));
+/// assert_eq!((answer.status().as_u16(), answer.header("content-type")), (422, "application/problem+json"));
 /// assert!(answer.text().contains(r#""field":"seats""#));
 /// # Ok::<(), highwire::Error>(())
 /// ```

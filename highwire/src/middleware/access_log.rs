@@ -109,8 +109,8 @@ impl Middleware for AccessLog {
                 _ => "HTTP/1.1",
             },
             authority: request.authority().to_string(),
-            referer: text(request.field("referer")),
-            agent: text(request.field("user-agent")),
+            referer: text(request.header("referer")),
+            agent: text(request.header("user-agent")),
         })
     }
 
@@ -233,7 +233,7 @@ fn latin1(bytes: &[u8]) -> String {
 /// The user of basic authentication (RFC 7617).
 fn user(request: &mut Request<'_>) -> Option<String> {
     let is_basic = |value: &[u8]| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic "));
-    request.field("authorization").filter(|value| is_basic(value))?;
+    request.header("authorization").filter(|value| is_basic(value))?;
     Basic::from_request(request).ok().map(|basic| basic.user).filter(|user| !user.is_empty())
 }
 

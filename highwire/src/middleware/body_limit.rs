@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// Sets how many bytes a request's body may have: 413 above, told before the body comes where its length is announced. The
 /// one that stands nearest to a handler counts; without any, the server's
-/// [`Caps::body_bytes`](crate::server::Caps::body_bytes) and
-/// [`Caps::streamed_body_bytes`](crate::server::Caps::streamed_body_bytes).
+/// [`Limits::body_bytes`](crate::server::Limits::body_bytes) and
+/// [`Limits::streamed_body_bytes`](crate::server::Limits::streamed_body_bytes).
 ///
 /// ```
 /// use highwire::middleware::BodyLimit;

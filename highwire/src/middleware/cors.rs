@@ -51,7 +51,8 @@ impl Cors {
     }
 
     /// The fields that requests may have beside those that need no permission.
-    pub fn fields(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
+    #[doc(alias = "fields")]
+    pub fn allow_headers(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
         self.fields.extend(fields);
         self
     }
@@ -91,12 +92,12 @@ impl Cors {
             Allowed::Every => HeaderValue::from_static("*"),
             Allowed::This(origin) => {
                 if self.credentials {
-                    response.add_field(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+                    response.add_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
                 }
                 origin
             }
         };
-        response.add_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, value);
+        response.add_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, value);
     }
 
     fn preflight(&self, allowed: Allowed) -> Response {
@@ -110,7 +111,7 @@ impl Cors {
         add_list(&mut response, header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         add_list(&mut response, header::ACCESS_CONTROL_ALLOW_HEADERS, fields);
         if let Some(max_age) = self.max_age {
-            response.add_field(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(max_age.as_secs()));
+            response.add_header(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(max_age.as_secs()));
         }
         response
     }
@@ -137,15 +138,15 @@ impl Middleware for Cors {
     type State = Origin;
 
     fn before(&self, request: &mut Request<'_>) -> Result<Origin, Response> {
-        let Some(origin) = request.field("origin") else {
+        let Some(origin) = request.header("origin") else {
             // Where all may, an answer says so to everybody: a cache gives it to pages of other origins, too.
             return Ok(Origin((self.any_origin && !self.varies()).then_some(Allowed::Every)));
         };
         let allowed = self.judge(origin);
-        if request.method() == "OPTIONS" && request.field("access-control-request-method").is_some() {
+        if request.method() == "OPTIONS" && request.header("access-control-request-method").is_some() {
             let mut response = self.preflight(allowed);
             let vary = "origin, access-control-request-method, access-control-request-headers";
-            response.add_field(header::VARY, HeaderValue::from_static(vary));
+            response.add_header(header::VARY, HeaderValue::from_static(vary));
             return Err(response);
         }
         Ok(Origin(Some(allowed)))
@@ -153,7 +154,7 @@ impl Middleware for Cors {
 
     fn after(&self, Origin(allowed): Origin, response: &mut Response) {
         if self.varies() {
-            response.add_field(header::VARY, HeaderValue::from_static("origin"));
+            response.add_header(header::VARY, HeaderValue::from_static("origin"));
         }
         let Some(allowed) = allowed else { return };
         let is_allowed = !matches!(allowed, Allowed::No);
@@ -168,6 +169,6 @@ impl Middleware for Cors {
 fn add_list<'n>(response: &mut Response, name: HeaderName, names: impl Iterator<Item = &'n str>) {
     let list = names.collect::<Vec<_>>().join(", ");
     if let Some(value) = HeaderValue::try_from(list).ok().filter(|value| !value.is_empty()) {
-        response.add_field(name, value);
+        response.add_header(name, value);
     }
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 /// ```
 /// use highwire::middleware::ConcurrencyLimit;
 /// use highwire::testing::Client;
-/// use highwire::{App, Handler, unblock};
+/// use highwire::{App, Handler, spawn_blocking};
 ///
-/// let report = async || unblock(|| "the year in figures").await;
+/// let report = async || spawn_blocking(|| "the year in figures").await;
 /// let app = App::new().get("/report", report.with(ConcurrencyLimit::new(4)));
 /// assert_eq!(Client::new(app)?.get("/report").send().text(), "the year in figures");
 /// # Ok::<(), highwire::Error>(())
@@ -54,7 +54,7 @@ impl Middleware for ConcurrencyLimit {
         if self.present.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.present.fetch_sub(1, Ordering::Relaxed);
             let response = Response::error(StatusCode::SERVICE_UNAVAILABLE, "the server is overloaded\n");
-            return Err(response.with_field(header::RETRY_AFTER, HeaderValue::from_static("1")));
+            return Err(response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1")));
         }
         Ok(Permit(self.present.clone()))
     }
@@ -200,7 +200,7 @@ impl RateLimit {
             (HeaderName::from_static("ratelimit-remaining"), left),
             (HeaderName::from_static("ratelimit-reset"), reset.div_ceil(NANOSECONDS)),
         ] {
-            response.add_field(name, HeaderValue::from(value));
+            response.add_header(name, HeaderValue::from(value));
         }
     }
 }
@@ -215,7 +215,7 @@ impl Middleware for RateLimit {
             (Err(wait), reset) => {
                 let mut response = Response::error(StatusCode::TOO_MANY_REQUESTS, "too many requests\n");
                 self.write(0, reset, &mut response);
-                Err(response.with_field(header::RETRY_AFTER, HeaderValue::from(wait.div_ceil(NANOSECONDS))))
+                Err(response.with_header(header::RETRY_AFTER, HeaderValue::from(wait.div_ceil(NANOSECONDS))))
             }
         }
     }

@@ -9,7 +9,7 @@
 //! use highwire::{App, Handler, HeaderValue, Request, Response, StatusCode};
 //!
 //! fn only_json(request: &mut Request<'_>) -> Result<(), StatusCode> {
-//!     let accepts = request.field("accept").is_none_or(|value| value.windows(4).any(|four| four == b"json"));
+//!     let accepts = request.header("accept").is_none_or(|value| value.windows(4).any(|four| four == b"json"));
 //!     if accepts { Ok(()) } else { Err(StatusCode::NOT_ACCEPTABLE) }
 //! }
 //!
@@ -17,7 +17,7 @@
 //!     .get("/", || "for everybody")
 //!     .get("/api", (|| "[]").with(before(only_json)))
 //!     .with(after(|response: &mut Response| {
-//!         response.add_field(highwire::header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+//!         response.add_header(highwire::header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
 //!     }));
 //! # let _ = app;
 //! ```
@@ -54,10 +54,10 @@ pub use limit::{ConcurrencyLimit, RATE_LIMIT_CALLERS, RateLimit};
 use proxies::client_address;
 pub use proxies::{ClientAddress, FORWARDED_STEPS, Forwarded, NotANetwork, TrustedProxies};
 pub use request_id::{REQUEST_ID_BYTES, RequestId, RequestIds};
-pub use security::SecurityFields;
+pub use security::SecurityHeaders;
 pub use timeout::Timeout;
-pub use trace::{TraceContext, Tracing};
-pub use wait::{FromFn, Kept, Next, from_fn};
+pub use trace::{TraceContext, TraceParent};
+pub use wait::{FromFn, Next, OwnedRequest, from_fn};
 
 pub(crate) use wrap::{Layer, Missed};
 
@@ -83,12 +83,12 @@ pub(crate) use wrap::{Layer, Missed};
 ///     }
 ///
 ///     fn after(&self, number: u64, response: &mut Response) {
-///         response.set_field(HeaderName::from_static("x-number"), HeaderValue::from(number));
+///         response.set_header(HeaderName::from_static("x-number"), HeaderValue::from(number));
 ///     }
 /// }
 ///
 /// let mut client = Client::new(App::new().get("/", || "hello").with(Numbers::default()))?;
-/// assert_eq!((client.get("/").send().field("x-number"), client.get("/").send().field("x-number")), ("1", "2"));
+/// assert_eq!((client.get("/").send().header("x-number"), client.get("/").send().header("x-number")), ("1", "2"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
 pub trait Middleware: Send + Sync + 'static {
@@ -135,11 +135,11 @@ impl<M: Middleware> IntoLayer for M {
 /// use highwire::{App, Request, StatusCode};
 ///
 /// let app = App::new().get("/", || "hello").with(before(|request: &mut Request<'_>| {
-///     if request.field("x-key") == Some(b"open-sesame") { Ok(()) } else { Err(StatusCode::FORBIDDEN) }
+///     if request.header("x-key") == Some(b"open-sesame") { Ok(()) } else { Err(StatusCode::FORBIDDEN) }
 /// }));
 /// let mut client = Client::new(app)?;
 /// assert_eq!(client.get("/").send().status(), 403);
-/// assert_eq!(client.get("/").field("x-key", "open-sesame").send().text(), "hello");
+/// assert_eq!(client.get("/").header("x-key", "open-sesame").send().text(), "hello");
 /// # Ok::<(), highwire::Error>(())
 /// ```
 pub fn before<F, R>(function: F) -> Before<F>
@@ -158,11 +158,11 @@ where
 /// use highwire::{App, HeaderValue, Response, header};
 ///
 /// let app = App::new().get("/", || "hello").with(after(|response: &mut Response| {
-///     if response.field(&header::CACHE_CONTROL).is_none() {
-///         response.set_field(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+///     if response.header(&header::CACHE_CONTROL).is_none() {
+///         response.set_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
 ///     }
 /// }));
-/// assert_eq!(Client::new(app)?.get("/").send().field("cache-control"), "no-store");
+/// assert_eq!(Client::new(app)?.get("/").send().header("cache-control"), "no-store");
 /// # Ok::<(), highwire::Error>(())
 /// ```
 pub fn after<F>(function: F) -> After<F>

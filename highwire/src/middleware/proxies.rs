@@ -149,7 +149,7 @@ impl TrustedProxies {
 ///     .get("/", |known: Forwarded| format!("{:?} {:?}", known.https, known.host))
 ///     .with(TrustedProxies::new(["10.0.0.0/8"])?.by_forwarded());
 /// let call = "for=192.0.2.1;proto=https;host=example.com";
-/// assert_eq!(Client::new(app)?.get("/").field("forwarded", call).send().text(), "Some(true) Some(\"example.com\")");
+/// assert_eq!(Client::new(app)?.get("/").header("forwarded", call).send().text(), "Some(true) Some(\"example.com\")");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl Middleware for TrustedProxies {
 
 /// The values of all fields of a name, in order, one after the other.
 fn values<'r>(request: &Request<'r>, name: &str) -> String {
-    let values = request.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let values = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let values: Vec<String> = values.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect();
     values.join(",")
 }

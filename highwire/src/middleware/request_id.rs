@@ -20,7 +20,7 @@ const NAME: HeaderName = HeaderName::from_static("x-request-id");
 ///
 /// let app = App::new().get("/", |id: RequestId| id.to_string()).with(RequestIds::new());
 /// let answer = Client::new(app)?.get("/").send();
-/// assert_eq!((answer.text(), answer.text().len()), (answer.field("x-request-id"), 32));
+/// assert_eq!((answer.text(), answer.text().len()), (answer.header("x-request-id"), 32));
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -63,14 +63,14 @@ impl Middleware for RequestIds {
     type State = HeaderValue;
 
     fn before(&self, request: &mut Request<'_>) -> Result<HeaderValue, Response> {
-        let given = request.field(NAME.as_str()).filter(|value| self.trusts && is_acceptable(value));
+        let given = request.header(NAME.as_str()).filter(|value| self.trusts && is_acceptable(value));
         let id = given.and_then(|value| HeaderValue::from_bytes(value).ok()).unwrap_or_else(make);
         request.extensions().insert(RequestId(id.clone()));
         Ok(id)
     }
 
     fn after(&self, id: HeaderValue, response: &mut Response) {
-        response.add_field(NAME, id);
+        response.add_header(NAME, id);
     }
 }
 

@@ -16,61 +16,62 @@ use crate::{HeaderName, HeaderValue, Request, Response, header};
 /// `Strict-Transport-Security` is [`Https::hsts`](crate::Https::hsts)'s.
 ///
 /// ```
-/// use highwire::middleware::SecurityFields;
+/// use highwire::middleware::SecurityHeaders;
 /// use highwire::testing::Client;
 /// use highwire::{App, HeaderValue, header};
 ///
-/// let fields = SecurityFields::new()
+/// let fields = SecurityHeaders::new()
 ///     .policy(HeaderValue::from_static("default-src 'self'"))
 ///     .set(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
 /// let answer = Client::new(App::new().get("/", || "hello").with(fields))?.get("/").send();
-/// assert_eq!((answer.field("x-content-type-options"), answer.field("x-frame-options")), ("nosniff", "SAMEORIGIN"));
+/// assert_eq!((answer.header("x-content-type-options"), answer.header("x-frame-options")), ("nosniff", "SAMEORIGIN"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct SecurityFields {
+#[doc(alias = "SecurityFields")]
+pub struct SecurityHeaders {
     fields: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Default for SecurityFields {
-    fn default() -> SecurityFields {
-        SecurityFields::new()
+impl Default for SecurityHeaders {
+    fn default() -> SecurityHeaders {
+        SecurityHeaders::new()
     }
 }
 
-impl SecurityFields {
+impl SecurityHeaders {
     /// The fields of the table.
-    pub fn new() -> SecurityFields {
+    pub fn new() -> SecurityHeaders {
         let fields = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::X_FRAME_OPTIONS, "DENY"),
             (header::REFERRER_POLICY, "strict-origin-when-cross-origin"),
             (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         ];
-        SecurityFields { fields: fields.map(|(name, value)| (name, HeaderValue::from_static(value))).to_vec() }
+        SecurityHeaders { fields: fields.map(|(name, value)| (name, HeaderValue::from_static(value))).to_vec() }
     }
 
     /// Where scripts, styles and all else of a page may come from (Content Security Policy).
-    pub fn policy(self, policy: HeaderValue) -> SecurityFields {
+    pub fn policy(self, policy: HeaderValue) -> SecurityHeaders {
         self.set(header::CONTENT_SECURITY_POLICY, policy)
     }
 
     /// Adds a field, or changes one.
-    pub fn set(mut self, name: HeaderName, value: HeaderValue) -> SecurityFields {
+    pub fn set(mut self, name: HeaderName, value: HeaderValue) -> SecurityHeaders {
         self = self.without(&name);
         self.fields.push((name, value));
         self
     }
 
     /// Leaves a field out.
-    pub fn without(mut self, name: &HeaderName) -> SecurityFields {
+    pub fn without(mut self, name: &HeaderName) -> SecurityHeaders {
         self.fields.retain(|(known, _)| known != name);
         self
     }
 }
 
-impl Middleware for SecurityFields {
+impl Middleware for SecurityHeaders {
     type State = ();
 
     fn before(&self, _: &mut Request<'_>) -> Result<(), Response> {
@@ -79,8 +80,8 @@ impl Middleware for SecurityFields {
 
     fn after(&self, (): (), response: &mut Response) {
         for (name, value) in &self.fields {
-            if response.field(name).is_none() {
-                response.add_field(name.clone(), value.clone());
+            if response.header(name).is_none() {
+                response.add_header(name.clone(), value.clone());
             }
         }
     }

@@ -37,7 +37,7 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// So long, and no longer. The server's own bound for all handlers is [`Deadlines::handler`](crate::server::Deadlines).
+    /// So long, and no longer. The server's own bound for all handlers is [`Timeouts::handler`](crate::server::Timeouts).
     pub fn new(after: Duration) -> Timeout {
         Timeout { after }
     }
@@ -53,7 +53,7 @@ impl Middleware for Timeout {
     fn pending(&self, state: &mut Sleep, cx: &mut Context<'_>) -> Poll<Response> {
         Pin::new(state).poll(cx).map(|()| {
             Response::error(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long\n")
-                .with_field(header::RETRY_AFTER, HeaderValue::from_static("1"))
+                .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
         })
     }
 

@@ -6,27 +6,28 @@ use crate::request::FromRequest;
 use crate::{Request, Response};
 use std::fmt;
 
-/// Takes over `traceparent`, or begins a trace where there is none that is valid: handlers take it as [`TraceContext`].
+/// Takes over `traceparent`, or begins a trace where there is none that is valid: handlers take it as [`TraceParent`].
 ///
 /// ```
 /// use highwire::App;
-/// use highwire::middleware::{TraceContext, Tracing};
+/// use highwire::middleware::{TraceParent, TraceContext};
 /// use highwire::testing::Client;
 ///
-/// let app = App::new().get("/", |trace: TraceContext| trace.to_string()).with(Tracing);
+/// let app = App::new().get("/", |trace: TraceParent| trace.to_string()).with(TraceContext);
 /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-/// let answer = Client::new(app)?.get("/").field("traceparent", parent).send();
+/// let answer = Client::new(app)?.get("/").header("traceparent", parent).send();
 /// assert!(answer.text().starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
-pub struct Tracing;
+#[doc(alias = "Tracing")]
+pub struct TraceContext;
 
-/// A request's place in a trace: an extractor, behind [`Tracing`]. Its text is the `traceparent` for what the handler asks of
+/// A request's place in a trace: an extractor, behind [`TraceParent`]. Its text is the `traceparent` for what the handler asks of
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceContext {
+pub struct TraceParent {
     /// The trace: the same for all that belongs to it. Never 0.
     pub trace: u128,
     /// The caller's part of it; 0 where the trace begins here.
@@ -37,13 +38,13 @@ pub struct TraceContext {
     pub sampled: bool,
 }
 
-impl fmt::Display for TraceContext {
+impl fmt::Display for TraceParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace, self.span, u8::from(self.sampled))
     }
 }
 
-impl TraceContext {
+impl TraceParent {
     /// Reads a `traceparent`: trace, the caller's part, whether it is recorded.
     fn read(value: &[u8]) -> Option<(u128, u64, bool)> {
         let text = std::str::from_utf8(value).ok()?;
@@ -61,21 +62,21 @@ impl TraceContext {
     }
 }
 
-impl FromRequest for TraceContext {
-    fn from_request(request: &mut Request<'_>) -> Result<TraceContext, Response> {
-        crate::Extension::<TraceContext>::from_request(request).map(|found| found.0)
+impl FromRequest for TraceParent {
+    fn from_request(request: &mut Request<'_>) -> Result<TraceParent, Response> {
+        crate::Extension::<TraceParent>::from_request(request).map(|found| found.0)
     }
 }
 
-impl Middleware for Tracing {
+impl Middleware for TraceContext {
     type State = ();
 
     fn before(&self, request: &mut Request<'_>) -> Result<(), Response> {
         let fresh = random();
         let span = (random() as u64).max(1);
-        let given = request.field("traceparent").and_then(TraceContext::read);
+        let given = request.header("traceparent").and_then(TraceParent::read);
         let (trace, parent, sampled) = given.unwrap_or((fresh.max(1), 0, false));
-        request.extensions().insert(TraceContext { trace, parent, span, sampled });
+        request.extensions().insert(TraceParent { trace, parent, span, sampled });
         Ok(())
     }
 
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn only_what_the_standard_writes_is_read() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let read = |text: &str| TraceContext::read(text.as_bytes());
+        let read = |text: &str| TraceParent::read(text.as_bytes());
         let whole = Some((0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0x00f0_67aa_0ba9_02b7, true));
         assert_eq!(read(good), whole);
         assert_eq!(read(&format!("cc{}-what-comes", &good[2..])), whole);
@@ -106,7 +107,7 @@ mod tests {
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        let context = TraceContext { trace: 1, parent: 2, span: 3, sampled: true };
+        let context = TraceParent { trace: 1, parent: 2, span: 3, sampled: true };
         assert_eq!(read(&context.to_string()), Some((1, 3, true)));
     }
 }

@@ -22,15 +22,15 @@ use std::task::{Context, Poll};
 /// without it. It costs a copy of the request's head and two allocations; a [`Middleware`](super::Middleware) costs none.
 ///
 /// ```
-/// use highwire::middleware::{Kept, Next, from_fn};
+/// use highwire::middleware::{OwnedRequest, Next, from_fn};
 /// use highwire::{App, IntoResponse, StatusCode};
 ///
 /// async fn known(token: &[u8]) -> bool {
 ///     token == b"Bearer secret"
 /// }
 ///
-/// let app = App::new().get("/", || "hello").with(from_fn(async |mut request: Kept, next: Next| {
-///     let token = request.request().field("authorization").unwrap_or_default().to_vec();
+/// let app = App::new().get("/", || "hello").with(from_fn(async |mut request: OwnedRequest, next: Next| {
+///     let token = request.request().header("authorization").unwrap_or_default().to_vec();
 ///     match known(&token).await {
 ///         true => next.run(request).await,
 ///         false => StatusCode::UNAUTHORIZED.into_response(),
@@ -40,7 +40,7 @@ use std::task::{Context, Poll};
 /// ```
 pub fn from_fn<F, Fut>(function: F) -> FromFn<F, Fut>
 where
-    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    F: Fn(OwnedRequest, Next) -> Fut + Send + Sync + 'static,
     Fut: Future + 'static,
     Fut::Output: IntoResponse,
 {
@@ -61,7 +61,7 @@ impl<F, Fut> std::fmt::Debug for FromFn<F, Fut> {
 
 impl<F, Fut> IntoLayer for FromFn<F, Fut>
 where
-    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    F: Fn(OwnedRequest, Next) -> Fut + Send + Sync + 'static,
     Fut: Future + 'static,
     Fut::Output: IntoResponse,
 {
@@ -73,7 +73,7 @@ where
 
 impl<F, Fut> Layer for Arc<FromFn<F, Fut>>
 where
-    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    F: Fn(OwnedRequest, Next) -> Fut + Send + Sync + 'static,
     Fut: Future + 'static,
     Fut::Output: IntoResponse,
 {
@@ -89,7 +89,7 @@ struct WaitingRoute<F, Fut> {
 
 impl<F, Fut> Route for WaitingRoute<F, Fut>
 where
-    F: Fn(Kept, Next) -> Fut + Send + Sync + 'static,
+    F: Fn(OwnedRequest, Next) -> Fut + Send + Sync + 'static,
     Fut: Future + 'static,
     Fut::Output: IntoResponse,
 {
@@ -116,13 +116,13 @@ struct WaitingEndpoint<F, Fut> {
 
 impl<F, Fut> Endpoint for WaitingEndpoint<F, Fut>
 where
-    F: Fn(Kept, Next) -> Fut,
+    F: Fn(OwnedRequest, Next) -> Fut,
     Fut: Future,
     Fut::Output: IntoResponse,
 {
     fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome {
         let waker = request.waker();
-        let future = (self.layer.function)(Kept::new(request), Next { inner: self.inner.clone() });
+        let future = (self.layer.function)(OwnedRequest::new(request), Next { inner: self.inner.clone() });
         self.pool.start(future, &waker, answer)
     }
     fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response> {
@@ -134,7 +134,8 @@ where
 }
 
 /// A request that is owned, so that it can be kept while something is waited for.
-pub struct Kept {
+#[doc(alias = "Kept")]
+pub struct OwnedRequest {
     head: Head,
     window: Vec<u8>,
     route: u32,
@@ -150,14 +151,14 @@ pub struct Kept {
     waker: TaskWaker<'static>,
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for OwnedRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Kept")
+        f.write_str("OwnedRequest")
     }
 }
 
-impl Kept {
-    fn new(request: &mut Request<'_>) -> Kept {
+impl OwnedRequest {
+    fn new(request: &mut Request<'_>) -> OwnedRequest {
         let waker = request.waker();
         // Whatever the handler sends before its answer goes the way of this request.
         request.hooks.interim(waker.clone());
@@ -165,7 +166,7 @@ impl Kept {
         let mut hooks = Hooks::default();
         (hooks.interim, hooks.unfolded) = (request.hooks.interim.clone(), Some(unfolded));
         (hooks.waker, hooks.extensions) = (Some(waker.clone()), std::mem::take(&mut request.hooks.extensions));
-        Kept {
+        OwnedRequest {
             head: request.head.to_kept(),
             window: request.window.to_vec(),
             route: request.route,
@@ -214,7 +215,7 @@ impl std::fmt::Debug for Next {
 
 impl Next {
     /// Calls it, and waits for its answer. Dropped before that, it is cancelled.
-    pub async fn run(self, mut request: Kept) -> Response {
+    pub async fn run(self, mut request: OwnedRequest) -> Response {
         let mut answer = None;
         let outcome = self.inner.call(&mut request.request(), &mut answer);
         let place = match outcome {

@@ -142,7 +142,7 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         let reply = request.hooks.reply.take();
         let place = match (outcome, &mut *answer) {
             (Outcome::Ready, Some(response)) if reply.is_none() => {
-                response.own_fields();
+                response.own_headers();
                 middleware.after(state, response);
                 return Outcome::Ready;
             }
@@ -167,7 +167,7 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         let Some(mut waiting) = taken else { return Poll::Pending };
         let response = match self.look(&mut waiting, cx) {
             Poll::Ready(mut response) => {
-                response.own_fields();
+                response.own_headers();
                 self.route.middleware.after(waiting.state, &mut response);
                 response
             }

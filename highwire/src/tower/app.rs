@@ -31,11 +31,11 @@ use std::task::{Context, Poll};
 ///
 /// Handlers stay on one thread, as everywhere in Highwire: the service has workers of its own, as many as `Config::workers`
 /// says, and one where that says nothing. They begin here. When the last clone of the service is gone they finish what is
-/// under way, until `Deadlines::shutdown` at the latest, and end.
+/// under way, until `Timeouts::shutdown` at the latest, and end.
 ///
 /// Routes, middleware, bounds, deadlines, the memory budget and the access log are those that the app has behind sockets.
-/// `Caps::connections` bounds the requests at once; beyond it they are answered 503. Deadlines are those of bodies, handlers,
-/// and of answers that nobody takes (`Deadlines::write`). A response that is dropped before its end, or the future of one,
+/// `Limits::connections` bounds the requests at once; beyond it they are answered 503. Timeouts are those of bodies, handlers,
+/// and of answers that nobody takes (`Timeouts::write`). A response that is dropped before its end, or the future of one,
 /// cancels its handler.
 ///
 /// - The request's body is asked for on the worker's thread, and no faster than the handler takes it. A body that needs
@@ -76,7 +76,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.handle.stop();
+        self.handle.shutdown();
     }
 }
 

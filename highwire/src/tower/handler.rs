@@ -155,7 +155,7 @@ where
         // A name stands with its first value only.
         last = name.or(last);
         if let Some(name) = &last {
-            response.own_fields().push((name.clone(), value));
+            response.own_headers().push((name.clone(), value));
         }
     }
     if is_head && let Some(length) = announced {

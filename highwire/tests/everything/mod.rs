@@ -38,7 +38,7 @@ impl Site {
         let app = app.configure(|config| {
             config.engine = engine;
             config.workers = 2;
-            config.caps.body_bytes = 1 << 20;
+            config.limits.body_bytes = 1 << 20;
         });
         let server = app.listen("127.0.0.1:0").expect("a free port");
         let tls = TlsConfig::new().self_signed(["localhost", "127.0.0.1"]);
@@ -63,7 +63,7 @@ impl Drop for Site {
         if let Some(handle) = self.handle.take() {
             handle.abort();
             // What a test has to say it has said.
-            let _ = handle.wait();
+            let _ = handle.join();
         }
     }
 }
@@ -135,7 +135,7 @@ pub(crate) struct Reports(pub(crate) Mutex<Sender<String>>);
 
 /// The app. `reports` is where the page that it serves says what it has found.
 pub(crate) fn app(place: &Place, reports: Sender<String>) -> App {
-    let session = Cookie::new("session", "").in_the_clear();
+    let session = Cookie::new("session", "").secure(false);
     App::new()
         .get("/page", || Html(include_str!("page.html")))
         .post("/report", |report: String, reports: State<Reports>| {
@@ -187,7 +187,7 @@ pub(crate) fn elsewhere(allowed: [String; 2]) -> App {
     let cors = |origins: [String; 2]| {
         let cors = origins.into_iter().fold(Cors::new(), Cors::origin);
         cors.methods([Method::PUT])
-            .fields([header::HeaderName::from_static("x-thing"), header::CONTENT_TYPE])
+            .allow_headers([header::HeaderName::from_static("x-thing"), header::CONTENT_TYPE])
             .expose([header::HeaderName::from_static("x-answer")])
             .credentials()
     };
@@ -253,7 +253,7 @@ async fn count(mut session: Session<u32>) -> Result<(Session<u32>, String), Sess
 
 fn signed(mut cookies: Cookies, keys: State<Keys>) -> (Cookies, String) {
     let visits = cookies.signed(&keys).get("visits").and_then(|visits| visits.parse().ok()).unwrap_or(0) + 1;
-    cookies.signed(&keys).add(Cookie::new("visits", visits.to_string()).in_the_clear().for_scripts());
+    cookies.signed(&keys).add(Cookie::new("visits", visits.to_string()).secure(false).http_only(false));
     (cookies, visits.to_string())
 }
 
@@ -265,9 +265,9 @@ fn all(cookies: &Cookies) -> BTreeMap<String, String> {
 fn set() -> [Cookie; 3] {
     let value = "a b;\u{e9}";
     [
-        Cookie::new("seen", value).in_the_clear().for_scripts(),
-        Cookie::new("hidden", value).in_the_clear().lasting(Duration::from_secs(3600)),
-        Cookie::new("strict", value).in_the_clear().for_scripts().same_site(SameSite::Strict),
+        Cookie::new("seen", value).secure(false).http_only(false),
+        Cookie::new("hidden", value).secure(false).max_age(Duration::from_secs(3600)),
+        Cookie::new("strict", value).secure(false).http_only(false).same_site(SameSite::Strict),
     ]
 }
 
@@ -295,7 +295,7 @@ fn drip(Path(gate): Path<String>, gates: State<Gates>) -> Response {
             }
         }
     });
-    Response::stream(receiver).with_field(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain"))
+    Response::stream(receiver).with_header(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain"))
 }
 
 /// The same as events.

@@ -334,6 +334,6 @@ impl Real {
 
     pub(crate) fn stop(self) {
         self.handle.abort();
-        self.handle.wait().expect("a server that ends");
+        self.handle.join().expect("a server that ends");
     }
 }

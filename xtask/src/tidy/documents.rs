@@ -14,7 +14,7 @@ const DRAWERS: &[&str] =
     &["common", "helper", "helpers", "legacy", "misc", "miscellaneous", "util", "utilities", "utils"];
 
 /// Structs whose fields are limits, by how their names end.
-const LIMIT_STRUCTS: &[&str] = &["Limits", "Deadlines", "Caps"];
+const LIMIT_STRUCTS: &[&str] = &["Limits", "Timeouts"];
 
 pub(super) fn drawer(tree: &Tree) -> Vec<Finding> {
     let stem =
@@ -234,10 +234,10 @@ mod tests {
         check(limits, &[("proto/src/limits.rs", code)], &[("proto/src/limits.rs", 3), ("proto/src/limits.rs", 1)]);
         check(
             limits,
-            &[("engine/src/a.rs", "pub struct Deadlines<'a> { pub head: &'a u8 }"), (LIMITS, "x")],
+            &[("engine/src/a.rs", "pub struct Timeouts<'a> { pub head: &'a u8 }"), (LIMITS, "x")],
             &[("engine/src/a.rs", 1)],
         );
-        check(limits, &[("cli/src/a.rs", "pub struct Deadlines { pub head: u8 }"), (LIMITS, "x")], &[]);
+        check(limits, &[("cli/src/a.rs", "pub struct Timeouts { pub head: u8 }"), (LIMITS, "x")], &[]);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Carrier for H1<'_, '_> {
 
     /// It is read and dropped, or the connection closes where it is too large or the peer waits to be told to send it.
     fn leave_body(&mut self, length: Length, head: &Head, worker: &mut WorkerContext<impl Service>) {
-        let limit = worker.shared.config().caps.unread_body_bytes;
+        let limit = worker.shared.config().limits.unread_body_bytes;
         let too_large = matches!(length, Length::Exact(length) if length > limit);
         if too_large || head.expects_continue {
             self.connection.http.close_after();
@@ -113,7 +113,7 @@ impl Carrier for H1<'_, '_> {
     ) -> Option<Bytes> {
         let Length::Exact(length) = length else { return None };
         let body = self.behind.get(..usize::try_from(length).ok()?)?;
-        let limits = &worker.shared.config().limits;
+        let limits = &worker.shared.config().parser;
         // A body of known length that lies in the window whole is one part and an end.
         let data = self.connection.http.receive(body, head, limits).ok()?;
         let end = self.connection.http.receive(&[], head, limits).ok()?;

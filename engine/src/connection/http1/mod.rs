@@ -64,7 +64,7 @@ impl Connection {
                     None => break,
                 }
             }
-            let limits = &worker.shared.config().limits;
+            let limits = &worker.shared.config().parser;
             let received = match self.http.receive(rest, head, limits) {
                 Ok(received) => received,
                 Err(error) => {
@@ -149,7 +149,7 @@ impl Connection {
             self.http.close_after();
         }
         let config = worker.shared.config();
-        let last = config.caps.requests_a_connection;
+        let last = config.limits.requests_a_connection;
         if worker.draining || (last != 0 && self.transport.served >= last) {
             self.http.close_after();
         }

@@ -306,7 +306,7 @@ impl Connection {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        response.own_fields();
+        response.own_headers();
         let accepted = self.http.accept(response.status.as_u16(), &mut out.queue.output, |writer| {
             write_common_lines(writer, worker, &response.fields);
             write_fields(writer, &response.fields);

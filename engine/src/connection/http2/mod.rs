@@ -68,7 +68,7 @@ impl Connection {
     pub(in crate::connection) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let config = worker.shared.config();
         let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
-        let http = h2::Connection::new(proto::Role::Server, bounds, &config.limits, &mut out.queue.output);
+        let http = h2::Connection::new(proto::Role::Server, bounds, &config.parser, &mut out.queue.output);
         self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone())));
         if !self.recharge(worker) {
             return self.abort(worker, out);
@@ -104,7 +104,7 @@ impl Transport {
     ) -> usize {
         let mut fields = std::mem::take(&mut worker.fields);
         // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
-        let limits = &worker.shared.config().limits.clone();
+        let limits = &worker.shared.config().parser.clone();
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(worker.tick / TICKS_A_SECOND);
         self.work.begin(worker.turn, worker.allowance);
@@ -205,7 +205,7 @@ impl Transport {
         self.served = self.served.saturating_add(1);
         (worker.requests, worker.streams) = (worker.requests + 1, worker.streams + 1);
         let config = worker.shared.config();
-        let last = config.caps.requests_a_connection;
+        let last = config.limits.requests_a_connection;
         if last != 0 && self.served >= last {
             http2.http.go_away(&mut out.queue.output);
             http2.http.go_away(&mut out.queue.output);

@@ -203,7 +203,7 @@ impl Http2 {
         let (is_open, all) = (self.http.is_open_by_itself(stream), self.sent);
         let Some(active) = self.get(stream) else { return false };
         let waits = active.is_answered() && (active.scheduled || active.waits == Waits::Write);
-        if !waits || !is_open || all - active.sent_before < worker.shared.config().deadlines.least_taken() {
+        if !waits || !is_open || all - active.sent_before < worker.shared.config().timeouts.least_taken() {
             return false;
         }
         (active.due, active.sent_before) = (worker.tick.saturating_add(worker.timeouts.write), all);
@@ -217,7 +217,7 @@ impl Active {
     /// `all`: what has been sent on all streams.
     pub(in crate::connection) fn took(&mut self, bytes: usize, all: u64, worker: &WorkerContext<impl Service>) {
         self.taken += bytes as u64;
-        if self.waits != Waits::Write || self.taken >= worker.shared.config().deadlines.least_taken() {
+        if self.waits != Waits::Write || self.taken >= worker.shared.config().timeouts.least_taken() {
             (self.taken, self.sent_before) = (0, all);
             (self.due, self.waits) = (worker.tick.saturating_add(worker.timeouts.write), Waits::Write);
         }
@@ -232,7 +232,7 @@ impl Active {
     /// Whether the body came fast enough since it was last looked at; then it is looked at again later. Streams take turns:
     /// where it did not, it is enough that all `bodies` together came as fast as each of them should.
     fn body_is_fast_enough(&mut self, worker: &WorkerContext<impl Service>, all: u64, bodies: u64) -> bool {
-        let wanted = worker.shared.config().deadlines.least_body();
+        let wanted = worker.shared.config().timeouts.least_body();
         let is_fast =
             self.intake.arrived >= wanted || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
         self.judge_from_now(worker, all);

@@ -5,11 +5,12 @@ use proto::h2::budget;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of a server's connections: when it has stopped, from [`Handle::report`](super::Handle::report) while it
+/// What became of a server's connections: when it has stopped, from [`Handle::stats`](super::Handle::stats) while it
 /// runs. The counts of requests are as of a worker's last turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+#[doc(alias = "Report")]
+pub struct Stats {
     /// Connections that were accepted.
     pub accepted: u64,
     /// Connections that were refused, because their peer had too many.
@@ -27,12 +28,12 @@ pub struct Report {
     fired: [u64; budget::KINDS],
 }
 
-impl Report {
+impl Stats {
     /// So far.
-    pub fn of(shared: &Shared) -> Report {
+    pub fn of(shared: &Shared) -> Stats {
         let counters = &shared.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Report {
+        Stats {
             accepted: read(&counters.accepted),
             refused: read(&counters.refused),
             cut: read(&counters.cut),
@@ -51,9 +52,9 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { accepted, refused, cut, requests, streams, handshakes, handshakes_failed, .. } = self;
+        let Stats { accepted, refused, cut, requests, streams, handshakes, handshakes_failed, .. } = self;
         write!(
             f,
             "{accepted} connections accepted, {refused} refused, {requests} requests, {cut} exchanges cut short"

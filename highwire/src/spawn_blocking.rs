@@ -7,25 +7,25 @@ use http::StatusCode;
 /// Blocking work in the middle of an async handler. A handler that only blocks is [`blocking`](crate::blocking).
 ///
 /// ```
-/// use highwire::{App, testing::Client, unblock};
+/// use highwire::{App, testing::Client, spawn_blocking};
 ///
 /// let app = App::new().get("/size", async || {
-///     let size = unblock(|| std::fs::metadata("/etc/hosts").map(|facts| facts.len())).await?;
-///     Ok::<_, highwire::UnblockError>(size.map_or("none".to_string(), |size| size.to_string()))
+///     let size = spawn_blocking(|| std::fs::metadata("/etc/hosts").map(|facts| facts.len())).await?;
+///     Ok::<_, highwire::SpawnBlockingError>(size.map_or("none".to_string(), |size| size.to_string()))
 /// });
 /// assert_eq!(Client::new(app)?.get("/size").send().status(), 200);
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::unblock;
+pub use engine::spawn_blocking;
 
-pub use engine::UnblockError;
+pub use engine::SpawnBlockingError;
 
 /// 503 where the pool is full, else 500.
-impl IntoResponse for UnblockError {
+impl IntoResponse for SpawnBlockingError {
     fn into_response(self) -> Response {
         match self {
-            UnblockError::Full => Overloaded.into_response(),
+            SpawnBlockingError::Full => Overloaded.into_response(),
             _ => Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"),
         }
     }
@@ -47,8 +47,10 @@ mod tests {
     #[test]
     fn a_result_and_a_panic() {
         let app = App::new()
-            .get("/two", async || unblock(|| 1 + 1).await.map(|two| two.to_string()))
-            .get("/panics", async || unblock(|| -> &str { std::panic::resume_unwind(Box::new("on purpose")) }).await);
+            .get("/two", async || spawn_blocking(|| 1 + 1).await.map(|two| two.to_string()))
+            .get("/panics", async || {
+                spawn_blocking(|| -> &str { std::panic::resume_unwind(Box::new("on purpose")) }).await
+            });
         let mut client = Client::new(app).expect("an app");
         check(&mut client, "/two", 200, "2");
         check(&mut client, "/panics", 500, "internal server error\n");
@@ -58,13 +60,13 @@ mod tests {
     #[test]
     fn a_full_pool() {
         let app = App::new()
-            .configure(|config| (config.caps.blocking_threads, config.caps.blocking_queue) = (1, 0))
+            .configure(|config| (config.limits.blocking_threads, config.limits.blocking_queue) = (1, 0))
             .get("/full", async || {
                 let (release, gate) = std::sync::mpsc::channel::<()>();
-                let mut held = std::pin::pin!(unblock(move || gate.recv().is_ok()));
+                let mut held = std::pin::pin!(spawn_blocking(move || gate.recv().is_ok()));
                 // Polled once, it is with the pool.
                 let pending = poll_fn(|cx| Poll::Ready(held.as_mut().poll(cx).is_pending())).await;
-                let refused = unblock(|| ()).await;
+                let refused = spawn_blocking(|| ()).await;
                 drop(release);
                 format!("{pending} {refused:?} {:?}", held.await)
             });

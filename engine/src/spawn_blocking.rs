@@ -9,26 +9,26 @@ use std::task::{Poll, Waker};
 /// Why blocking work has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum UnblockError {
-    /// The pool is full: [`Caps::blocking_queue`](crate::Caps::blocking_queue).
+pub enum SpawnBlockingError {
+    /// The pool is full: [`Limits::blocking_queue`](crate::Limits::blocking_queue).
     Full,
     /// The work panicked, or its server has ended.
     Lost,
 }
 
-impl fmt::Display for UnblockError {
+impl fmt::Display for SpawnBlockingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UnblockError::Full => "the blocking pool is full",
-            UnblockError::Lost => "blocking work was lost",
+            SpawnBlockingError::Full => "the blocking pool is full",
+            SpawnBlockingError::Lost => "blocking work was lost",
         })
     }
 }
 
-impl std::error::Error for UnblockError {}
+impl std::error::Error for SpawnBlockingError {}
 
 struct Slot<R> {
-    result: Option<Result<R, UnblockError>>,
+    result: Option<Result<R, SpawnBlockingError>>,
     waker: Option<Waker>,
 }
 
@@ -36,7 +36,7 @@ struct Slot<R> {
 struct Filler<R>(Arc<Mutex<Slot<R>>>);
 
 impl<R> Filler<R> {
-    fn fill(&self, result: Result<R, UnblockError>) {
+    fn fill(&self, result: Result<R, SpawnBlockingError>) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.result.is_none() {
             slot.result = Some(result);
@@ -49,7 +49,7 @@ impl<R> Filler<R> {
 
 impl<R> Drop for Filler<R> {
     fn drop(&mut self) {
-        self.fill(Err(UnblockError::Lost));
+        self.fill(Err(SpawnBlockingError::Lost));
     }
 }
 
@@ -63,11 +63,14 @@ impl<R> Drop for Filler<R> {
 ///
 /// # Panics
 /// Where no worker runs on this thread: call it in handlers and in tasks that they spawn.
-pub async fn unblock<R: Send + 'static>(function: impl FnOnce() -> R + Send + 'static) -> Result<R, UnblockError> {
+#[doc(alias = "unblock")]
+pub async fn spawn_blocking<R: Send + 'static>(
+    function: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, SpawnBlockingError> {
     let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
     let job = move |filler: Filler<R>| filler.fill(Ok(function()));
     if context::offer(Filler(slot.clone()), Box::new(job)).is_err() {
-        return Err(UnblockError::Full);
+        return Err(SpawnBlockingError::Full);
     }
     poll_fn(|cx| {
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
