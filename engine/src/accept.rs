@@ -2,7 +2,7 @@
 
 use super::date::CommonLines;
 use super::shared::Shared;
-use io::{Op, Peer, Queue, SocketId};
+use highwire_io::{Op, Peer, Queue, SocketId};
 use std::sync::atomic::Ordering;
 
 /// What one connection costs the engine and its driver while it is idle, rounded up: it is charged to the budget when the

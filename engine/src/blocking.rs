@@ -16,12 +16,12 @@ use super::worker::WorkerContext;
 use crate::Result;
 use crate::quiet;
 use bytes::Bytes;
-use io::blocking::{self as calls, Got};
-use io::clock::{self, RealClock};
-use io::file::File;
-use io::wake::{Notifier, TaskInbox};
-use io::{Instant, Listener, Op, Queue, Socket, SocketId};
-use proto::Head;
+use highwire_io::blocking::{self as calls, Got};
+use highwire_io::clock::{self, RealClock};
+use highwire_io::file::File;
+use highwire_io::wake::{Notifier, TaskInbox};
+use highwire_io::{Instant, Listener, Op, Queue, Socket, SocketId};
+use highwire_proto::Head;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -137,7 +137,7 @@ fn refuse(shared: &Shared, socket: &Socket) {
 /// What tells the server that a connection is over, however it ends.
 struct Dismissal {
     shared: Arc<Shared>,
-    peer: io::Peer,
+    peer: highwire_io::Peer,
 }
 
 impl Drop for Dismissal {
@@ -206,7 +206,7 @@ impl<S: Service> Thread<S> {
 
     fn run(mut self) {
         let _entered = self.worker.context.clone().enter();
-        let mut buffer = vec![0; io::limit::RECEIVE_BYTES / 4];
+        let mut buffer = vec![0; highwire_io::limit::RECEIVE_BYTES / 4];
         while !self.connection.is_gone() {
             self.worker.turn = self.worker.turn.wrapping_add(1);
             self.worker.begin(self.clock.now());
@@ -339,7 +339,7 @@ impl<S: Service> Thread<S> {
 
     fn send_file(&mut self, file: &dyn File, offset: u64, length: u64) -> std::io::Result<()> {
         self.send_all(length, |sent| {
-            let most = usize::try_from(length - sent).unwrap_or(usize::MAX).min(io::limit::SEND_FILE_BYTES);
+            let most = usize::try_from(length - sent).unwrap_or(usize::MAX).min(highwire_io::limit::SEND_FILE_BYTES);
             calls::send_file(&self.socket, file, offset + sent, most, PATIENCE)
         })?;
         self.connection.drained(&mut self.worker, &mut self.head, &mut self.queue);

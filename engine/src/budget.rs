@@ -49,7 +49,7 @@ impl Budget {
     /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's. It is a
     /// quarter if half would leave less than 64 MiB for memory that is not counted.
     pub(crate) fn default_limit() -> usize {
-        Budget::limit_of(io::memory::available())
+        Budget::limit_of(highwire_io::memory::available())
     }
 
     fn limit_of(available: usize) -> usize {

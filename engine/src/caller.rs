@@ -11,20 +11,20 @@ pub enum Peer {
     Internet(IpAddr, u16),
 }
 
-impl From<io::Peer> for Peer {
-    fn from(peer: io::Peer) -> Peer {
+impl From<highwire_io::Peer> for Peer {
+    fn from(peer: highwire_io::Peer) -> Peer {
         match peer {
-            io::Peer::Local => Peer::Local,
-            io::Peer::Internet(ip, port) => Peer::Internet(ip, port),
+            highwire_io::Peer::Local => Peer::Local,
+            highwire_io::Peer::Internet(ip, port) => Peer::Internet(ip, port),
         }
     }
 }
 
-impl From<Peer> for io::Peer {
-    fn from(peer: Peer) -> io::Peer {
+impl From<Peer> for highwire_io::Peer {
+    fn from(peer: Peer) -> highwire_io::Peer {
         match peer {
-            Peer::Local => io::Peer::Local,
-            Peer::Internet(ip, port) => io::Peer::Internet(ip, port),
+            Peer::Local => highwire_io::Peer::Local,
+            Peer::Internet(ip, port) => highwire_io::Peer::Internet(ip, port),
         }
     }
 }

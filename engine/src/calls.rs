@@ -46,7 +46,7 @@ impl Calls {
     }
 
     /// When the next deadline may pass.
-    pub(super) fn next(&self) -> Option<io::Instant> {
+    pub(super) fn next(&self) -> Option<highwire_io::Instant> {
         self.deadlines.next()
     }
 

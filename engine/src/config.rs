@@ -144,9 +144,9 @@ pub struct Config {
     /// How connections reach the workers.
     pub balance: Balance,
     /// Options of listening sockets.
-    pub socket: io::Options,
+    pub socket: highwire_io::Options,
     /// Bounds of heads, fields and chunk framing.
-    pub parser: proto::Limits,
+    pub parser: highwire_proto::Limits,
     /// Whether HTTP/1 is spoken. Without it every connection has to begin with HTTP/2, in the clear and under TLS.
     pub http1: bool,
     /// Whether HTTP/2 is spoken in the clear, to clients that know that it is (RFC 9113 section 3.3).
@@ -157,7 +157,7 @@ pub struct Config {
     /// demands ALPN.
     pub http2_without_alpn: bool,
     /// What HTTP/2 lets a peer do.
-    pub http2: proto::h2::Bounds,
+    pub http2: highwire_proto::h2::Bounds,
     /// How long peers may take.
     pub timeouts: Timeouts,
     /// How much of everything.
@@ -185,13 +185,13 @@ impl Default for Config {
             pin: false,
             engine: Engine::Auto,
             balance: Balance::ReusePort,
-            socket: io::Options::default(),
-            parser: proto::Limits::default(),
+            socket: highwire_io::Options::default(),
+            parser: highwire_proto::Limits::default(),
             http1: true,
             http2_cleartext: true,
             http2_tls: true,
             http2_without_alpn: false,
-            http2: proto::h2::Bounds::default(),
+            http2: highwire_proto::h2::Bounds::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             memory: None,
@@ -234,7 +234,7 @@ impl Config {
                 "{memory} bytes of memory for all peers are too few: a server needs {LEAST_MEMORY} at least"
             )));
         }
-        let available = io::memory::available();
+        let available = highwire_io::memory::available();
         if let Some(memory) = self.memory
             && memory > available
         {
@@ -242,8 +242,8 @@ impl Config {
                 "{memory} bytes of memory for all peers are more than the {available} that this process may use"
             )));
         }
-        if self.parser.head_bytes > proto::Limits::MAX_HEAD_BYTES
-            || self.parser.trailer_bytes > proto::Limits::MAX_HEAD_BYTES
+        if self.parser.head_bytes > highwire_proto::Limits::MAX_HEAD_BYTES
+            || self.parser.trailer_bytes > highwire_proto::Limits::MAX_HEAD_BYTES
         {
             return refuse("heads and trailers have at most 65,535 bytes");
         }

@@ -3,8 +3,8 @@
 use super::pool::Asked;
 use super::shared::Shared;
 use crate::quiet;
-use io::wake::{InTurn, TaskInbox, TaskNumber};
-use io::{Instant, SocketId};
+use highwire_io::wake::{InTurn, TaskInbox, TaskNumber};
+use highwire_io::{Instant, SocketId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -266,7 +266,7 @@ pub fn now_if_any() -> Option<Instant> {
 /// The time of day by the worker's clock, which is virtual under test; by the system's where no worker runs on this thread.
 pub fn time_of_day() -> SystemTime {
     let here = CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.unix_nanoseconds()));
-    let since = Duration::from_nanos(here.ok().flatten().unwrap_or_else(io::clock::unix_nanoseconds));
+    let since = Duration::from_nanos(here.ok().flatten().unwrap_or_else(highwire_io::clock::unix_nanoseconds));
     SystemTime::UNIX_EPOCH + since
 }
 
@@ -334,7 +334,7 @@ mod tests {
             TaskKind::Stream { index: 3, generation: 2, place: 1 },
         ] {
             assert_eq!(TaskKind::of(kind.number()), kind);
-            assert!(kind.number() < 1 << io::wake::TASK_BITS);
+            assert!(kind.number() < 1 << highwire_io::wake::TASK_BITS);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Setting one is a store. The vector is swept only when the earliest deadline that was ever set since the last sweep
 //! has come, which under load is about once per shortest timeout, and never while nobody is connected.
 
-use io::Instant;
+use highwire_io::Instant;
 use std::time::Duration;
 
 /// The length of a tick. Timeouts are seconds; a tenth of one is exact enough, and 2^32 of them are 13 years.

@@ -8,8 +8,8 @@ use crate::context;
 use crate::pool::Asked;
 use crate::time::{Sleep, sleep};
 use bytes::Bytes;
-use io::Instant;
-use io::file::File;
+use highwire_io::Instant;
+use highwire_io::file::File;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::pin::Pin;
@@ -34,8 +34,8 @@ const FAST_STEP_BYTES: u64 = 2 * 1024 * 1024;
 const FAST: Duration = Duration::from_millis(200);
 
 const _: () = assert!(
-    STEP_BYTES + SEND_FROM_BYTES <= io::limit::UNBOUNDED_FILE_BYTES
-        && FAST_STEP_BYTES >= io::limit::UNBOUNDED_FILE_BYTES
+    STEP_BYTES + SEND_FROM_BYTES <= highwire_io::limit::UNBOUNDED_FILE_BYTES
+        && FAST_STEP_BYTES >= highwire_io::limit::UNBOUNDED_FILE_BYTES
 );
 
 /// Bytes that the pool reads at once of what is only to be in memory.

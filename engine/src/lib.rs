@@ -70,13 +70,13 @@ pub use caller::{ClientCertificate, Peer, Tls};
 pub use config::{Balance, Config, Engine, Limits, Timeouts};
 pub use context::spawn;
 pub use error::{Error, Result};
+pub use highwire_io as io;
+pub use highwire_io::Driver;
+pub use highwire_proto as proto;
 pub use http;
-pub use io;
-pub use io::Driver;
 pub use listen::Listen;
 pub use panics::let_go;
 pub use pool::Asked;
-pub use proto;
 pub use request::BodyUse;
 pub use response::Response;
 pub use run::{Handle, Server};
@@ -92,11 +92,11 @@ pub use worker::Worker;
 /// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.
 /// A program calls it at its start; the library never does so by itself.
 pub fn raise_descriptor_limit() {
-    io::memory::raise_descriptors();
+    highwire_io::memory::raise_descriptors();
 }
 
 /// Sets up the heaps of the C library (glibc): no more than there are processors, and one where the address space is limited.
 /// A running server then gives memory that its peers have freed back to the system. A program calls it at its start, before it makes threads; the library never does so by itself.
 pub fn share_heap() {
-    io::memory::share_heap();
+    highwire_io::memory::share_heap();
 }

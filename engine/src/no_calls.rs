@@ -16,7 +16,7 @@ impl Calls {
         true
     }
 
-    pub(super) fn next(&self) -> Option<io::Instant> {
+    pub(super) fn next(&self) -> Option<highwire_io::Instant> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! How many connections each address has.
 
-use io::Peer;
+use highwire_io::Peer;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};

@@ -8,7 +8,7 @@
 //! A worker is one thread, so the counts belong to the thread and take no lock. Each thread of the blocking pool has counts of
 //! its own.
 
-use io::Instant;
+use highwire_io::Instant;
 use std::cell::Cell;
 
 /// Lines of a kind that a thread logs per second.
@@ -131,7 +131,7 @@ thread_local! {
 /// how many were left out.
 pub fn allows(kind: Kind) -> bool {
     // Without a worker's clock any other will do: seconds are only told apart.
-    let now = NOW.get().unwrap_or_else(|| Instant { nanoseconds: io::clock::unix_nanoseconds() });
+    let now = NOW.get().unwrap_or_else(|| Instant { nanoseconds: highwire_io::clock::unix_nanoseconds() });
     // A thread that ends has no counts any more, and few lines left.
     let asked = COUNTS.try_with(|counts| (counts.take_left_out(kind, now), counts.allow(kind, now)));
     let Ok((left_out, allowed)) = asked else { return true };

@@ -2,8 +2,8 @@
 
 #[cfg(feature = "call")]
 use super::call::inbox::Inbox;
-use io::Socket;
-use io::wake::Notifier;
+use highwire_io::Socket;
+use highwire_io::wake::Notifier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

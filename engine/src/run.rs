@@ -9,8 +9,8 @@ use super::shared::{RESERVED_DESCRIPTORS, Shared};
 use super::stats::Stats;
 use super::worker::Worker;
 use crate::{Error, Result};
-use io::wake::Notifier;
-use io::{Address, Driver, Listener, Readiness, Uring};
+use highwire_io::wake::Notifier;
+use highwire_io::{Address, Driver, Listener, Readiness, Uring};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -50,7 +50,7 @@ impl<M: MakeService> Server<M> {
 
     fn workers(&self) -> usize {
         match self.shared.config().workers {
-            0 => io::affinity::cpus().len(),
+            0 => highwire_io::affinity::cpus().len(),
             workers => workers,
         }
     }
@@ -134,13 +134,13 @@ impl<M: MakeService> Server<M> {
     pub fn run_with_stats(self) -> Result<Stats> {
         let notifier = Notifier::new()?;
         // An earlier server of this process may have been stopped by a signal too.
-        let before = io::signal::count();
-        io::signal::install(notifier)?;
+        let before = highwire_io::signal::count();
+        highwire_io::signal::install(notifier)?;
         let handle = self.start()?;
         let mut seen = 0;
         let mut watch = Watch::default();
         loop {
-            let signals = io::signal::count() - before;
+            let signals = highwire_io::signal::count() - before;
             if signals > seen {
                 if seen == 0 {
                     handle.shutdown();
@@ -167,7 +167,7 @@ impl<M: MakeService> Server<M> {
             return Err(Error::Setting("the server has no address to listen on".to_string()));
         }
         // Before there are threads: then it takes no time.
-        io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
+        highwire_io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
         self.start_all()
     }
 
@@ -268,7 +268,7 @@ impl<M: MakeService> Server<M> {
             // The last handle closes the socket, and removes a unix socket's file: nobody but a worker may keep one.
             shares[0].push(listener);
         }
-        let cpus = io::affinity::cpus();
+        let cpus = highwire_io::affinity::cpus();
         let pin = self.shared.config().pin;
         for (number, share) in shares.into_iter().enumerate() {
             let cpu = pin.then(|| cpus[number % cpus.len()]);
@@ -277,7 +277,7 @@ impl<M: MakeService> Server<M> {
             let (tell, told) = mpsc::channel();
             let run = move || {
                 if let Some(cpu) = cpu
-                    && let Err(error) = io::affinity::pin(cpu)
+                    && let Err(error) = highwire_io::affinity::pin(cpu)
                 {
                     tracing::warn!(%error, cpu, "a worker could not be pinned");
                 }
@@ -332,7 +332,7 @@ fn probe_uring() -> std::io::Result<()> {
 fn another(config: &Config, listener: &Listener) -> Result<Listener> {
     match listener.address() {
         address @ Address::Tcp(_) if config.balance == Balance::ReusePort => {
-            let options = io::Options { reuse_port: true, ..config.socket.clone() };
+            let options = highwire_io::Options { reuse_port: true, ..config.socket.clone() };
             // An inherited socket may not share its port; then its queue is shared.
             Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)
         }
@@ -468,7 +468,7 @@ impl Watch {
         let is_low = used < self.most / 2 && self.most - used >= LEAST_FREED;
         self.looks = if is_low { self.looks + 1 } else { 0 };
         if self.looks == LOOKS_A_TRIM || self.looks == LOOKS_A_LAST_TRIM {
-            io::memory::trim();
+            highwire_io::memory::trim();
         }
         if self.looks == LOOKS_A_LAST_TRIM {
             (self.most, self.looks) = (used, 0);

@@ -4,8 +4,8 @@ use crate::quiet;
 use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::response::Response;
 use crate::shared::Shared;
+use highwire_proto::Head;
 use http::{HeaderValue, StatusCode};
-use proto::Head;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 

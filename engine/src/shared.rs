@@ -22,7 +22,7 @@ pub(crate) struct Counters {
     pub(crate) handshakes: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
     /// HTTP/2 connections that ended because an allowance ran out, by its kind.
-    pub(crate) http2_fired: [AtomicU64; proto::h2::budget::KINDS],
+    pub(crate) http2_fired: [AtomicU64; highwire_proto::h2::budget::KINDS],
 }
 
 /// What all workers of a server share: settings, counters, the account of memory, the blocking pool.
@@ -58,7 +58,7 @@ pub(crate) const RESERVED_DESCRIPTORS: usize = 32;
 impl Shared {
     pub(crate) fn new(config: Config) -> Shared {
         let limit = config.memory.unwrap_or_else(Budget::default_limit);
-        let descriptors = io::memory::descriptors();
+        let descriptors = highwire_io::memory::descriptors();
         let most = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(1);
         let most_connections = config.limits.connections.map_or(most, |cap| (cap as usize).min(most));
         Shared {

@@ -1,7 +1,7 @@
 //! What a server has to say of itself: what became of its connections.
 
 use super::shared::Shared;
-use proto::h2::budget;
+use highwire_proto::h2::budget;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 

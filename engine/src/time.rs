@@ -18,7 +18,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[derive(Debug)]
 #[must_use]
 pub struct Sleep {
-    until: io::Instant,
+    until: highwire_io::Instant,
     /// The timer, and whom it wakes, so that polling again adds no other.
     registered: Option<(TimerKey, Waker)>,
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 header blocks: see `proto::testing::hpack`.
+//! HTTP/2 header blocks: see `highwire_proto::testing::hpack`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| proto::testing::hpack(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| highwire_proto::testing::hpack(input));

@@ -1,4 +1,4 @@
-//! httparse as a second opinion on heads, in the form that `proto::testing` compares: the head's length and its parts.
+//! httparse as a second opinion on heads, in the form that `highwire_proto::testing` compares: the head's length and its parts.
 
 use std::vec::Vec;
 

@@ -8,8 +8,8 @@
 
 use highwire::server::{Driver, Worker};
 use highwire::{App, Response};
-use io::wake::Notifier;
-use io::{Address, Completion, Instant, Listener, ListenerId, Peer, Queue, Sink, Socket, SocketId};
+use highwire_io::wake::Notifier;
+use highwire_io::{Address, Completion, Instant, Listener, ListenerId, Peer, Queue, Sink, Socket, SocketId};
 
 /// A driver whose one connection has always just received the same bytes.
 struct Echoless {

@@ -10,7 +10,7 @@ use crate::server::{Config, Server};
 use crate::shared::{AppData, ErrorHandler, NotFoundHandler};
 use crate::states;
 use crate::{Error, Files, Https, IntoResponse, Method, Request, Result, StatusCode};
-use io::Listener;
+use highwire_io::Listener;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -336,7 +336,7 @@ impl App {
             not_found: self.not_found,
             on_error: self.on_error,
             body_limits: routes.iter().map(|route| route.body_limit()).collect(),
-            open_files: OpenFiles::new(io::memory::descriptors()),
+            open_files: OpenFiles::new(highwire_io::memory::descriptors()),
         };
         let app = BuiltApp {
             data: Arc::new(data),

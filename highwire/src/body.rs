@@ -22,7 +22,7 @@ use crate::request::{BodyUse, FromRequest, Request};
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::body::Body;
+pub use highwire_engine::body::Body;
 
 /// Makes a response body for a task to write.
 ///
@@ -44,9 +44,9 @@ pub use engine::body::Body;
 /// # let _ = app;
 /// ```
 #[doc(inline)]
-pub use engine::body::channel;
+pub use highwire_engine::body::channel;
 
-pub use engine::body::{BodyError, CHANNEL_BYTES, PeerGone, Receiver, Sender};
+pub use highwire_engine::body::{BodyError, CHANNEL_BYTES, PeerGone, Receiver, Sender};
 
 impl FromRequest for Body {
     const BODY: BodyUse = BodyUse::Parts;

@@ -7,10 +7,10 @@ use crate::request::{Locals, Request};
 use crate::router::{Captures, Found};
 use crate::shared::Shared;
 use crate::{Params, Response, StatusCode};
-use engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
-use engine::{Begin, MakeService, Outcome, Service};
+use highwire_engine::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
+use highwire_engine::{Begin, MakeService, Outcome, Service};
+use highwire_proto::{Form, Head, Method};
 use http::{HeaderValue, header};
-use proto::{Form, Head, Method};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl AppFactory {
 impl MakeService for AppFactory {
     type Service = Dispatcher;
 
-    fn make(&self, shared: &Arc<engine::Shared>) -> Dispatcher {
+    fn make(&self, shared: &Arc<highwire_engine::Shared>) -> Dispatcher {
         Dispatcher::new(self.app.clone(), shared.clone())
     }
 
@@ -127,7 +127,7 @@ impl Service for Dispatcher {
 }
 
 impl Dispatcher {
-    fn new(app: Arc<BuiltApp>, engine: Arc<engine::Shared>) -> Dispatcher {
+    fn new(app: Arc<BuiltApp>, engine: Arc<highwire_engine::Shared>) -> Dispatcher {
         Dispatcher {
             endpoints: app.routes.iter().map(|route| route.clone().endpoint()).collect(),
             locals: Rc::new(app.make_locals()),
@@ -245,7 +245,7 @@ impl Dispatcher {
 
 /// Closes the connection after an answer, where it has no other streams.
 fn and_close(response: Response, head: &Head) -> Response {
-    if head.version == proto::Version::Http2 { response } else { response.and_close() }
+    if head.version == highwire_proto::Version::Http2 { response } else { response.and_close() }
 }
 
 fn allow(methods: String) -> Response {

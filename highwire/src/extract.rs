@@ -3,7 +3,7 @@
 use crate::request::{FromRequest, Request};
 use crate::server::Stats;
 use crate::{Method, Response};
-use engine::quiet;
+use highwire_engine::quiet;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::ops::Deref;
 use std::rc::Rc;
@@ -118,7 +118,7 @@ impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::Peer;
+pub use highwire_engine::Peer;
 
 impl FromRequest for Peer {
     fn from_request(request: &mut Request<'_>) -> Result<Peer, Response> {
@@ -138,7 +138,7 @@ impl FromRequest for Peer {
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::Tls;
+pub use highwire_engine::Tls;
 
 impl FromRequest for Tls {
     fn from_request(request: &mut Request<'_>) -> Result<Tls, Response> {

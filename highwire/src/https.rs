@@ -2,8 +2,8 @@
 
 use crate::dispatch::has_dot_segment;
 use crate::{Response, StatusCode};
+use highwire_proto::{Form, Head};
 use http::{HeaderValue, header};
-use proto::{Form, Head};
 use std::time::Duration;
 
 /// Requests below it are answered in the clear all the same: authorities that issue certificates ask there (RFC 8555
@@ -110,8 +110,8 @@ fn without_port(authority: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::h1::Connection;
-    use proto::{Event, Limits, Role};
+    use highwire_proto::h1::Connection;
+    use highwire_proto::{Event, Limits, Role};
 
     fn redirected(https: &Https, request: &str) -> Option<(u16, Option<String>)> {
         let mut head = Head::default();

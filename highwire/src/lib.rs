@@ -80,6 +80,12 @@ mod weight;
 pub use app::App;
 pub use auth::{Basic, Bearer, Realm};
 pub use body::Body;
+pub use extract::{Authority, Extension, Peer, PerWorker, RawQuery, Scheme, State, Tls, Version};
+pub use files::Files;
+#[cfg(feature = "json")]
+pub use form::Form;
+pub use form::Multipart;
+pub use handler::{Blocking, Handler, With, blocking};
 /// A server under TLS:
 ///
 /// ```
@@ -95,14 +101,8 @@ pub use body::Body;
 /// ```
 #[cfg(feature = "tls")]
 #[doc(inline)]
-pub use engine::tls;
-pub use engine::{Error, Result};
-pub use extract::{Authority, Extension, Peer, PerWorker, RawQuery, Scheme, State, Tls, Version};
-pub use files::Files;
-#[cfg(feature = "json")]
-pub use form::Form;
-pub use form::Multipart;
-pub use handler::{Blocking, Handler, With, blocking};
+pub use highwire_engine::tls;
+pub use highwire_engine::{Error, Result};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use https::Https;
 pub use negotiate::Accept;

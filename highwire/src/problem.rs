@@ -97,7 +97,7 @@ impl Problem {
         match serde_json::to_string(value) {
             Ok(json) => self.with_written(name.into(), json),
             Err(error) => {
-                engine::log!(Mistake, error, %error, "a member of a problem cannot be written as JSON");
+                highwire_engine::log!(Mistake, error, %error, "a member of a problem cannot be written as JSON");
                 self
             }
         }

@@ -46,7 +46,7 @@ impl IntoResponse for Redirect {
         match HeaderValue::try_from(self.target) {
             Ok(target) => Response::new(self.status).with_header(header::LOCATION, target),
             Err(_) => {
-                engine::log!(Mistake, error, "a redirect's target is no field's value");
+                highwire_engine::log!(Mistake, error, "a redirect's target is no field's value");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }
         }

@@ -3,8 +3,8 @@
 use crate::request::{FromRequest, Request};
 use crate::response::Overloaded;
 use crate::{IntoResponse, Response};
-use engine::Shared;
-use engine::reply::Replier;
+use highwire_engine::Shared;
+use highwire_engine::reply::Replier;
 use http::StatusCode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -42,7 +42,7 @@ impl Reply {
         let replier = self.replier;
         replier.leave(move || {
             let answer = catch_unwind(AssertUnwindSafe(function)).map_err(|_| {
-                engine::log!(Panic, error, "a blocking handler panicked");
+                highwire_engine::log!(Panic, error, "a blocking handler panicked");
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             });
             || answer.into_response()
@@ -76,7 +76,7 @@ impl FromRequest for Reply {
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::reply::InterimResponses;
+pub use highwire_engine::reply::InterimResponses;
 
 impl FromRequest for InterimResponses {
     fn from_request(request: &mut Request<'_>) -> Result<InterimResponses, Response> {

@@ -3,11 +3,11 @@
 use crate::shared::Shared;
 use crate::{Params, Response};
 use bytes::Bytes;
-use engine::Body;
-pub use engine::BodyUse;
-use engine::request::{Caller, Hooks, Ready, TaskWaker};
+use highwire_engine::Body;
+pub use highwire_engine::BodyUse;
+use highwire_engine::request::{Caller, Hooks, Ready, TaskWaker};
+use highwire_proto::Head;
 use http::{Extensions, StatusCode};
-use proto::Head;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -94,9 +94,9 @@ impl<'r> Request<'r> {
     /// The version.
     pub fn version(&self) -> http::Version {
         match self.head.version {
-            proto::Version::Http10 => http::Version::HTTP_10,
-            proto::Version::Http11 => http::Version::HTTP_11,
-            proto::Version::Http2 => http::Version::HTTP_2,
+            highwire_proto::Version::Http10 => http::Version::HTTP_10,
+            highwire_proto::Version::Http11 => http::Version::HTTP_11,
+            highwire_proto::Version::Http2 => http::Version::HTTP_2,
         }
     }
 
@@ -176,7 +176,7 @@ impl<'r> Request<'r> {
 }
 
 fn taken_twice() -> Response {
-    engine::log!(Mistake, error, "two of a handler's extractors take the request's body");
+    highwire_engine::log!(Mistake, error, "two of a handler's extractors take the request's body");
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 

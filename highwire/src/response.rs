@@ -1,7 +1,7 @@
 //! What turns into a response.
 
 use bytes::Bytes;
-use engine::response::{BINARY, TEXT};
+use highwire_engine::response::{BINARY, TEXT};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ use std::borrow::Cow;
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::Response;
+pub use highwire_engine::Response;
 
 /// What a handler may return.
 ///
@@ -164,7 +164,7 @@ impl<T: IntoResponse> IntoResponse for Option<T> {
 }
 
 /// 400, 408, 413 or 503, and why.
-impl IntoResponse for engine::body::BodyError {
+impl IntoResponse for highwire_engine::body::BodyError {
     fn into_response(self) -> Response {
         self.into()
     }

@@ -23,7 +23,7 @@ use crate::dispatch::{AppFactory, Dispatcher};
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::Config;
+pub use highwire_engine::Config;
 
 /// What [`Server::listen_with`] takes. Whoever wants clients in the clear told to come again under TLS says so by
 /// [`App::https`](crate::App::https).
@@ -42,7 +42,7 @@ pub use engine::Config;
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::Listen;
+pub use highwire_engine::Listen;
 
 /// Starts a task beside the connections of the present worker.
 ///
@@ -62,9 +62,11 @@ pub use engine::Listen;
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::spawn;
+pub use highwire_engine::spawn;
 
-pub use engine::{Balance, Driver, Engine, Handle, Limits, Stats, Timeouts, raise_descriptor_limit, share_heap};
+pub use highwire_engine::{
+    Balance, Driver, Engine, Handle, Limits, Stats, Timeouts, raise_descriptor_limit, share_heap,
+};
 
 /// A bound server, ready to run.
 ///
@@ -82,7 +84,7 @@ pub use engine::{Balance, Driver, Engine, Handle, Limits, Stats, Timeouts, raise
 /// println!("{}", handle.join()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type Server = engine::Server<AppFactory>;
+pub type Server = highwire_engine::Server<AppFactory>;
 
 /// A worker over any driver: for hosts with a loop of their own, and for the simulator.
-pub type Worker<D> = engine::Worker<D, Dispatcher>;
+pub type Worker<D> = highwire_engine::Worker<D, Dispatcher>;

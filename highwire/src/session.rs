@@ -8,7 +8,7 @@
 use crate::cookie::{Cookie, CookieError, Cookies, Keys};
 use crate::request::{FromRequest, Request};
 use crate::{IntoResponse, Response};
-use engine::context;
+use highwire_engine::context;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -227,7 +227,7 @@ impl std::error::Error for SessionError {}
 
 impl IntoResponse for SessionError {
     fn into_response(self) -> Response {
-        engine::log!(Mistake, error, error = %self, "a session failed");
+        highwire_engine::log!(Mistake, error, error = %self, "a session failed");
         Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
     }
 }
@@ -284,7 +284,11 @@ impl<T> fmt::Debug for Session<T> {
 impl<T: 'static> FromRequest for Session<T> {
     fn from_request(request: &mut Request<'_>) -> Result<Session<T>, Response> {
         let Some(sessions) = request.shared.app.state::<Sessions>() else {
-            engine::log!(Mistake, error, "a handler asks for a session, and no Sessions were given to App::state");
+            highwire_engine::log!(
+                Mistake,
+                error,
+                "a handler asks for a session, and no Sessions were given to App::state"
+            );
             return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
         };
         let sent = Cookies::from_request(request)?;
@@ -307,7 +311,7 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
             match serde_json::from_slice(&data) {
                 Ok(value) => return Ok(Some(value)),
                 Err(error) => {
-                    engine::log!(Mistake, warn, %error, "a session's value is of another shape")
+                    highwire_engine::log!(Mistake, warn, %error, "a session's value is of another shape")
                 }
             }
             return Ok(None);

@@ -4,7 +4,7 @@ use crate::files::open::OpenFiles;
 use crate::request::{BodyUse, Request};
 use crate::states;
 use crate::{Response, StatusCode};
-use engine::Asked;
+use highwire_engine::Asked;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -49,11 +49,11 @@ impl AppData {
 /// What all routes of an app on one worker share: the app, and what it shares with the server's other workers.
 pub(crate) struct Shared {
     pub(crate) app: Arc<AppData>,
-    engine: Arc<engine::Shared>,
+    engine: Arc<highwire_engine::Shared>,
 }
 
 impl Shared {
-    pub(crate) fn new(app: Arc<AppData>, engine: Arc<engine::Shared>) -> Shared {
+    pub(crate) fn new(app: Arc<AppData>, engine: Arc<highwire_engine::Shared>) -> Shared {
         Shared { app, engine }
     }
 
@@ -63,7 +63,7 @@ impl Shared {
         self.app.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.engine.config().limits))
     }
 
-    pub(crate) fn engine(&self) -> &engine::Shared {
+    pub(crate) fn engine(&self) -> &highwire_engine::Shared {
         &self.engine
     }
 

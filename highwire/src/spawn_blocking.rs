@@ -17,9 +17,9 @@ use http::StatusCode;
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::spawn_blocking;
+pub use highwire_engine::spawn_blocking;
 
-pub use engine::SpawnBlockingError;
+pub use highwire_engine::SpawnBlockingError;
 
 /// 503 where the pool is full, else 500.
 impl IntoResponse for SpawnBlockingError {

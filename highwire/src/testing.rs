@@ -25,8 +25,8 @@ mod wire;
 use crate::server::{Listen, Server, Worker};
 use crate::{App, HeaderMap, HeaderName, HeaderValue, Method, Result, StatusCode};
 use bytes::Bytes;
-use io::sim::{Arrived, Faults, Network, Simulated};
-use proto::{Event, Head, Length, Limits, Role, h1};
+use highwire_io::sim::{Arrived, Faults, Network, Simulated};
+use highwire_proto::{Event, Head, Length, Limits, Role, h1};
 use std::time::Duration;
 use wire::{Wire, Wires};
 

@@ -15,7 +15,7 @@
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::time::sleep;
+pub use highwire_engine::time::sleep;
 
 /// Waits for a future, and no longer than for a while.
 ///
@@ -32,6 +32,6 @@ pub use engine::time::sleep;
 /// # Ok::<(), highwire::Error>(())
 /// ```
 #[doc(inline)]
-pub use engine::time::timeout;
+pub use highwire_engine::time::timeout;
 
-pub use engine::time::{Elapsed, Sleep};
+pub use highwire_engine::time::{Elapsed, Sleep};

@@ -174,7 +174,7 @@ impl<T: serde::Serialize> IntoResponse for Json<T> {
         match serde_json::to_vec(&self.0) {
             Ok(bytes) => Response::bytes("application/json", bytes),
             Err(error) => {
-                engine::log!(Mistake, error, %error, "a value cannot be written as JSON");
+                highwire_engine::log!(Mistake, error, %error, "a value cannot be written as JSON");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }
         }

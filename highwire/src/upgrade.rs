@@ -2,9 +2,9 @@
 
 use crate::Response;
 use crate::request::{FromRequest, Request};
-pub use engine::raw::RawStream;
-use engine::raw::Switch;
-use engine::response::Content;
+pub use highwire_engine::raw::RawStream;
+use highwire_engine::raw::Switch;
+use highwire_engine::response::Content;
 use http::{HeaderValue, StatusCode, header};
 use std::future::Future;
 
@@ -72,7 +72,7 @@ impl Upgrade {
 impl FromRequest for Upgrade {
     fn from_request(request: &mut Request<'_>) -> Result<Upgrade, Response> {
         let protocol = request.head.protocol.of(request.window);
-        let tunnel = request.head.method == proto::Method::Connect && protocol.is_empty();
+        let tunnel = request.head.method == highwire_proto::Method::Connect && protocol.is_empty();
         if !protocol.is_empty() {
             return Ok(Upgrade { proposed: vec![String::from_utf8_lossy(protocol).into_owned()], tunnel });
         }

@@ -4,7 +4,7 @@ use highwire::{
     App, Authority, Body, HeaderMap, HeaderName, HeaderValue, InterimResponses, IntoResponse, Json, Method, Params,
     Path, Query, RawQuery, Request, Response, Scheme, StatusCode, Version, body, header,
 };
-use io::sim::{Arrived, Faults, Network, Simulated};
+use highwire_io::sim::{Arrived, Faults, Network, Simulated};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

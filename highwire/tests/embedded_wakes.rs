@@ -5,7 +5,7 @@
 
 use highwire::server::{Driver, Worker};
 use highwire::{App, Reply, Response};
-use io::{Readiness, Uring};
+use highwire_io::{Readiness, Uring};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::future::poll_fn;

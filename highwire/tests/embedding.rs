@@ -3,7 +3,7 @@
 
 use highwire::server::{Driver, Worker};
 use highwire::{App, blocking};
-use io::{Readiness, Uring};
+use highwire_io::{Readiness, Uring};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::sync::Arc;

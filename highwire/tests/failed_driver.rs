@@ -2,9 +2,9 @@
 //! demand, so the driver is the simulated one, with a turn that fails.
 
 use highwire::App;
-use io::sim::{Faults, Network, Simulated};
-use io::wake::Notifier;
-use io::{Address, Driver, Instant, Listener, ListenerId, Queue, Sink, Socket, SocketId};
+use highwire_io::sim::{Faults, Network, Simulated};
+use highwire_io::wake::Notifier;
+use highwire_io::{Address, Driver, Instant, Listener, ListenerId, Queue, Sink, Socket, SocketId};
 use std::cell::Cell;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::RawFd;

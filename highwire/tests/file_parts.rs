@@ -6,7 +6,7 @@ mod tls_peer;
 
 use highwire::server::{Engine, Handle};
 use highwire::{App, Path, Response, StatusCode};
-use io::file::{File, Files, Folder, Metadata, Open};
+use highwire_io::file::{File, Files, Folder, Metadata, Open};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{ErrorKind, Read, Write};

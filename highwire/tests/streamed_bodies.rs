@@ -423,7 +423,7 @@ fn check(engine: Engine) {
 #[test]
 fn bodies_reach_slow_handlers_whole_on_uring() {
     // On a thread of its own: the kernel interrupts the thread that made a ring when it takes the ring down.
-    match std::thread::spawn(|| io::Uring::new().map(drop)).join().expect("no panic") {
+    match std::thread::spawn(|| highwire_io::Uring::new().map(drop)).join().expect("no panic") {
         Ok(()) => check(Engine::Uring),
         Err(error) => println!("not run: io_uring is unavailable: {error}"),
     }

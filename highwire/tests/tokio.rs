@@ -134,7 +134,7 @@ fn under_test_also_within_a_runtime() {
 
 #[test]
 fn on_uring() {
-    if let Err(error) = io::Uring::new() {
+    if let Err(error) = highwire_io::Uring::new() {
         let _ = writeln!(std::io::stderr(), "not run: the engine uring: {error}");
         return;
     }

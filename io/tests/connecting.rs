@@ -2,7 +2,7 @@
 //! needs the kernel's own table of connections, so it is of Linux.
 #![cfg(target_os = "linux")]
 
-use io::{Address, Completion, Driver, Instant, Op, Queue, Readiness, Sink};
+use highwire_io::{Address, Completion, Driver, Instant, Op, Queue, Readiness, Sink};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant as Moment};
@@ -53,7 +53,7 @@ fn check(mut driver: impl Driver) {
 #[test]
 fn a_connection_that_is_closed_while_it_is_made_is_gone() {
     check(Readiness::new().expect("a driver"));
-    match io::Uring::new() {
+    match highwire_io::Uring::new() {
         Ok(driver) => check(driver),
         Err(error) => println!("not run: {error}"),
     }

@@ -1,15 +1,15 @@
-//! The drivers of a real kernel keep the contract of `io::driver`. This needs the kernel: what is tested is what the drivers make
+//! The drivers of a real kernel keep the contract of `highwire_io::driver`. This needs the kernel: what is tested is what the drivers make
 //! of short sends, full buffers, resets and cancelled receives, and only the kernel makes those.
 //!
-//! Programs are played by `io::testing`, over TCP on the loopback interface and over unix sockets: first some that are named for
+//! Programs are played by `highwire_io::testing`, over TCP on the loopback interface and over unix sockets: first some that are named for
 //! a symptom that a driver had, then seeded ones.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so best by failing where it stands")]
 
-use io::file::{File, Files, Folder, Open};
-use io::random::Seeded;
-use io::sim::Arrived;
-use io::testing::{Peers, Traits, run};
-use io::{Address, Driver, Instant, Listener, Options, Readiness, SocketId};
+use highwire_io::file::{File, Files, Folder, Open};
+use highwire_io::random::Seeded;
+use highwire_io::sim::Arrived;
+use highwire_io::testing::{Peers, Traits, run};
+use highwire_io::{Address, Driver, Instant, Listener, Options, Readiness, SocketId};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -225,7 +225,7 @@ impl<D: Driver> Peers for Real<D> {
     }
 }
 
-/// Programs named for what a driver did wrong. Three bytes a step: see `io::testing`.
+/// Programs named for what a driver did wrong. Three bytes a step: see `highwire_io::testing`.
 const CASES: &[(&str, &[u8])] = &[
     // SendBytes of much, the client resets.
     ("a reset looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 44, 0, 0]),
@@ -324,5 +324,5 @@ fn readiness_keeps_the_contract() {
 #[cfg(target_os = "linux")]
 #[test]
 fn uring_keeps_the_contract() {
-    check(io::Uring::new);
+    check(highwire_io::Uring::new);
 }

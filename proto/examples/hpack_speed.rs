@@ -2,7 +2,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing};
+use highwire_proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing};
 
 /// What h2load sends, and after the first time in six bytes.
 const LOAD: &[(&str, &str)] = &[

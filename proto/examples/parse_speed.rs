@@ -34,8 +34,8 @@ fn best(name: &str, bytes: &[u8], mut parse: impl FnMut(&[u8])) {
 }
 
 fn main() {
-    let limits = proto::Limits::default();
-    let mut head = proto::Head::default();
+    let limits = highwire_proto::Limits::default();
+    let mut head = highwire_proto::Head::default();
     let only = std::env::args().nth(1);
     for (name, bytes) in [("60 bytes", SMALL), ("700 bytes", BROWSER)] {
         if only.as_ref().is_some_and(|only| !name.starts_with(only.as_str())) {
@@ -43,7 +43,7 @@ fn main() {
         }
         println!("{name}: {} bytes", bytes.len());
         best("proto", bytes, |bytes| {
-            let parsed = proto::h1::parse_request(bytes, &limits, &mut head);
+            let parsed = highwire_proto::h1::parse_request(bytes, &limits, &mut head);
             assert_eq!(parsed, Ok(Some(bytes.len())));
         });
         best("httparse", bytes, |bytes| {
@@ -53,7 +53,7 @@ fn main() {
             assert_eq!(parsed, Ok(httparse::Status::Complete(bytes.len())));
         });
         best("proto, whole connection", bytes, |bytes| {
-            let mut connection = proto::h1::Connection::new(proto::Role::Server);
+            let mut connection = highwire_proto::h1::Connection::new(highwire_proto::Role::Server);
             let received = connection.receive(bytes, &mut head, &limits);
             assert!(black_box(received).is_ok());
         });

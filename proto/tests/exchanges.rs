@@ -1,8 +1,8 @@
 //! Whole exchanges through one connection object, in both roles, at every split.
 
-use proto::h1::{Connection, Request, Response};
-use proto::testing::splits;
-use proto::{Error, Event, Head, Length, Limits, Role};
+use highwire_proto::h1::{Connection, Request, Response};
+use highwire_proto::testing::splits;
+use highwire_proto::{Error, Event, Head, Length, Limits, Role};
 
 /// What a role saw, in words: events in order, the parts of a body joined.
 fn watch(role: Role, method: Option<&str>, input: &[u8], ends: bool) -> Vec<String> {
@@ -60,7 +60,7 @@ fn watch_pieces(role: Role, method: Option<&str>, pieces: &[&[u8]], ends: bool) 
                 break;
             }
             // A server that has its request answers it, so that the next can come.
-            if role == Role::Server && answers && connection.client() != proto::h1::state::State::MaySwitch {
+            if role == Role::Server && answers && connection.client() != highwire_proto::h1::state::State::MaySwitch {
                 answer(&mut connection);
             }
         }
@@ -76,7 +76,7 @@ fn watch_pieces(role: Role, method: Option<&str>, pieces: &[&[u8]], ends: bool) 
 }
 
 fn start(role: Role, head: &Head, window: &[u8]) -> String {
-    let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+    let words = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
     match role {
         Role::Server => format!("{} {}", words(head.method_span), words(head.target.whole)),
         Role::Client => format!("{} {}", head.status, words(head.reason)),
@@ -297,7 +297,7 @@ fn the_diagrams_in_the_documentation_are_the_table() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/http1-states.md")).expect("the page");
     for role in [Role::Client, Role::Server] {
-        let diagram = proto::h1::state::diagram(role);
+        let diagram = highwire_proto::h1::state::diagram(role);
         assert!(page.contains(&diagram), "docs/http1-states.md has not the {role:?}'s diagram:\n{diagram}");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use highwire_proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Error, Indexing};
+use highwire_proto::testing;
 use proptest::collection::vec as several;
 use proptest::prelude::*;
-use proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Error, Indexing};
-use proto::testing;
 
 type Field = (Vec<u8>, Vec<u8>);
 

@@ -2,7 +2,7 @@
 //! environment names its folder (`HPACK_STORIES=/path/hpack-test-case`), every block is decoded and compared, and the fields of
 //! each story are encoded by us and decoded again; else the test says that it was not run.
 
-use proto::hpack::{Decoder, Encoder, Indexing};
+use highwire_proto::hpack::{Decoder, Encoder, Indexing};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -2,8 +2,8 @@
 
 mod wire;
 
-use proto::Role;
-use proto::h2::{Bounds, Code, Request, StreamRef};
+use highwire_proto::Role;
+use highwire_proto::h2::{Bounds, Code, Request, StreamRef};
 use wire::{ALL, DATA, END, HEADERS, LARGE, PADDED, RESET, SETTINGS, Side, WINDOW_UPDATE};
 use wire::{block, exchange, frame, frames, headers, number, opening, settings, ways, window_update};
 
@@ -371,7 +371,7 @@ fn either_side_resets_a_stream() {
 
 #[test]
 fn a_body_is_not_sent_before_its_head_nor_beyond_its_length() {
-    use proto::Error::{LengthMismatch, NotNow};
+    use highwire_proto::Error::{LengthMismatch, NotNow};
     let mut server = Side::server();
     server.receive(&[opening(), headers(END, 1, wire::GET)].concat());
     let stream = server.connection.streams().next().expect("one is open");
@@ -379,8 +379,8 @@ fn a_body_is_not_sent_before_its_head_nor_beyond_its_length() {
     assert_eq!(connection.send_data(stream, b"x", false, out), Err(NotNow));
     assert_eq!(connection.send_trailers(stream, out, |_| {}), Err(NotNow));
     assert_eq!(connection.send_interim(stream, 101, out, |_| {}), Err(NotNow));
-    connection.send_response(stream, 200, proto::Length::Exact(3), out, |_| {}).expect("an answer is due");
-    assert_eq!(connection.send_response(stream, 200, proto::Length::Empty, out, |_| {}), Err(NotNow));
+    connection.send_response(stream, 200, highwire_proto::Length::Exact(3), out, |_| {}).expect("an answer is due");
+    assert_eq!(connection.send_response(stream, 200, highwire_proto::Length::Empty, out, |_| {}), Err(NotNow));
     assert_eq!(connection.send_interim(stream, 103, out, |_| {}), Err(NotNow));
     assert_eq!(connection.send_data(stream, b"abcd", false, out), Err(LengthMismatch));
     assert_eq!(connection.send_data(stream, b"ab", true, out), Err(LengthMismatch));
@@ -463,5 +463,9 @@ fn the_diagram_in_the_documentation_is_the_table() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/http2-states.md")).expect("the page");
     let drawn = page.split("```mermaid\n").nth(1).and_then(|rest| rest.split("```").next());
-    assert_eq!(drawn, Some(&*proto::h2::state::diagram()), "the page's diagram (left) is not the table's (right)");
+    assert_eq!(
+        drawn,
+        Some(&*highwire_proto::h2::state::diagram()),
+        "the page's diagram (left) is not the table's (right)"
+    );
 }

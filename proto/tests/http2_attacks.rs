@@ -3,9 +3,9 @@
 
 mod wire;
 
-use proto::Role;
-use proto::h2::budget::{ALLOWANCES, Kind};
-use proto::h2::{Bounds, Code};
+use highwire_proto::Role;
+use highwire_proto::h2::budget::{ALLOWANCES, Kind};
+use highwire_proto::h2::{Bounds, Code};
 use wire::{ALL, CONTINUATION, DATA, END, GET, GOAWAY, HEADERS, PADDED, PING, POST, PRIORITY, PRIORITY_UPDATE};
 use wire::{RESET, SETTINGS, Side, WHOLE};
 use wire::{block, frame, frames, headers, opening, settings, window_update};
@@ -196,7 +196,7 @@ fn messages(count: u32, bytes: usize, mut after: impl FnMut(&mut Side, u32)) -> 
     let mut side = server(&[frame(SETTINGS, END, 0, b""), headers(0, 1, POST), window_update(0, 1 << 24)]);
     let stream = side.connection.streams().next().expect("one is open");
     side.connection
-        .send_response(stream, 200, proto::Length::Unknown, &mut side.out, |_| {})
+        .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");
     side.out.clear();
     for message in 0..count {
@@ -241,7 +241,7 @@ fn pings_that_measure_a_download_or_keep_a_connection_alive_go_on() {
     let mut side = server(&[settings(&[(4, 1 << 30)]), window_update(0, 1 << 30), headers(END, 1, GET)]);
     let stream = side.connection.streams().next().expect("one is open");
     side.connection
-        .send_response(stream, 200, proto::Length::Unknown, &mut side.out, |_| {})
+        .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");
     for round in 0..2_000 {
         assert_eq!(side.connection.send_data(stream, &vec![0; 1 << 15], false, &mut side.out), Ok(1 << 15));
@@ -333,7 +333,7 @@ fn a_long_download_with_an_update_for_each_4_kib_goes_on() {
     side.receive(&headers(END, 1, GET));
     let stream = side.connection.streams().next().expect("one is open");
     side.connection
-        .send_response(stream, 200, proto::Length::Unknown, &mut side.out, |_| {})
+        .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");
     for megabyte in 0..20 {
         assert_eq!(side.connection.send_data(stream, &vec![0; 1 << 20], false, &mut side.out), Ok(1 << 20));
@@ -348,7 +348,7 @@ fn an_event_stream_with_two_updates_for_each_message_goes_on() {
     let mut side = server(&[headers(END, 1, GET)]);
     let stream = side.connection.streams().next().expect("one is open");
     side.connection
-        .send_response(stream, 200, proto::Length::Unknown, &mut side.out, |_| {})
+        .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");
     for message in 0..5_000 {
         assert_eq!(side.connection.send_data(stream, b"data: tick\n\n", false, &mut side.out), Ok(12));

@@ -3,8 +3,8 @@
 mod wire;
 
 use Outcome::{Connection, Fine, Stream};
-use proto::Role;
-use proto::h2::{Away, Bounds, Code, PREFACE};
+use highwire_proto::Role;
+use highwire_proto::h2::{Away, Bounds, Code, PREFACE};
 use wire::{ALL, CONTINUATION, DATA, END, GET, GOAWAY, HEADERS, PADDED, PING, POST, PRIORITY, PRIORITY_UPDATE};
 use wire::{PUSH_PROMISE, RESET, SETTINGS, Side, WHOLE, WINDOW_UPDATE};
 use wire::{block, frame, frames, headers, number, opening, settings, ways, window_update};

@@ -7,10 +7,10 @@ mod ours;
 #[path = "oracle/theirs.rs"]
 mod theirs;
 
+use highwire_proto::Role;
+use highwire_proto::h2::{Bounds, Code};
 use oracle::{Pipe, Plan, Random};
 use ours::Ours;
-use proto::Role;
-use proto::h2::{Bounds, Code};
 use std::collections::BTreeMap;
 use theirs::{Settings, TheirClient, TheirServer};
 

@@ -2,8 +2,8 @@
 
 mod wire;
 
-use proto::Role;
-use proto::h2::{Bounds, Request};
+use highwire_proto::Role;
+use highwire_proto::h2::{Bounds, Request};
 use wire::{DATA, END, LARGE, RESET, Side};
 use wire::{exchange, frame, frames, headers, opening, settings, ways};
 
@@ -58,7 +58,7 @@ fn a_tunnel_has_data_both_ways_and_ends_on_each_side() {
 
 #[test]
 fn a_tunnel_has_no_length_and_no_trailers() {
-    use proto::Error::{LengthMismatch, NotNow};
+    use highwire_proto::Error::{LengthMismatch, NotNow};
     let asks = [(":method", "CONNECT"), (":authority", "h:1")];
     let mut server = Side::server();
     server.receive(&[opening(), headers(0, 1, &asks)].concat());
@@ -68,19 +68,22 @@ fn a_tunnel_has_no_length_and_no_trailers() {
     assert_eq!(server.words, ["1 CONNECT h:1 Unknown", "1 reset Protocol"]);
     // A connection of its own, whose side does not answer by itself.
     let (mut head, mut fields, limits, mut out) =
-        (proto::Head::default(), Vec::new(), server.limits.clone(), Vec::new());
-    let mut connection = proto::h2::Connection::new(Role::Server, Bounds::default(), &limits, &mut out);
+        (highwire_proto::Head::default(), Vec::new(), server.limits.clone(), Vec::new());
+    let mut connection = highwire_proto::h2::Connection::new(Role::Server, Bounds::default(), &limits, &mut out);
     let mut window = &[opening(), headers(0, 1, &asks)].concat()[..];
-    let mut lent = proto::h2::Lent { head: &mut head, fields: &mut fields, out: &mut out, limits: &limits };
+    let mut lent = highwire_proto::h2::Lent { head: &mut head, fields: &mut fields, out: &mut out, limits: &limits };
     let stream = loop {
         let received = connection.receive(window, &mut lent).expect("a request");
         window = &window[received.consumed..];
-        if let proto::h2::Event::Head(stream, _) = received.event {
+        if let highwire_proto::h2::Event::Head(stream, _) = received.event {
             break stream;
         }
     };
-    assert_eq!(connection.send_response(stream, 200, proto::Length::Exact(0), &mut out, |_| {}), Err(LengthMismatch));
-    assert_eq!(connection.send_response(stream, 503, proto::Length::Exact(2), &mut out, |_| {}), Ok(()));
+    assert_eq!(
+        connection.send_response(stream, 200, highwire_proto::Length::Exact(0), &mut out, |_| {}),
+        Err(LengthMismatch)
+    );
+    assert_eq!(connection.send_response(stream, 503, highwire_proto::Length::Exact(2), &mut out, |_| {}), Ok(()));
     assert!(!connection.is_tunnel(stream));
     assert_eq!(connection.send_data(stream, b"no", true, &mut out), Ok(2));
 
@@ -121,7 +124,7 @@ fn a_request_whose_parts_do_not_fit_is_not_sent() {
     {
         let request = Request { method, scheme: "https", authority: "h:1", path, protocol, ends: false };
         let sent = client.connection.send_request(request, &mut client.out, |_| {});
-        assert_eq!(sent, Err(proto::Error::InvalidRequest), "{request:?}");
+        assert_eq!(sent, Err(highwire_proto::Error::InvalidRequest), "{request:?}");
     }
     assert_eq!((client.out.len(), client.connection.open_streams()), (before, 0));
 }
@@ -133,7 +136,10 @@ fn a_protocol_is_asked_for_only_where_the_peer_knows_of_that() {
     let request = Request { method, scheme: "https", authority: "h", path, protocol, ends: false };
     for before in [settings(&[(8, 0)]), settings(&[])] {
         assert!(!client.connection.takes_protocols());
-        assert_eq!(client.connection.send_request(request, &mut client.out, |_| {}), Err(proto::Error::NotNow));
+        assert_eq!(
+            client.connection.send_request(request, &mut client.out, |_| {}),
+            Err(highwire_proto::Error::NotNow)
+        );
         client.receive(&before);
     }
     client.receive(&settings(&[(8, 1)]));

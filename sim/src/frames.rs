@@ -5,7 +5,7 @@
 //! server may not send (RFC 9113). The server may send as much as it likes; what it lets the client send is kept to.
 
 use crate::answers::Answer;
-use proto::hpack::Decoder;
+use highwire_proto::hpack::Decoder;
 use std::collections::BTreeMap;
 use testkit::frames::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_BYTES, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM,

@@ -7,8 +7,8 @@
 mod play;
 
 use highwire::server::Engine;
-use io::Driver;
-use io::sim::{Faults, Network, Simulated};
+use highwire_io::Driver;
+use highwire_io::sim::{Faults, Network, Simulated};
 use play::http1::Client;
 use play::{Layer, Real, Stage, Talk, Tally};
 use sim::corpus::Case;

@@ -3,7 +3,7 @@
 mod peer;
 
 use highwire::{App, Body, Reply, Response, StatusCode, Upgrade, body};
-use io::sim::Arrived;
+use highwire_io::sim::Arrived;
 use peer::SECOND;
 use peer::plain::Play;
 

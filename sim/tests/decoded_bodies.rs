@@ -8,7 +8,7 @@ use highwire::compress::testing::Encoding;
 use highwire::compress::{Coding, Decompression};
 use highwire::middleware::{Next, from_fn};
 use highwire::{App, Body, Handler, Reply, time};
-use io::sim::{Arrived, Client};
+use highwire_io::sim::{Arrived, Client};
 use peer::{Play, SECOND, Weather};
 
 /// What the bomb decodes to: the default of `Limits::body_bytes`.
@@ -137,7 +137,7 @@ fn what_a_waiting_handler_holds_of_a_decoded_body_is_charged() {
     }
 }
 
-fn ask_http2(play: &mut Play, path: &str, body: &[u8]) -> proto::h2::StreamRef {
+fn ask_http2(play: &mut Play, path: &str, body: &[u8]) -> highwire_proto::h2::StreamRef {
     let stream = play.peers[0].ask("POST", path, &[("content-encoding", "zstd")], false);
     play.peers[0].push(stream, body.to_vec(), true);
     stream

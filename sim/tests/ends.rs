@@ -4,10 +4,10 @@ mod peer;
 
 use bytes::Bytes;
 use highwire::{App, RawStream, Response, State, Upgrade, blocking, spawn_blocking};
-use io::sim::Arrived;
+use highwire_io::sim::Arrived;
+use highwire_proto::h2::Bounds;
 use peer::plain::Play;
 use peer::{SECOND, Weather};
-use proto::h2::Bounds;
 use std::sync::{Arc, Mutex, mpsc};
 
 /// More than a link holds, and than is copied behind a head; nearly a whole number of what is handed to the driver in one go.
@@ -137,7 +137,7 @@ fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
     // Nobody says anything that would be another reason to look at them again.
     let mut peers: Vec<_> = (0..PEERS).map(|_| play.network.connect()).collect();
     play.settle();
-    let mut ends = |peer: &mut io::sim::Client| loop {
+    let mut ends = |peer: &mut highwire_io::sim::Client| loop {
         match peer.receive(usize::MAX) {
             Some(Arrived::Bytes(_)) => {}
             other => return other,

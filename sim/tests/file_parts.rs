@@ -5,9 +5,9 @@ mod peer;
 
 use highwire::server::Worker;
 use highwire::{App, Path, Response, StatusCode, blocking};
-use io::file::Files;
-use io::sim::files::{DiskFaults, SimulatedFolder};
-use io::sim::{Arrived, Client, Network, Simulated};
+use highwire_io::file::Files;
+use highwire_io::sim::files::{DiskFaults, SimulatedFolder};
+use highwire_io::sim::{Arrived, Client, Network, Simulated};
 use peer::{Play, SECOND, Weather, in_all_weathers};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -177,7 +177,7 @@ fn a_file_that_shrinks_or_breaks_cuts_its_answer_and_nothing_else() {
         let stream = play.peers[0].get(&format!("/0/{to}"));
         until(&mut play, |play| play.peers[0].is_over(stream));
         let answer = play.peers[0].answer(stream);
-        assert_eq!(answer.reset, Some(proto::h2::Code::Internal), "{to} {broken}");
+        assert_eq!(answer.reset, Some(highwire_proto::h2::Code::Internal), "{to} {broken}");
         assert_eq!(play.get("/hello").text(), "hello", "the connection goes on");
         play.end();
     }

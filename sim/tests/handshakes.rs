@@ -2,7 +2,7 @@
 
 use highwire::App;
 use highwire::server::Worker;
-use io::sim::{Arrived, Client, Faults, Network, Simulated};
+use highwire_io::sim::{Arrived, Client, Faults, Network, Simulated};
 use sim::tls::{Clients, Http, Resumption, Version, server_config};
 use std::time::Duration;
 

@@ -4,10 +4,10 @@
 mod peer;
 
 use highwire::{App, Body, InterimResponses, Reply, Response, StatusCode, body, header};
+use highwire_io::sim::Arrived;
+use highwire_proto::h2::{Bounds, Code};
 use http::{HeaderName, HeaderValue};
-use io::sim::Arrived;
 use peer::{Play, SECOND, in_all_weathers};
-use proto::h2::{Bounds, Code};
 use std::time::Duration;
 
 fn app() -> App {

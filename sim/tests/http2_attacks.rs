@@ -4,8 +4,8 @@ mod peer;
 
 use bytes::Bytes;
 use highwire::{App, Body, HeaderMap, StatusCode};
+use highwire_proto::h2::Bounds;
 use peer::{Play, SECOND, Weather, in_all_weathers};
-use proto::h2::Bounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

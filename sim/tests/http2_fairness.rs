@@ -4,9 +4,9 @@ mod peer;
 
 use bytes::Bytes;
 use highwire::{App, Authority, Body, HeaderMap, HeaderName, Method, RawStream, Response, Upgrade, body};
-use io::sim::Arrived;
+use highwire_io::sim::Arrived;
+use highwire_proto::h2::{Bounds, Code};
 use peer::{PING, Play, SECOND, Weather, in_all_weathers};
-use proto::h2::{Bounds, Code};
 use std::cell::Cell;
 
 /// A client whose windows are in nobody's way.

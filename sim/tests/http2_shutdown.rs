@@ -3,9 +3,9 @@
 mod peer;
 
 use highwire::{App, Body, StatusCode};
-use io::sim::Arrived;
+use highwire_io::sim::Arrived;
+use highwire_proto::h2::Bounds;
 use peer::{Play, SECOND, in_all_weathers};
-use proto::h2::Bounds;
 
 /// The last stream's number in a GOAWAY that only announces another one.
 const EVERY_STREAM: u32 = 0x7fff_ffff;

@@ -4,8 +4,8 @@
 mod peer;
 
 use highwire::{App, Method, RawStream, Upgrade};
+use highwire_proto::h2::Code;
 use peer::{Play, SECOND, Weather, in_all_weathers};
-use proto::h2::Code;
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -5,9 +5,9 @@ mod peer;
 
 use highwire::App;
 use highwire::middleware::{Next, from_fn};
+use highwire_proto::h2::Bounds;
 use peer::plain;
 use peer::{Play, SECOND, Weather, in_all_weathers};
-use proto::h2::Bounds;
 use testkit::frames::{self, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame, window_update};
 
 const MIB: usize = 1 << 20;
@@ -158,7 +158,7 @@ fn an_answer_that_a_request_did_not_get_is_no_answer_to_the_next() {
     let second = play.network.connect();
     second.send(b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
     play.settle(false);
-    let Some(io::sim::Arrived::Bytes(answer)) = second.receive(usize::MAX) else { panic!("nothing came") };
+    let Some(highwire_io::sim::Arrived::Bytes(answer)) = second.receive(usize::MAX) else { panic!("nothing came") };
     assert!(answer.starts_with(b"HTTP/1.1 404 "), "{}", String::from_utf8_lossy(&answer));
 }
 

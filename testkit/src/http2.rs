@@ -1,8 +1,8 @@
 //! An HTTP/2 client for tests on real sockets. It sends one request at a time, and as much of a request's body as the
 //! server's flow-control windows allow.
 
-use proto::h2::{Bounds, Connection, Event, Lent, Request, StreamRef};
-use proto::{Head, Length, Limits, Role};
+use highwire_proto::h2::{Bounds, Connection, Event, Lent, Request, StreamRef};
+use highwire_proto::{Head, Length, Limits, Role};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Instant;
 

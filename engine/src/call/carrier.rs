@@ -91,7 +91,7 @@ impl Carrier for Call {
     }
 
     /// There is no way for them.
-    fn interim(&mut self, _: u16, _: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+    fn interim(&mut self, _: u16, _: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error> {
         Ok(())
     }
 

@@ -4,10 +4,10 @@
 //! of HTTP/1 and read as if it had come from the network, by the same code and under the same limits: there is one judge of
 //! what a request is. How the body is framed is left out; the body itself knows.
 
+use highwire_proto::h1;
+use highwire_proto::{Error, Event, Head, Length, Limits, Role};
 use http::request::Parts;
 use http::{Method, Version, header};
-use proto::h1;
-use proto::{Error, Event, Head, Length, Limits, Role};
 
 /// A head, and the bytes that it was read from.
 #[derive(Default)]
@@ -26,10 +26,10 @@ impl CallHead {
         debug_assert!(matches!(received.event, Event::Head(_)) && received.consumed == self.window.len());
         self.head.length = length;
         self.head.version = match request.version {
-            Version::HTTP_09 | Version::HTTP_10 => proto::Version::Http10,
-            Version::HTTP_11 => proto::Version::Http11,
+            Version::HTTP_09 | Version::HTTP_10 => highwire_proto::Version::Http10,
+            Version::HTTP_11 => highwire_proto::Version::Http11,
             // Heads of later versions say the same.
-            _ => proto::Version::Http2,
+            _ => highwire_proto::Version::Http2,
         };
         Ok(())
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     /// What is read: target, authority and version, or the status of what is wrong.
-    fn check(request: http::request::Builder, expected: Result<(&str, &str, proto::Version), u16>) {
+    fn check(request: http::request::Builder, expected: Result<(&str, &str, highwire_proto::Version), u16>) {
         let (request, ()) = request.body(()).expect("a request").into_parts();
         let mut call = CallHead::default();
         let read = call.read(&request, Length::Unknown, &Limits::default());
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_if_they_had_come_from_the_network() {
-        use proto::Version::{Http2, Http10, Http11};
+        use highwire_proto::Version::{Http2, Http10, Http11};
         let get = |uri: &str| http::Request::builder().uri(uri);
         check(get("/a?b=c"), Ok(("/a?b=c", "", Http11)));
         check(get("/a").header("host", "x:1"), Ok(("/a", "x:1", Http11)));

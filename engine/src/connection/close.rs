@@ -15,9 +15,9 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use io::Queue;
-use proto::h2::Failure;
-use proto::{Head, h1};
+use highwire_io::Queue;
+use highwire_proto::h2::Failure;
+use highwire_proto::{Head, h1};
 
 /// How many ticks a graceful shutdown waits for the next request of a connection that is idle.
 pub(super) const DRAIN_TICKS: u32 = 2;
@@ -26,7 +26,7 @@ impl Connection {
     /// What the peer sent is not HTTP, or is refused: it is told once, and the connection ends.
     pub(super) fn refuse(
         &mut self,
-        error: proto::Error,
+        error: highwire_proto::Error,
         worker: &mut WorkerContext<impl Service>,
         head: &Head,
         window: &[u8],

@@ -28,8 +28,8 @@ use self::transport::Transport;
 use crate::exchange::{Exchange, Intake, Tunnel};
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use io::{Op, Peer, Queue, SocketId};
-use proto::{Head, Role, h1};
+use highwire_io::{Op, Peer, Queue, SocketId};
+use highwire_proto::{Head, Role, h1};
 
 /// Unread bytes that a connection keeps while it waits for its handler or its peer, before it stops receiving.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;

@@ -2,7 +2,7 @@
 
 use crate::secure::Secure;
 use bytes::Bytes;
-use io::{Op, Queue, SocketId};
+use highwire_io::{Op, Queue, SocketId};
 
 /// What a connection sends in one go: its part of the queue's output.
 pub(crate) struct Out<'q> {

@@ -6,9 +6,9 @@ use super::phase::Phase;
 use crate::exchange::abort::Abort;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use io::Peer;
-use io::Queue;
-use proto::Head;
+use highwire_io::Peer;
+use highwire_io::Queue;
+use highwire_proto::Head;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of the longest header that is taken. The addresses need 216 at most; the rest is for what is added to them.

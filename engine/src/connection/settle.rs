@@ -8,7 +8,7 @@ use super::transport::Transport;
 use crate::exchange::Exchange;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use proto::{Head, h1};
+use highwire_proto::{Head, h1};
 
 impl Connection {
     /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.

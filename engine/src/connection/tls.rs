@@ -9,9 +9,9 @@ use crate::secure::Fault;
 use crate::secure::Secure;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use io::Queue;
-use proto::Head;
-use proto::h2::{Code, Failure};
+use highwire_io::Queue;
+use highwire_proto::Head;
+use highwire_proto::h2::{Code, Failure};
 use std::sync::atomic::Ordering;
 
 /// What a connection is charged for its session beside what it holds of unread bytes: the session's state and what the

@@ -11,7 +11,7 @@ use crate::request::Caller;
 use crate::secure::Secure;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use io::{Op, Peer, Queue, SocketId};
+use highwire_io::{Op, Peer, Queue, SocketId};
 
 /// What carries a connection's protocol.
 pub(super) struct Transport {
@@ -79,7 +79,7 @@ impl Transport {
         TaskKind::Connection { index: self.id.index, generation: self.id.generation }
     }
 
-    pub(super) fn stream_task(&self, stream: proto::h2::StreamRef) -> TaskKind {
+    pub(super) fn stream_task(&self, stream: highwire_proto::h2::StreamRef) -> TaskKind {
         TaskKind::stream(self.id, stream.place)
     }
 

@@ -8,8 +8,8 @@ use super::work::Left;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use io::Queue;
-use proto::Head;
+use highwire_io::Queue;
+use highwire_proto::Head;
 
 impl Connection {
     /// Moves on whatever can move: handler, response body, other protocol, unread requests.

@@ -7,14 +7,14 @@ use crate::request::BodyUse;
 use crate::response::Response;
 use crate::service::Service;
 use crate::worker::WorkerContext;
+use highwire_proto::h2::Code;
 use http::StatusCode;
-use proto::h2::Code;
 
 /// Why an exchange ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abort {
     /// What the peer sent is not HTTP, or is refused as it stands.
-    Malformed(proto::Error),
+    Malformed(highwire_proto::Error),
     /// It speaks HTTP where TLS is expected.
     NotTls,
     /// Its request's head did not come in time.
@@ -34,7 +34,7 @@ pub(crate) enum Abort {
     /// Its trailers have panicked.
     TrailersPanicked,
     /// It is shorter or longer than its head says, or its trailers cannot be sent.
-    BodyMisfit(Option<proto::Error>),
+    BodyMisfit(Option<highwire_proto::Error>),
     /// The task of another protocol has panicked.
     TaskPanicked,
     /// The memory budget has no room.
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn answers_and_handlers_hear_the_same_reason() {
-        let error = proto::Error::ALL[0];
+        let error = highwire_proto::Error::ALL[0];
         for (abort, status, body) in [
             (Abort::Malformed(error), error.status(), BodyError::CutShort),
             (Abort::HeadTooSlow, 408, BodyError::TooSlow),

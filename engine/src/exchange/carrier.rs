@@ -10,8 +10,8 @@ use crate::response::Response;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use bytes::Bytes;
+use highwire_proto::{Head, Length};
 use http::{Extensions, HeaderName, HeaderValue};
-use proto::{Head, Length};
 
 /// What an attempt to send some of a response's body came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub(crate) trait Carrier {
     fn may_answer(&mut self) -> bool;
 
     /// Sends an interim response.
-    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error>;
+    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error>;
 
     /// Sends a final response, or begins with it.
     fn send(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>);

@@ -3,8 +3,8 @@
 use super::state::{State, Step};
 use crate::body::{Body, BodyError, BodyQueue};
 use crate::request::BodyUse;
+use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
-use proto::Head;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;

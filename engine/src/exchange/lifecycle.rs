@@ -12,8 +12,8 @@ use crate::response::Response;
 use crate::service::Outcome;
 use crate::service::Service;
 use crate::worker::WorkerContext;
+use highwire_proto::{Head, Length, Method};
 use http::{HeaderName, HeaderValue, StatusCode};
-use proto::{Head, Length, Method};
 use std::task::Poll;
 
 /// What happens to an exchange.

@@ -5,24 +5,24 @@ use crate::response::Content;
 use crate::response::Response;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use proto::Head;
+use highwire_proto::Head;
 
 /// What the access log says of a request.
 pub(super) struct LogLine {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) protocol: &'static str,
-    pub(super) since: io::Instant,
+    pub(super) since: highwire_io::Instant,
 }
 
 impl LogLine {
     /// What a head says, at a moment.
-    pub(super) fn new(head: &Head, window: &[u8], since: io::Instant) -> LogLine {
-        let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+    pub(super) fn new(head: &Head, window: &[u8], since: highwire_io::Instant) -> LogLine {
+        let words = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
         let protocol = match head.version {
-            proto::Version::Http10 => "HTTP/1.0",
-            proto::Version::Http11 => "HTTP/1.1",
-            proto::Version::Http2 => "HTTP/2",
+            highwire_proto::Version::Http10 => "HTTP/1.0",
+            highwire_proto::Version::Http11 => "HTTP/1.1",
+            highwire_proto::Version::Http2 => "HTTP/2",
         };
         LogLine { method: words(head.method_span), target: words(head.target.whole), protocol, since }
     }

@@ -5,8 +5,8 @@ use super::state::{State, Step};
 use crate::body::{BoxError, Part};
 use crate::panics::let_go;
 use crate::response::{Content, Streamed};
+use highwire_proto::Length;
 use http::{HeaderName, HeaderValue};
-use proto::Length;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 

@@ -12,9 +12,9 @@ use crate::request::{BodyUse, Caller, Hooks, Ready, TaskWaker};
 use crate::response::{Content, Response};
 use crate::service::{Begin, MakeService, Outcome, Service};
 use crate::shared::Shared;
+use highwire_io::{Instant, SocketId};
+use highwire_proto::{Head, Method};
 use http::{HeaderValue, StatusCode, header};
-use io::{Instant, SocketId};
-use proto::{Head, Method};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,7 @@ pub(crate) struct WorkerContext<S> {
     /// The number of the worker's turn, and what each connection may cause in it.
     pub(crate) turn: u32,
     pub(crate) allowance: u32,
-    /// Tells nanoseconds: see [`Driver::stopwatch`](io::Driver::stopwatch).
+    /// Tells nanoseconds: see [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
     pub(crate) stopwatch: fn() -> u64,
     /// Connections that used up their allowance and go on in the next turn.
     pub(crate) unfinished: VecDeque<SocketId>,
@@ -228,7 +228,7 @@ impl<S: Service> WorkerContext<S> {
     fn other_host(&self, head: &Head) -> Response {
         let text = "the target and the Host field name different hosts";
         let response = self.error(StatusCode::BAD_REQUEST, text);
-        if head.version == proto::Version::Http2 { response } else { response.and_close() }
+        if head.version == highwire_proto::Version::Http2 { response } else { response.and_close() }
     }
 
     /// See [`Service::body_use`].
@@ -329,7 +329,7 @@ fn override_method(head: &mut Head, window: &[u8]) {
 
 #[cold]
 fn span(head: &Head, window: &[u8]) -> tracing::Span {
-    let words = |span: proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
+    let words = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
     tracing::debug_span!("request", method = words(head.method_span), path = words(head.target.path))
 }
 

@@ -23,8 +23,8 @@ use crate::remote::Remote;
 use crate::service::{MakeService, Service};
 use crate::shared::Shared;
 use crate::stats::Stats;
-use io::wake::TaskInbox;
-use io::{Driver, Instant, Listener, Queue, Sink};
+use highwire_io::wake::TaskInbox;
+use highwire_io::{Driver, Instant, Listener, Queue, Sink};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -273,10 +273,10 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
 mod tests {
     use crate::request::Caller;
     use crate::{Begin, Outcome, Response, Service};
+    use highwire_io::sim::{Faults, Network, Simulated};
+    use highwire_io::{Address, Listener, blocking};
+    use highwire_proto::Head;
     use http::StatusCode;
-    use io::sim::{Faults, Network, Simulated};
-    use io::{Address, Listener, blocking};
-    use proto::Head;
     use std::time::Duration;
 
     /// Answers nothing.
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_connection_that_is_handed_over_behind_the_last_wait_keeps_its_worker() {
         let address = Address::parse("127.0.0.1:0").expect("an address");
-        let listener = Listener::bind(&address, &io::Options::default()).expect("a free port");
+        let listener = Listener::bind(&address, &highwire_io::Options::default()).expect("a free port");
         let _client = std::net::TcpStream::connect(listener.address().to_string()).expect("it listens");
         let socket = blocking::accept(&listener, Duration::from_secs(20)).expect("it accepts").expect("a connection");
         let driver = Simulated::new(Network::new(1, Faults::default())).expect("a driver");

@@ -10,8 +10,8 @@ use crate::quiet;
 use crate::remote::Remote;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
-use proto::Head;
+use highwire_io::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
+use highwire_proto::Head;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -104,7 +104,7 @@ impl<S: Service> WorkerState<S> {
             let Some(id) = self.cx.unfinished.pop_front() else { return };
             self.with(id, queue, |connection, worker, head, queue| connection.go_on(worker, head, queue));
             let is_late = (self.cx.stopwatch)().saturating_sub(begun) > UNFINISHED_NANOSECONDS;
-            if is_late || queue.output.len() >= io::limit::OUTPUT_BYTES {
+            if is_late || queue.output.len() >= highwire_io::limit::OUTPUT_BYTES {
                 return;
             }
         }
@@ -122,7 +122,7 @@ impl<S: Service> WorkerState<S> {
             }
             let mut tasks = std::mem::take(&mut self.tasks);
             let mut done = 0;
-            while done < tasks.len() && queue.output.len() < io::limit::OUTPUT_BYTES {
+            while done < tasks.len() && queue.output.len() < highwire_io::limit::OUTPUT_BYTES {
                 let task = tasks[done];
                 done += 1;
                 match TaskKind::of(task) {

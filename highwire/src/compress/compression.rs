@@ -6,8 +6,8 @@ use super::{Coding, elements};
 use crate::middleware::Middleware;
 use crate::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
-use engine::body::BodyStream;
-use engine::response::{Content, Streamed};
+use highwire_engine::body::BodyStream;
+use highwire_engine::response::{Content, Streamed};
 use std::fmt;
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@
 use super::Coding;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
 use bytes::{Buf, Bytes};
-use engine::body::{BodyError, Pulled};
 use flate2::{Decompress, FlushDecompress, Status};
+use highwire_engine::body::{BodyError, Pulled};
 use std::cell::RefCell;
 use std::fmt;
 use zstd::stream::raw::{self, DParameter, Operation};
@@ -287,8 +287,8 @@ mod tests {
     use super::super::decompression::Decoding;
     use super::super::encode::{Lease, Until};
     use super::*;
-    use engine::body::{Body, BodyQueue};
     use futures_core::Stream;
+    use highwire_engine::body::{Body, BodyQueue};
     use std::pin::Pin;
     use std::rc::Rc;
     use std::sync::Arc;

@@ -5,8 +5,8 @@ use super::{Coding, Hold, elements};
 use crate::middleware::Middleware;
 use crate::{BodyUse, Request, Response, StatusCode, header};
 use bytes::Bytes;
-use engine::body::{BodyError, Pulled, Transform};
-use engine::request::Ready;
+use highwire_engine::body::{BodyError, Pulled, Transform};
+use highwire_engine::request::Ready;
 use http::HeaderValue;
 use std::cell::Cell;
 

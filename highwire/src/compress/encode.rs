@@ -8,9 +8,9 @@ use super::{Coding, Hold};
 use brotli::CompressorWriter;
 use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
-use engine::body::{BodyStream, BoxError, Source};
 use flate2::{Compress, Compression, FlushCompress, Status};
 use futures_core::Stream;
+use highwire_engine::body::{BodyStream, BoxError, Source};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::{self, Write};
@@ -206,7 +206,7 @@ impl Counted {
         match Encoder::new(coding, level, length) {
             Ok(encoder) => Some(Counted { encoder, coding, level, _hold: hold }),
             Err(error) => {
-                engine::log!(Mistake, error, %error, coding = coding.name(), "there is no encoder");
+                highwire_engine::log!(Mistake, error, %error, coding = coding.name(), "there is no encoder");
                 None
             }
         }
@@ -230,7 +230,7 @@ impl Lease {
         match counted.encoder.begin(length) {
             Ok(()) => Some(Lease(Some(counted))),
             Err(error) => {
-                engine::log!(Mistake, error, %error, coding = coding.name(), "an encoder cannot begin");
+                highwire_engine::log!(Mistake, error, %error, coding = coding.name(), "an encoder cannot begin");
                 None
             }
         }
@@ -349,8 +349,8 @@ impl Encoded {
 
     /// The body fails as the plain one would.
     fn misfit(&mut self) -> BoxError {
-        let error = proto::Error::LengthMismatch;
-        engine::log!(Mistake, error, %error, "a response's body does not fit what it announced");
+        let error = highwire_proto::Error::LengthMismatch;
+        highwire_engine::log!(Mistake, error, %error, "a response's body does not fit what it announced");
         self.source = None;
         error.into()
     }

@@ -225,7 +225,7 @@ fn put(cookies: &mut Cookies, cookie: Cookie, value: Option<String>) {
     match value {
         Some(value) => cookies.add(Cookie { value, ..cookie }),
         None => {
-            engine::log!(Mistake, error, name = cookie.name(), "a cookie cannot be signed or encrypted");
+            highwire_engine::log!(Mistake, error, name = cookie.name(), "a cookie cannot be signed or encrypted");
         }
     }
 }

@@ -322,7 +322,7 @@ impl Cookies {
             match cookie.header() {
                 Ok(value) => response.add_header(header::SET_COOKIE, value),
                 Err(error) => {
-                    engine::log!(Mistake, error, %error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
+                    highwire_engine::log!(Mistake, error, %error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
                     return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
                 }
             }

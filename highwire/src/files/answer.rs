@@ -10,8 +10,8 @@ use crate::request::Request;
 use crate::shared::Shared;
 use crate::{Response, StatusCode};
 use bytes::Bytes;
-use engine::context;
-use engine::file_part::FilePart;
+use highwire_engine::context;
+use highwire_engine::file_part::FilePart;
 use http::{HeaderName, HeaderValue, header};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -129,7 +129,7 @@ fn body(variant: &Variant, part: Range<u64>) -> Response {
         Content::Bytes(bytes) => {
             let all = part.start == 0 && part.end == bytes.len() as u64;
             let bytes = if all { bytes.clone() } else { bytes.slice(part.start as usize..part.end as usize) };
-            Response::with_content(engine::response::Content::Bytes(bytes))
+            Response::with_content(highwire_engine::response::Content::Bytes(bytes))
         }
     }
 }
@@ -145,7 +145,7 @@ fn text(text: String) -> HeaderValue {
 /// Several parts, each with a head of its own (RFC 9110 section 14.6).
 fn in_parts(variant: &Variant, parts: &[Range<u64>]) -> Response {
     // Nobody can put it into a file beforehand.
-    let boundary = format!("{:016x}{:016x}", io::random::system(), io::random::system());
+    let boundary = format!("{:016x}{:016x}", highwire_io::random::system(), highwire_io::random::system());
     let media_type = variant.media_type.to_str().unwrap_or_default();
     let mut pieces = Vec::with_capacity(2 * parts.len() + 1);
     let mut line_end = "";
@@ -167,7 +167,7 @@ fn in_parts(variant: &Variant, parts: &[Range<u64>]) -> Response {
                 Piece::File(part) => bytes.slice(part.start as usize..part.end as usize),
             });
             let whole: Vec<Bytes> = pieces.collect();
-            Response::with_content(engine::response::Content::Bytes(whole.concat().into()))
+            Response::with_content(highwire_engine::response::Content::Bytes(whole.concat().into()))
         }
     };
     response.own_headers().extend_from_slice(variant.fields.headers());

@@ -3,10 +3,10 @@
 use super::open::Held;
 use crate::Response;
 use bytes::Bytes;
-use engine::body::{BodyStream, BoxError, Part, Source};
-use engine::file_part::FilePart;
-use engine::response::{Content, Streamed};
 use futures_core::Stream;
+use highwire_engine::body::{BodyStream, BoxError, Part, Source};
+use highwire_engine::file_part::FilePart;
+use highwire_engine::response::{Content, Streamed};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;

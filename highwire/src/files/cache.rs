@@ -6,7 +6,7 @@
 
 use super::entry::Entry;
 use super::open::Keeping;
-use io::Instant;
+use highwire_io::Instant;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub(super) enum Known {
 impl Cache {
     /// A cache for so many bytes of small files; without any, large ones are not kept open either.
     pub(super) fn new(most_bytes: usize) -> Cache {
-        let open = if most_bytes == 0 { 0 } else { OPEN_FILES.min(io::memory::descriptors() / OPEN_SHARE) };
+        let open = if most_bytes == 0 { 0 } else { OPEN_FILES.min(highwire_io::memory::descriptors() / OPEN_SHARE) };
         Cache::with_open(most_bytes, open)
     }
 
@@ -215,9 +215,9 @@ mod tests {
     }
 
     fn open_entry() -> Rc<Entry> {
-        let folder = io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
-        let file =
-            io::file::Files::open(&folder, b"").expect("the folder itself, which takes a descriptor like any file");
+        let folder = highwire_io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
+        let file = highwire_io::file::Files::open(&folder, b"")
+            .expect("the folder itself, which takes a descriptor like any file");
         let held = OpenFiles::new(4).hold(file).expect("it is the first");
         entry_of(1 << 20, Content::File(held))
     }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn entry_in(length: usize, content: Content, coded: [Option<Content>; CODINGS.len()]) -> Rc<Entry> {
-        let metadata = io::file::Metadata {
+        let metadata = highwire_io::file::Metadata {
             is_folder: false,
             length: length as u64,
             modified: UNIX_EPOCH,

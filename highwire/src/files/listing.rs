@@ -1,6 +1,6 @@
 //! What is in a folder, as a page.
 
-use io::file::Listing;
+use highwire_io::file::Listing;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -91,7 +91,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use io::file::Metadata;
+    use highwire_io::file::Metadata;
 
     fn item(name: &[u8], is_folder: bool, length: u64) -> (Vec<u8>, Metadata) {
         let modified = UNIX_EPOCH + Duration::from_secs(1_800_000_000);

@@ -8,9 +8,9 @@ use super::name::Name;
 use super::open::{Held, OpenFiles};
 use super::{Site, listing};
 use bytes::Bytes;
+use highwire_io::Instant;
+use highwire_io::file::{File, Files, Metadata, Open};
 use http::StatusCode;
-use io::Instant;
-use io::file::{File, Files, Metadata, Open};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -79,7 +79,7 @@ impl From<std::io::Error> for Obstacle {
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidFilename => Obstacle::Missing,
             _ => {
-                engine::log!(Failure, warn, %error, "a file cannot be opened or read");
+                highwire_engine::log!(Failure, warn, %error, "a file cannot be opened or read");
                 Obstacle::Failed
             }
         }

@@ -165,7 +165,7 @@ impl From<PathBuf> for Files {
 
 /// A folder that is served, as all workers share it.
 struct Site {
-    folder: io::file::Folder,
+    folder: highwire_io::file::Folder,
     index: Option<Vec<u8>>,
     has_listing: bool,
     hidden: bool,
@@ -179,7 +179,7 @@ struct Site {
 
 impl Site {
     fn open(files: Files) -> Result<Site> {
-        let folder = io::file::Folder::open(&files.folder).map_err(|error| {
+        let folder = highwire_io::file::Folder::open(&files.folder).map_err(|error| {
             let text = format!("the folder {}: {error}", files.folder.display());
             Error::System(std::io::Error::new(error.kind(), text))
         })?;
@@ -193,9 +193,13 @@ impl Site {
         let pages = files.single_page.iter().chain(files.error_pages.iter().map(|(_, page)| page));
         for page in pages {
             // It may come later, and goes out when it does.
-            if let Err(error) = io::file::Files::open(&folder, page.as_bytes()) {
+            if let Err(error) = highwire_io::file::Files::open(&folder, page.as_bytes()) {
                 let folder = files.folder.display();
-                engine::log!(Mistake, warn, "the page {page} cannot be sent now: there is none in {folder} ({error})");
+                highwire_engine::log!(
+                    Mistake,
+                    warn,
+                    "the page {page} cannot be sent now: there is none in {folder} ({error})"
+                );
             }
         }
         Ok(Site {

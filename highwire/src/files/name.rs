@@ -1,6 +1,6 @@
 //! What a request's path names beneath the folder.
 //!
-//! The kernel alone decides where a path leads ([`io::file`]). This is about spelling: each file is reached by one path, decoded
+//! The kernel alone decides where a path leads ([`highwire_io::file`]). This is about spelling: each file is reached by one path, decoded
 //! once, and nobody reaches a hidden one by spelling it differently.
 
 use percent_encoding::percent_decode;

@@ -3,7 +3,7 @@
 //! A client decides how long an answer takes, and over HTTP/2 how many are under way on one connection: without a
 //! bound, a few clients that ask for large files and take nothing of them would hold all descriptors of the process.
 
-use io::file::{File, Metadata, Open};
+use highwire_io::file::{File, Metadata, Open};
 use std::io::Result;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -104,8 +104,10 @@ mod tests {
 
     #[test]
     fn files_count_until_the_last_one_who_has_them_lets_go() {
-        let folder = io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
-        let file = || io::file::Files::open(&folder, b"").expect("the folder itself takes a descriptor like any file");
+        let folder = highwire_io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
+        let file = || {
+            highwire_io::file::Files::open(&folder, b"").expect("the folder itself takes a descriptor like any file")
+        };
         let all = OpenFiles::new(2 * FILES_SHARE);
         let one = all.hold(file()).expect("the first");
         let other = all.hold(file()).expect("the second");

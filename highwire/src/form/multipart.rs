@@ -109,7 +109,7 @@ impl From<MultipartError> for Problem {
 impl IntoResponse for MultipartError {
     fn into_response(self) -> Response {
         if self.status().is_server_error() {
-            engine::log!(Failure, warn, error = %self, "an upload failed");
+            highwire_engine::log!(Failure, warn, error = %self, "an upload failed");
         }
         if self.fault == Fault::Busy {
             return Overloaded.into_response();

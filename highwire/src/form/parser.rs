@@ -302,7 +302,7 @@ mod tests {
     /// A body in every cut, beside a reader that has it whole.
     fn check(body: &str, expected: &str) {
         let read = |cut: &[&[u8]]| fuzz::read_parts(&mut Parser::new("B", LIMITS).expect("a boundary"), cut);
-        for cut in proto::testing::splits(body.as_bytes()) {
+        for cut in highwire_proto::testing::splits(body.as_bytes()) {
             assert_eq!(read(&cut), expected, "{body:?} as {} pieces", cut.len());
         }
         let naive = fuzz::read_parts_naively(body.as_bytes(), "B", &LIMITS);

@@ -8,7 +8,7 @@
 use super::multipart::Fault;
 use crate::spawn_blocking::{SpawnBlockingError, spawn_blocking};
 use bytes::Bytes;
-use engine::context;
+use highwire_engine::context;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -61,14 +61,18 @@ impl Drop for Temporary {
         if !self.kept
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            engine::log!(Failure, warn, %error, path = %self.path.display(), "an upload's file cannot be removed");
+            highwire_engine::log!(Failure, warn, %error, path = %self.path.display(), "an upload's file cannot be removed");
         }
     }
 }
 
 impl Temporary {
     fn create(folder: &Path) -> io::Result<Temporary> {
-        let path = folder.join(format!("highwire-{:016x}{:016x}", ::io::random::system(), ::io::random::system()));
+        let path = folder.join(format!(
+            "highwire-{:016x}{:016x}",
+            highwire_io::random::system(),
+            highwire_io::random::system()
+        ));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         #[cfg(unix)]

@@ -10,7 +10,7 @@ use crate::middleware::{IntoLayer, Layer};
 use crate::request::{BodyUse, FromRequest, Request};
 use crate::shared::Shared;
 use crate::{IntoResponse, Reply, Response};
-use engine::Outcome;
+use highwire_engine::Outcome;
 pub(crate) use pool::Pool;
 use std::future::Future;
 use std::marker::PhantomData;

@@ -4,10 +4,10 @@ use super::Middleware;
 use crate::request::FromRequest;
 use crate::{Basic, Request, Response};
 use bytes::Bytes;
-use engine::body::{BodyStream, BoxError, Part, Source};
-use engine::context;
-use engine::response::Content;
 use futures_core::Stream;
+use highwire_engine::body::{BodyStream, BoxError, Part, Source};
+use highwire_engine::context;
+use highwire_engine::response::Content;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::pin::Pin;
@@ -79,7 +79,7 @@ impl AccessLog {
 /// What is known of a request before its answer.
 #[derive(Debug)]
 pub struct Line {
-    begun: io::Instant,
+    begun: highwire_io::Instant,
     time: SystemTime,
     address: String,
     user: String,

@@ -2,7 +2,7 @@
 
 use super::Middleware;
 use crate::{HeaderName, HeaderValue, Peer, Request, Response, StatusCode, header};
-use engine::context;
+use highwire_engine::context;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

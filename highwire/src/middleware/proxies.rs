@@ -314,7 +314,7 @@ fn scheme(text: &str) -> Option<bool> {
 }
 
 fn host(text: &str) -> Option<String> {
-    proto::is_host(text.as_bytes()).then(|| text.to_string())
+    highwire_proto::is_host(text.as_bytes()).then(|| text.to_string())
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ fn is_acceptable(value: &[u8]) -> bool {
 }
 
 thread_local! {
-    static RANDOM: RefCell<(io::random::Seeded, io::random::Seeded)> =
-        RefCell::new((io::random::Seeded::new(io::random::system()), io::random::Seeded::new(io::random::system())));
+    static RANDOM: RefCell<(highwire_io::random::Seeded, highwire_io::random::Seeded)> =
+        RefCell::new((highwire_io::random::Seeded::new(highwire_io::random::system()), highwire_io::random::Seeded::new(highwire_io::random::system())));
 }
 
 /// 128 bits that no other request has; they are no secret.

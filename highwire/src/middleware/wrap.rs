@@ -5,8 +5,8 @@ use crate::handler::{Endpoint, Route};
 use crate::request::{BodyUse, Request};
 use crate::shared::ErrorHandler;
 use crate::{Response, StatusCode};
-use engine::Outcome;
-use engine::reply::Awaited;
+use highwire_engine::Outcome;
+use highwire_engine::reply::Awaited;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl<T> Places<T> {
 
 impl<M: Middleware> WrappedEndpoint<M> {
     fn panicked(&self) -> Response {
-        engine::log!(Panic, error, "a handler panicked");
+        highwire_engine::log!(Panic, error, "a handler panicked");
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         match &self.route.on_error {
             Some(handler) => handler(status, text),

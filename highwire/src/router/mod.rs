@@ -14,9 +14,9 @@ pub use params::Params;
 pub(crate) use pattern::Pattern;
 pub use pattern::PatternError;
 
+use highwire_proto::Method;
 use params::decode_segment;
 use pattern::Segment;
-use proto::Method;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 

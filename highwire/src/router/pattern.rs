@@ -60,9 +60,9 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-impl From<PatternError> for engine::Error {
-    fn from(error: PatternError) -> engine::Error {
-        engine::Error::Service(error.into())
+impl From<PatternError> for highwire_engine::Error {
+    fn from(error: PatternError) -> highwire_engine::Error {
+        highwire_engine::Error::Service(error.into())
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::App;
 use crate::server::Handle;
 use bytes::{Buf, Bytes};
-use engine::body::BoxError;
-use engine::call::{RequestBody, ResponseBody, ResponseFuture};
+use highwire_engine::body::BoxError;
+use highwire_engine::call::{RequestBody, ResponseBody, ResponseFuture};
 use http_body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
 use std::fmt;

@@ -4,10 +4,10 @@ use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
 use crate::{HeaderMap, Response, StatusCode};
 use bytes::{Buf, Bytes};
-use engine::body::{Body, BodyError, BodyStream, BoxError, Trailers};
-use engine::call::{Reader, ReaderGone, crossing};
-use engine::response::{Content, Streamed};
 use futures_core::Stream;
+use highwire_engine::body::{Body, BodyError, BodyStream, BoxError, Trailers};
+use highwire_engine::call::{Reader, ReaderGone, crossing};
+use highwire_engine::response::{Content, Streamed};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -54,7 +54,7 @@ where
                 Ok(answer) => convert(answer, is_head),
                 Err(error) => {
                     let error: BoxError = error.into();
-                    engine::log!(Failure, error, %error, "a service failed");
+                    highwire_engine::log!(Failure, error, %error, "a service failed");
                     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
                 }
             }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::App;
     use crate::testing::Client;
-    use engine::body::BodyQueue as Arriving;
+    use highwire_engine::body::BodyQueue as Arriving;
     use std::task::Waker;
     use std::time::Duration;
 

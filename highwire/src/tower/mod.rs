@@ -31,5 +31,5 @@ mod app;
 mod handler;
 
 pub use app::{AppService, into_service};
-pub use engine::call::{CROSSING_BYTES, ResponseBody, ResponseFuture};
 pub use handler::{Incoming, Parts, service};
+pub use highwire_engine::call::{CROSSING_BYTES, ResponseBody, ResponseFuture};

@@ -6,8 +6,8 @@ use crate::asked::{Sent, next, request, run};
 use bytes::Bytes;
 use highwire::tower::{AppService, ResponseBody};
 use highwire::{HeaderMap, HeaderName, HeaderValue};
+use highwire_proto::{Event, Head, Length, Limits, Role, h1, h2};
 use http_body::Frame;
-use proto::{Event, Head, Length, Limits, Role, h1, h2};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -38,7 +38,7 @@ pub(crate) enum Failure {
 }
 
 fn lines_of_head(head: &Head, window: &[u8]) -> Vec<String> {
-    let words = |span: proto::Span| span.of(window).escape_ascii().to_string();
+    let words = |span: highwire_proto::Span| span.of(window).escape_ascii().to_string();
     head.fields.iter().map(|field| format!("{}: {}", words(field.name).to_lowercase(), words(field.value))).collect()
 }
 

@@ -1,8 +1,8 @@
 //! A driver without a kernel: one connection, whose bytes the test hands over and takes.
 
 use highwire::server::{Driver, Worker};
-use io::wake::Notifier;
-use io::{Address, Completion, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
+use highwire_io::wake::Notifier;
+use highwire_io::{Address, Completion, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
 
 const SOCKET: SocketId = SocketId { index: 0, generation: 0 };
 

@@ -13,7 +13,7 @@
 //! the same bytes mean the same fields for as long as it stays so.
 //!
 //! ```
-//! use proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing, name_index};
+//! use highwire_proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing, name_index};
 //!
 //! let (mut encoder, mut block) = (Encoder::new(), Vec::new());
 //! encoder.begin(&mut block);
@@ -27,7 +27,7 @@
 //! assert_eq!(&text[fields[0].value.clone()], b"200");
 //! assert_eq!(&text[fields[1].name.clone()], b"server");
 //! assert_eq!(&text[fields[1].value.clone()], b"highwire");
-//! # Ok::<(), proto::hpack::Error>(())
+//! # Ok::<(), highwire_proto::hpack::Error>(())
 //! ```
 
 use core::fmt;

@@ -2,8 +2,8 @@
 
 use crate::oracle::{CLIENTS_CODE, Pipe, Plan, Reset, SERVERS_CODE};
 use crate::oracle::{body, plan_of, told_end, told_head, told_reset};
-use proto::h2::{Bounds, Code, Connection, Event, Failure, Lent, Request, StreamRef};
-use proto::{Head, Length, Limits, Role};
+use highwire_proto::h2::{Bounds, Code, Connection, Event, Failure, Lent, Request, StreamRef};
+use highwire_proto::{Head, Length, Limits, Role};
 use std::collections::BTreeMap;
 
 /// One stream, as our side sees it.
@@ -222,7 +222,7 @@ impl Ours {
     }
 
     fn head_came(&mut self, stream: StreamRef, length: Length) {
-        let text = |span: proto::Span| String::from_utf8_lossy(span.of(&self.fields)).into_owned();
+        let text = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(&self.fields)).into_owned();
         let lines = self.head.fields.iter().map(|field| (text(field.name), text(field.value)));
         let lines: Vec<(String, String)> = lines.collect();
         let start = match self.role {

@@ -3,8 +3,8 @@
 //! A server's side answers by the path. What either side sees is told in words, without what depends on when bytes arrive.
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
-use proto::h2::{Bounds, Connection, Event, Failure, Lent, Request, StreamRef};
-use proto::{Head, Length, Limits, Role};
+use highwire_proto::h2::{Bounds, Connection, Event, Failure, Lent, Request, StreamRef};
+use highwire_proto::{Head, Length, Limits, Role};
 use std::collections::BTreeMap;
 
 // Frames, with shorter names for what nearly every row of a table has.
@@ -27,7 +27,7 @@ pub(crate) const POST: &[(&str, &str)] =
 
 /// Ways to cut an input: all of them where it is short, and every 31st where it is not.
 pub(crate) fn ways(input: &[u8]) -> Vec<Vec<&[u8]>> {
-    let mut ways = proto::testing::splits(input);
+    let mut ways = highwire_proto::testing::splits(input);
     if input.len() > 1200 {
         let last = ways.len() - 1;
         ways = ways.into_iter().enumerate().filter(|(at, _)| *at == last || at % 31 == 0).map(|(_, way)| way).collect();
@@ -150,7 +150,7 @@ impl Side {
 
     /// Fields that tests make up, all of which begin with `x`.
     fn own_fields(&self) -> String {
-        let text = |span: proto::Span| String::from_utf8_lossy(span.of(&self.fields)).into_owned();
+        let text = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(&self.fields)).into_owned();
         let lines = self.head.fields.iter().map(|field| (text(field.name), text(field.value)));
         lines
             .filter(|(name, _)| name.starts_with('x'))
@@ -159,7 +159,7 @@ impl Side {
     }
 
     fn head_came(&mut self, stream: StreamRef, length: Length) {
-        let text = |span: proto::Span| String::from_utf8_lossy(span.of(&self.fields)).into_owned();
+        let text = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(&self.fields)).into_owned();
         let (method, target) = (text(self.head.method_span), text(self.head.target.whole));
         let protocol = text(self.head.protocol);
         let start = match self.role {
@@ -187,7 +187,7 @@ impl Side {
         let Side { connection, out, .. } = self;
         match &*path {
             "/hold" => {}
-            "/reset" => connection.reset(stream, proto::h2::Code::Internal, out),
+            "/reset" => connection.reset(stream, highwire_proto::h2::Code::Internal, out),
             "/204" | "/304" => self.respond(stream, path[1..].parse().expect("a status"), b"abc", false),
             "/large" => self.respond(stream, 200, &vec![b'x'; LARGE], false),
             "/trailers" => self.respond(stream, 200, b"abc", true),

@@ -7,9 +7,9 @@ pub(crate) mod plain;
 
 use highwire::App;
 use highwire::server::Worker;
-use io::sim::{Arrived, Client, Faults, Network, Simulated};
-use proto::h2::{self, Bounds, Code, Event, Lent, Request, StreamRef};
-use proto::{Head, Limits, Role};
+use highwire_io::sim::{Arrived, Client, Faults, Network, Simulated};
+use highwire_proto::h2::{self, Bounds, Code, Event, Lent, Request, StreamRef};
+use highwire_proto::{Head, Limits, Role};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -439,7 +439,7 @@ impl Peer {
                     let answer = self.answers.entry(stream.number).or_default();
                     assert_eq!(answer.status, 0, "a second head");
                     (answer.status, answer.fields) = (self.head.status, list(&self.head, &fields));
-                    if length == proto::Length::Empty {
+                    if length == highwire_proto::Length::Empty {
                         answer.ended = true;
                         self.order.push(stream.number);
                     }

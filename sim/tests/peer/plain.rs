@@ -3,7 +3,7 @@
 use super::SECOND;
 use highwire::App;
 use highwire::server::Worker;
-use io::sim::{Arrived, Client, Faults, Network, Simulated};
+use highwire_io::sim::{Arrived, Client, Faults, Network, Simulated};
 
 /// A server on the simulator, and one client.
 pub(crate) struct Play {

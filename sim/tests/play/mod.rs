@@ -9,7 +9,7 @@ mod tally;
 
 use highwire::App;
 use highwire::server::{Engine, Handle, Worker};
-use io::sim::{Arrived, Faults, Network, Simulated};
+use highwire_io::sim::{Arrived, Faults, Network, Simulated};
 use sim::tls::{self, Clients, Http, Resumption, Session, Version};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -183,7 +183,7 @@ impl Stage {
             Layer::Plain => (0, None),
             Layer::Tls(version) => (1, Some(self.clients.session(version, http))),
         };
-        let client = self.network.connect_to(io::ListenerId(listener));
+        let client = self.network.connect_to(highwire_io::ListenerId(listener));
         let mut end = End::new(talk, session);
         let (mut said, mut cuts) = (0, cut.iter().peekable());
         let (mut last, mut shut, mut ended) = (false, false, false);
@@ -262,7 +262,7 @@ pub(crate) struct Real {
 impl Real {
     pub(crate) fn start(engine: Engine, app: App) -> Option<Real> {
         if engine == Engine::Uring
-            && let Err(error) = io::Uring::new()
+            && let Err(error) = highwire_io::Uring::new()
         {
             println!("not run: {error}");
             return None;

@@ -9,8 +9,8 @@ use crate::request::BodyUse;
 use crate::service::Service;
 use crate::trailers::is_allowed_trailer;
 use crate::worker::WorkerContext;
+use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
-use proto::Head;
 
 impl Connection {
     /// A part of a request's body came: returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.

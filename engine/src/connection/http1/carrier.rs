@@ -15,11 +15,11 @@ use crate::response::Response;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use bytes::Bytes;
+use highwire_proto::Event;
+use highwire_proto::h1::state::State;
+use highwire_proto::{Head, Length};
 use http::StatusCode;
 use http::{HeaderName, HeaderValue};
-use proto::Event;
-use proto::h1::state::State;
-use proto::{Head, Length};
 
 /// The present exchange of a connection.
 pub(in crate::connection) struct H1<'c, 'q> {
@@ -160,7 +160,7 @@ impl Carrier for H1<'_, '_> {
         !has_begun && !self.connection.http.must_close() && self.connection.http.server() != State::Done
     }
 
-    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error> {
         self.connection.send_interim(status, fields, self.out)
     }
 

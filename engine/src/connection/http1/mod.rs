@@ -16,7 +16,7 @@ use crate::exchange::lifecycle::Lifecycle;
 use crate::exchange::{Exchange, Intake};
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use proto::{Event, Head, Length, Method, h1, h2};
+use highwire_proto::{Event, Head, Length, Method, h1, h2};
 
 /// Bytes of answers that pipelined requests may put into one batch before the peer has to take some.
 const BATCH_BYTES: usize = 256 * 1024;

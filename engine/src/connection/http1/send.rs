@@ -16,10 +16,10 @@ use crate::response::{Content, Rendered, Response, Streamed};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use bytes::Bytes;
+use highwire_io::Op;
+use highwire_proto::h1::{self, FieldWriter};
+use highwire_proto::{Length, Method};
 use http::{HeaderName, HeaderValue, header};
-use io::Op;
-use proto::h1::{self, FieldWriter};
-use proto::{Length, Method};
 use std::task::Waker;
 
 /// A body up to this length is copied behind its head and leaves in one send; a longer one is sent from where it is.
@@ -106,7 +106,7 @@ impl Connection {
         response: &Response,
         worker: &WorkerContext<impl Service>,
         out: &mut Out<'_>,
-    ) -> Result<(), proto::Error> {
+    ) -> Result<(), highwire_proto::Error> {
         let length = response.content.length();
         let head = h1::Response { status: response.status.as_u16(), reason: response.reason.as_deref(), length };
         self.http.send_response(head, &mut out.queue.output, |writer| {
@@ -181,7 +181,7 @@ impl Connection {
         bytes: Bytes,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
-    ) -> Result<(), proto::Error> {
+    ) -> Result<(), highwire_proto::Error> {
         // What stands before them may be left to the driver too. Bytes that others share, such as a constant, are not held for
         // this peer.
         let waiting = out.waiting();
@@ -217,7 +217,7 @@ impl Connection {
         bytes: Bytes,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
-    ) -> Result<(), proto::Error> {
+    ) -> Result<(), highwire_proto::Error> {
         if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, worker, out);
         }
@@ -235,7 +235,7 @@ impl Connection {
         step: Step,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
-    ) -> Result<(), proto::Error> {
+    ) -> Result<(), highwire_proto::Error> {
         let (waiting, length) = (out.waiting(), step.range.end - step.range.start);
         let mut after = Vec::new();
         if self.http.send_data_apart(length, &mut out.queue.output, &mut after)? {
@@ -272,12 +272,17 @@ impl Connection {
         &mut self,
         trailers: &[(HeaderName, HeaderValue)],
         out: &mut Out<'_>,
-    ) -> Result<(), proto::Error> {
+    ) -> Result<(), highwire_proto::Error> {
         self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, trailers))
     }
 
     /// The answer cannot be sent as it is: nothing of it has left. The peer gets a plain 500 where one is still possible.
-    fn broken_answer(&mut self, error: proto::Error, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
+    fn broken_answer(
+        &mut self,
+        error: highwire_proto::Error,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
         quiet::log!(Mistake, error, %error, "a handler's answer cannot be sent");
         self.http.close_after();
         let head = h1::Response { status: 500, reason: None, length: Length::Empty };
@@ -294,7 +299,7 @@ impl Connection {
         status: u16,
         fields: &[(HeaderName, HeaderValue)],
         out: &mut Out<'_>,
-    ) -> Result<(), proto::Error> {
+    ) -> Result<(), highwire_proto::Error> {
         self.http.send_interim(status, &mut out.queue.output, |writer| write_fields(writer, fields))
     }
 

@@ -17,10 +17,10 @@ use crate::response::Content;
 use crate::response::Response;
 use crate::service::Service;
 use crate::worker::WorkerContext;
+use highwire_proto::Length;
+use highwire_proto::h2::{Code, FRAME_BYTES, StreamRef};
 use http::StatusCode;
 use http::{HeaderName, HeaderValue};
-use proto::Length;
-use proto::h2::{Code, FRAME_BYTES, StreamRef};
 
 /// A stream of a connection.
 pub(in crate::connection) struct H2<'c, 'q> {
@@ -195,7 +195,7 @@ impl Carrier for H2<'_, '_> {
         self.http2.get(self.stream).is_some_and(|active| !active.is_answered())
     }
 
-    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), proto::Error> {
+    fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error> {
         self.http2.http.send_interim(self.stream, status, &mut self.out.queue.output, |writer| {
             let fields = fields.iter().filter(|(name, _)| is_sent_without_connection(name));
             fields.for_each(|(name, value)| writer.field(name.as_str().as_bytes(), value.as_bytes()));

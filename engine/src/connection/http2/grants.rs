@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::connection::out::Out;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use proto::h2::StreamRef;
+use highwire_proto::h2::StreamRef;
 
 /// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
 /// streams before a byte of them is of use.

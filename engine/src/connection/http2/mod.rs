@@ -28,8 +28,8 @@ use crate::quiet;
 use crate::request::BodyUse;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use proto::h2::{Event, Lent, StreamRef};
-use proto::{Head, Length, h2};
+use highwire_proto::h2::{Event, Lent, StreamRef};
+use highwire_proto::{Head, Length, h2};
 
 /// Answers that pipelined streams may put into one batch before the peer has to take some.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -56,7 +56,7 @@ impl Connection {
     }
 
     /// Begins with HTTP/2 at once, where nothing else is spoken here.
-    pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut io::Queue) {
+    pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
             connection.begin_http2(worker, out);
             out.flush(connection.transport.id);
@@ -68,7 +68,7 @@ impl Connection {
     pub(in crate::connection) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let config = worker.shared.config();
         let bounds = h2::Bounds { stream_window: first_window(config), ..config.http2 };
-        let http = h2::Connection::new(proto::Role::Server, bounds, &config.parser, &mut out.queue.output);
+        let http = h2::Connection::new(highwire_proto::Role::Server, bounds, &config.parser, &mut out.queue.output);
         self.http2 = Some(Box::new(Http2::new(http, worker.stalled.clone())));
         if !self.recharge(worker) {
             return self.abort(worker, out);

@@ -18,10 +18,10 @@ use crate::response::{Content, Response};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use bytes::Bytes;
+use highwire_io::Queue;
+use highwire_proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
+use highwire_proto::{Head, Length};
 use http::header;
-use io::Queue;
-use proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
-use proto::{Head, Length};
 
 /// Bytes of answers that are handed to the driver before it has to say that they are out.
 const AHEAD_BYTES: usize = 64 * 1024;

@@ -12,8 +12,8 @@ use crate::exchange::abort::Abort;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::service::Service;
 use crate::worker::WorkerContext;
-use proto::Head;
-use proto::h2::{Code, StreamRef};
+use highwire_proto::Head;
+use highwire_proto::h2::{Code, StreamRef};
 
 impl Connection {
     /// After whatever happened: what the connection waits for now, and how long.

@@ -6,7 +6,7 @@ use crate::exchange::{Exchange, Intake, Waits};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use bytes::Bytes;
-use proto::h2::{self, Schedule, StreamRef};
+use highwire_proto::h2::{self, Schedule, StreamRef};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
