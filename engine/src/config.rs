@@ -47,6 +47,8 @@ pub struct Timeouts {
     pub write: Duration,
     /// How long an async handler, a blocking one or an answer from elsewhere may take: 503 after that.
     pub handler: Duration,
+    /// How long another protocol, after an upgrade or CONNECT, may pass no byte in either direction.
+    pub tunnel: Duration,
     /// How long what a peer still sends is read and dropped after the last answer, so that it is not lost to a reset.
     pub linger: Duration,
     /// How long a graceful shutdown waits for what is under way.
@@ -82,6 +84,8 @@ impl Default for Timeouts {
             // A kernel that reads 4 KB/s announces new room in steps of up to 128 KB where segments are large.
             write: Duration::from_secs(60),
             handler: Duration::from_secs(60),
+            // What chats and proxies send to keep a connection comes every minute; most translators of addresses forget later.
+            tunnel: Duration::from_secs(300),
             linger: Duration::from_secs(2),
             shutdown: Duration::from_secs(30),
             stall: Duration::from_millis(100),

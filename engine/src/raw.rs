@@ -37,6 +37,22 @@ impl Switch {
 /// Bytes that either direction may be ahead before the other side has to take some.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
+/// Why another protocol's bytes end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The peer has ended its direction. What is written still reaches it.
+    Peer,
+    /// The server stops: there is time for a last word, and for the peer's answer to it, until
+    /// [`Timeouts::shutdown`](crate::Timeouts::shutdown).
+    Draining,
+    /// No byte has passed in either direction for [`Timeouts::tunnel`](crate::Timeouts::tunnel). What is written before the next
+    /// wait still reaches the peer; then the connection closes.
+    Idle,
+    /// The connection is broken: what was not sent is lost.
+    Broken,
+}
+
 /// What a connection and its raw stream share.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
@@ -44,14 +60,19 @@ pub(crate) struct Raw {
     pub(crate) held: usize,
     /// Bytes in `received`; `held` has what holding them costs, too.
     pub(crate) bytes: usize,
-    pub(crate) ended: bool,
-    pub(crate) broken: bool,
+    /// Nothing more comes, and why.
+    end: Option<Ended>,
+    /// The server stops.
+    drains: bool,
+    /// The reader was told so, and may read on.
+    told_of_drain: bool,
     pub(crate) paused: bool,
     pub(crate) outgoing: VecDeque<Bytes>,
     pub(crate) outgoing_held: usize,
     /// Nothing that was written waits, in us or in the driver.
     pub(crate) flushed: bool,
-    pub(crate) finished: bool,
+    reader_gone: bool,
+    writer_gone: bool,
     reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
     connection: Option<Waker>,
@@ -63,17 +84,55 @@ impl Raw {
         Raw { connection: Some(connection), flushed: true, ..Raw::default() }
     }
 
+    /// Bytes came. They are dropped where nobody reads.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.reader_gone {
+            return;
+        }
         self.bytes += bytes.len();
         self.held += self.received.push(bytes);
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn end(&mut self, broken: bool) {
-        self.ended = true;
-        self.broken |= broken;
+    /// Nothing more comes. The first word counts, but for a break, which comes behind any other.
+    pub(crate) fn end(&mut self, why: Ended) {
+        if self.end.is_none() || why == Ended::Broken {
+            self.end = Some(why);
+        }
+        self.wake();
+    }
+
+    /// The server stops.
+    pub(crate) fn drain(&mut self) {
+        self.drains = true;
+        self.wake();
+    }
+
+    fn wake(&mut self) {
         self.reader.take().into_iter().for_each(Waker::wake);
         self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.end == Some(Ended::Broken)
+    }
+
+    /// Returns true if nothing more will be written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.writer_gone
+    }
+
+    /// Returns true if nobody reads or writes any more.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.reader_gone && self.writer_gone
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        self.end.or(self.drains.then_some(Ended::Draining))
+    }
+
+    fn wake_connection(&self) {
+        self.connection.iter().for_each(Waker::wake_by_ref);
     }
 }
 
@@ -89,14 +148,69 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// The raw bytes of a connection that speaks another protocol. Dropped, it closes the connection once all is sent.
+/// The raw bytes of a connection, or of a stream of HTTP/2, that speaks another protocol. Dropped, it ends our direction once all
+/// is sent, and what the peer still sends is dropped.
 #[derive(Debug)]
 pub struct RawStream {
-    pub(crate) raw: Rc<RefCell<Raw>>,
+    reader: RawReader,
+    writer: RawWriter,
+}
+
+/// The reading half of a [`RawStream`]. Dropped, it drops what the peer still sends.
+#[derive(Debug)]
+pub struct RawReader {
+    raw: Rc<RefCell<Raw>>,
+}
+
+/// The writing half of a [`RawStream`]. Dropped, it ends our direction once all is sent; the other half reads on.
+#[derive(Debug)]
+pub struct RawWriter {
+    raw: Rc<RefCell<Raw>>,
 }
 
 impl RawStream {
-    /// The next bytes, or `None` when the peer has ended its direction.
+    pub(crate) fn new(raw: Rc<RefCell<Raw>>) -> RawStream {
+        RawStream { reader: RawReader { raw: raw.clone() }, writer: RawWriter { raw } }
+    }
+
+    /// Both halves, for two tasks.
+    pub fn split(self) -> (RawReader, RawWriter) {
+        (self.reader, self.writer)
+    }
+
+    /// See [`RawReader::read`].
+    ///
+    /// # Errors
+    /// Where the connection broke.
+    pub async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
+        self.reader.read().await
+    }
+
+    /// See [`RawReader::ended`].
+    pub fn ended(&self) -> Option<Ended> {
+        self.reader.ended()
+    }
+
+    /// See [`RawWriter::write`].
+    ///
+    /// # Errors
+    /// Where the connection broke.
+    pub async fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Broken> {
+        self.writer.write(bytes).await
+    }
+
+    /// See [`RawWriter::flush`].
+    ///
+    /// # Errors
+    /// Where the connection broke.
+    pub async fn flush(&mut self) -> Result<(), Broken> {
+        self.writer.flush().await
+    }
+}
+
+impl RawReader {
+    /// The next bytes, or `None` at an end that [`ended`](Self::ended) explains. After [`Ended::Draining`], which is told once, more
+    /// may come.
     ///
     /// # Errors
     /// Where the connection broke.
@@ -107,22 +221,32 @@ impl RawStream {
                 raw.held -= bytes.len() + PART_BYTES;
                 raw.bytes -= bytes.len();
                 if raw.paused {
-                    raw.connection.iter().for_each(Waker::wake_by_ref);
+                    raw.wake_connection();
                 }
                 return Poll::Ready(Ok(Some(bytes)));
             }
-            match (raw.broken, raw.ended) {
-                (true, _) => Poll::Ready(Err(Broken)),
-                (false, true) => Poll::Ready(Ok(None)),
-                (false, false) => {
-                    raw.reader = Some(cx.waker().clone());
-                    Poll::Pending
-                }
+            match raw.end {
+                Some(Ended::Broken) => return Poll::Ready(Err(Broken)),
+                Some(_) => return Poll::Ready(Ok(None)),
+                None => {}
             }
+            if raw.drains && !std::mem::replace(&mut raw.told_of_drain, true) {
+                return Poll::Ready(Ok(None));
+            }
+            raw.reader = Some(cx.waker().clone());
+            Poll::Pending
         })
         .await
     }
 
+    /// Why nothing more comes, or will not for long; `None` as long as there is no end in sight. Bytes that came before may still
+    /// be there to [`read`](Self::read).
+    pub fn ended(&self) -> Option<Ended> {
+        self.raw.borrow().ended()
+    }
+}
+
+impl RawWriter {
     /// Sends bytes, as soon as less than 64 KiB are ahead of the peer.
     ///
     /// # Errors
@@ -131,7 +255,7 @@ impl RawStream {
         let mut bytes = Some(bytes.into());
         poll_fn(|cx| {
             let mut raw = self.raw.borrow_mut();
-            if raw.broken {
+            if raw.is_broken() {
                 return Poll::Ready(Err(Broken));
             }
             if raw.outgoing_held >= RAW_BYTES {
@@ -142,7 +266,7 @@ impl RawStream {
             raw.outgoing_held += bytes.len() + PART_BYTES;
             raw.flushed = false;
             raw.outgoing.push_back(bytes);
-            raw.connection.iter().for_each(Waker::wake_by_ref);
+            raw.wake_connection();
             Poll::Ready(Ok(()))
         })
         .await
@@ -155,23 +279,34 @@ impl RawStream {
     pub async fn flush(&mut self) -> Result<(), Broken> {
         poll_fn(|cx| {
             let mut raw = self.raw.borrow_mut();
-            if raw.broken {
+            if raw.is_broken() {
                 return Poll::Ready(Err(Broken));
             }
             if raw.flushed {
                 return Poll::Ready(Ok(()));
             }
             raw.writer = Some(cx.waker().clone());
+            raw.wake_connection();
             Poll::Pending
         })
         .await
     }
 }
 
-impl Drop for RawStream {
+impl Drop for RawReader {
     fn drop(&mut self) {
         let mut raw = self.raw.borrow_mut();
-        raw.finished = true;
-        raw.connection.iter().for_each(Waker::wake_by_ref);
+        raw.reader_gone = true;
+        raw.received = Parts::default();
+        (raw.held, raw.bytes) = (0, 0);
+        raw.wake_connection();
+    }
+}
+
+impl Drop for RawWriter {
+    fn drop(&mut self) {
+        let mut raw = self.raw.borrow_mut();
+        raw.writer_gone = true;
+        raw.wake_connection();
     }
 }

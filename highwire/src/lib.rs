@@ -116,4 +116,4 @@ pub use server::{Server, spawn};
 pub use spawn_blocking::{SpawnBlockingError, spawn_blocking};
 #[cfg(feature = "json")]
 pub use typed::{Json, Path, Query};
-pub use upgrade::{RawStream, Upgrade};
+pub use upgrade::{Ended, RawReader, RawStream, RawWriter, Upgrade};

@@ -2,7 +2,7 @@
 
 use crate::Response;
 use crate::request::{FromRequest, Request};
-pub use highwire_engine::raw::RawStream;
+pub use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::raw::Switch;
 use highwire_engine::response::Content;
 use http::{HeaderValue, StatusCode, header};

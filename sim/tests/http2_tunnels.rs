@@ -152,8 +152,9 @@ fn whoever_does_not_read_stops_the_other_side() {
 }
 
 #[test]
-fn a_protocol_has_no_deadline_of_ours() {
-    let mut play = Play::with_peer(app(), &Weather::fair());
+fn a_protocol_has_no_deadline_where_that_is_turned_off() {
+    let app = app().configure(|config| config.timeouts.tunnel = 0 * SECOND);
+    let mut play = Play::with_peer(app, &Weather::fair());
     play.settle();
     let stream = play.peers[0].connect(Some("echo"), "/echo");
     play.pass(1000);

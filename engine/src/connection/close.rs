@@ -141,7 +141,8 @@ impl Connection {
             Phase::Body => H1::new(self, out).expire(Waits::Body, worker),
             Phase::Handler => H1::new(self, out).expire(Waits::Handler, worker),
             Phase::Write | Phase::Closing => self.abort(worker, out),
-            Phase::Tunnel | Phase::Streams => self.transport.phase = phase,
+            Phase::Tunnel => self.end_idle_tunnel(worker, out),
+            Phase::Streams => self.transport.phase = phase,
         }
         out.flush(self.transport.id);
         if !self.transport.is_ending() && !matches!(self.transport.phase, Phase::Tunnel | Phase::Body) {
@@ -172,7 +173,7 @@ impl Connection {
         }
         self.http.close_after();
         if let Some(tunnel) = self.tunnel() {
-            tunnel.end(false);
+            tunnel.drain();
         } else if matches!(self.transport.phase, Phase::Proxy | Phase::Fresh | Phase::Idle)
             && self.transport.unread.is_empty()
         {

@@ -186,7 +186,7 @@ impl Connection {
         }
         if let Some(tunnel) = self.tunnel() {
             // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
-            tunnel.end(!self.transport.end_said);
+            tunnel.peer_ended(self.transport.end_said);
         }
         self.settle(worker, head, out);
     }

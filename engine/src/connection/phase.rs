@@ -17,7 +17,7 @@ pub(super) enum Phase {
     Handler,
     /// That the peer takes what is sent.
     Write,
-    /// Another protocol: it has deadlines of its own.
+    /// Bytes of another protocol, in either direction.
     Tunnel,
     /// Whatever its HTTP/2 streams wait for: the earliest of their deadlines.
     Streams,

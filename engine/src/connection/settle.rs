@@ -113,7 +113,7 @@ impl Connection {
             self.refuse(error, worker, head, &unread, out);
         } else if let Some(tunnel) = self.tunnel() {
             // It came before the other protocol did, behind bytes that belong to that.
-            tunnel.end(!self.transport.end_said);
+            tunnel.peer_ended(self.transport.end_said);
         }
     }
 
@@ -162,9 +162,19 @@ impl Transport {
             Phase::Handler => timeouts.handler,
             Phase::Write | Phase::Closing => timeouts.write,
             Phase::Linger => timeouts.linger,
-            Phase::Tunnel | Phase::Streams | Phase::Gone => return worker.deadlines.clear(self.id.index),
+            Phase::Tunnel => timeouts.tunnel,
+            Phase::Streams | Phase::Gone => return worker.deadlines.clear(self.id.index),
         };
         worker.deadlines.set(self.id.index, worker.tick, after);
+    }
+}
+
+impl Transport {
+    /// Bytes of another protocol have passed: its time begins anew.
+    pub(super) fn tunnel_moved(&self, worker: &mut WorkerContext<impl Service>) {
+        if self.phase == Phase::Tunnel {
+            worker.deadlines.set(self.id.index, worker.tick, worker.timeouts.tunnel);
+        }
     }
 }
 

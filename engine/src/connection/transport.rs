@@ -27,6 +27,8 @@ pub(super) struct Transport {
     pub(super) served: u32,
     pub(super) account: Account,
     pub(super) phase: Phase,
+    /// Our direction has ended.
+    end_sent: bool,
     /// The driver still holds bytes that the peer has not taken.
     pub(super) blocked: bool,
     /// The driver was told to stop receiving.
@@ -55,6 +57,7 @@ impl Transport {
             served: 0,
             account: Account::default(),
             phase: if proxied { Phase::Proxy } else { Phase::Fresh },
+            end_sent: false,
             blocked: false,
             paused: false,
             ended: false,
@@ -124,9 +127,7 @@ impl Transport {
                 return self.abort(worker, out);
             }
             if self.phase != Phase::Closing {
-                out.close_tls(self.id);
-                out.flush_before(self.id, true);
-                out.queue.push(Op::Shutdown { socket: self.id });
+                self.end_direction(out);
             }
             self.phase = Phase::Fresh;
             return self.wait_for(Phase::Closing, worker);
@@ -134,10 +135,11 @@ impl Transport {
         let lingers = !worker.shared.config().timeouts.linger.is_zero();
         if !self.ended && lingers {
             // The last bytes and the end leave in one packet.
-            out.close_tls(self.id);
-            out.flush_before(self.id, true);
-            if self.phase != Phase::Closing {
-                out.queue.push(Op::Shutdown { socket: self.id });
+            if self.phase == Phase::Closing {
+                out.close_tls(self.id);
+                out.flush_before(self.id, true);
+            } else {
+                self.end_direction(out);
             }
             if std::mem::take(&mut self.paused) {
                 out.queue.push(Op::ResumeRecv { socket: self.id });
@@ -149,10 +151,22 @@ impl Transport {
         }
     }
 
+    /// Ends our direction behind what was written, once.
+    pub(super) fn end_direction(&mut self, out: &mut Out<'_>) {
+        if !std::mem::replace(&mut self.end_sent, true) {
+            // The last bytes and the end leave in one packet.
+            out.close_tls(self.id);
+            out.flush_before(self.id, true);
+            out.queue.push(Op::Shutdown { socket: self.id });
+        }
+    }
+
     /// Closes now; what was sent still goes out.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         // The last bytes and the end leave in one packet.
-        out.close_tls(self.id);
+        if !self.end_sent {
+            out.close_tls(self.id);
+        }
         out.flush_before(self.id, self.phase != Phase::Gone);
         self.release(worker);
         if self.phase != Phase::Gone {

@@ -24,7 +24,7 @@ use self::log::LogLine;
 use super::context::TaskKind;
 use super::worker::WorkerContext;
 use crate::body::BodyError;
-use crate::raw::{Raw, Switch};
+use crate::raw::{Ended, Raw, Switch};
 use crate::reply::{Awaited, InterimQueue};
 use crate::request::Hooks;
 use crate::response::Response;
@@ -165,7 +165,7 @@ impl Exchange {
         }
         self.reply = None;
         if let Some(tunnel) = &self.tunnel {
-            tunnel.end(true);
+            tunnel.end(Ended::Broken);
         }
     }
 
@@ -215,7 +215,7 @@ impl Exchange {
     pub(super) fn decline_tunnel(&mut self) {
         if let Some(tunnel) = self.tunnel.take() {
             self.incoming.decline();
-            tunnel.end(true);
+            tunnel.end(Ended::Broken);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Another protocol in the place of an exchange: by Upgrade, or by CONNECT.
 
 use super::abort::Abort;
-use crate::raw::{Raw, RawStream, Switch};
+use crate::raw::{Ended, Raw, RawStream, Switch};
 use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,10 +24,10 @@ impl Tunnel {
 
     /// Starts the task of a protocol that was accepted.
     pub(super) fn start(raw: Rc<RefCell<Raw>>, switch: Switch, is_draining: bool) -> Result<Tunnel, Abort> {
-        let start = AssertUnwindSafe(|| (switch.start)(RawStream { raw: raw.clone() }));
+        let start = AssertUnwindSafe(|| (switch.start)(RawStream::new(raw.clone())));
         let task = catch_unwind(start).map_err(|_| Abort::TaskPanicked.logged())?;
         if is_draining {
-            raw.borrow_mut().end(false);
+            raw.borrow_mut().drain();
         }
         Ok(Tunnel { raw, task: Some(task) })
     }
@@ -46,9 +46,24 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Nothing more comes from the peer. `is_broken`: nor does the peer get anything.
-    pub(crate) fn end(&self, is_broken: bool) {
-        self.raw.borrow_mut().end(is_broken);
+    /// Nothing more comes from the peer.
+    pub(crate) fn end(&self, why: Ended) {
+        self.raw.borrow_mut().end(why);
+    }
+
+    /// The peer ended its direction. `is_said`: by its own word.
+    pub(crate) fn peer_ended(&self, is_said: bool) {
+        self.end(if is_said { Ended::Peer } else { Ended::Broken });
+    }
+
+    /// The server stops.
+    pub(crate) fn drain(&self) {
+        self.raw.borrow_mut().drain();
+    }
+
+    /// Returns true if there is nobody left to read or write.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.raw.borrow().is_finished()
     }
 
     /// Bytes that wait for the task, or that it has written.

@@ -73,6 +73,7 @@ pub(crate) struct TimeoutTicks {
     pub(crate) idle: u32,
     pub(crate) write: u32,
     pub(crate) handler: u32,
+    pub(crate) tunnel: u32,
     pub(crate) linger: u32,
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has handshakes"))]
     pub(crate) handshake: u32,
@@ -96,6 +97,7 @@ impl<S: Service> WorkerContext<S> {
             idle: deadline::ticks(deadlines.idle),
             write: deadline::ticks(deadlines.write),
             handler: deadline::ticks(deadlines.handler),
+            tunnel: deadline::ticks(deadlines.tunnel),
             linger: deadline::ticks(deadlines.linger),
             handshake: deadline::ticks(deadlines.handshake),
         };

@@ -111,6 +111,14 @@ impl Transport {
         if !is_over {
             return;
         }
+        if let Some(active) = http2.get(stream)
+            && active.has_living_tunnel()
+        {
+            // Our direction has ended; the other one goes on.
+            let active = http2.active(stream, worker);
+            (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
+            return;
+        }
         if http2.http.awaits_body(stream) {
             // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
             let most = worker.body_limit(u32::MAX, BodyUse::None);

@@ -166,7 +166,7 @@ impl Transport {
             if waits == Waits::Body && active.body_is_fast_enough(worker, arrived, bodies) {
                 continue;
             }
-            let is_collected = active.granted > 0;
+            let (is_collected, is_tunnel) = (active.granted > 0, active.exchange.tunnel().is_some());
             if waits == Waits::Body && !answered && is_collected && !http2.http.may_receive_on(stream) {
                 // It waits behind a body that began before it, and that one has to come fast enough.
                 if let Some(active) = http2.get(stream) {
@@ -189,6 +189,10 @@ impl Transport {
                 continue;
             }
             if http2.waits_for_its_turn(stream, worker) {
+                continue;
+            }
+            if waits == Waits::Handler && answered && is_tunnel {
+                self.end_idle_tunnel(http2, stream, worker, out);
                 continue;
             }
             H2 { transport: self, http2, stream, out }.expire(waits, worker);

@@ -8,9 +8,9 @@ use super::streams::{Active, Http2};
 use crate::body::{BodyStream, PART_BYTES};
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
-use crate::deadline::NEVER;
+use crate::exchange::Waits;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::raw::Raw;
+use crate::raw::{Ended, Raw};
 use crate::response::{Content, Response, Streamed};
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -38,7 +38,7 @@ impl Stream for Written {
             raw.writer.take().into_iter().for_each(Waker::wake);
             return Poll::Ready(Some(Ok(bytes)));
         }
-        if raw.finished {
+        if raw.is_written() {
             return Poll::Ready(None);
         }
         if !std::mem::replace(&mut raw.flushed, true) {
@@ -105,7 +105,9 @@ impl Transport {
             raw.push(data);
             // Whatever its task takes, the peer is credited for.
             raw.paused = true;
+            drop(raw);
             active.given += data.len();
+            active.tunnel_moved(worker);
         }
         if (H2 { transport: self, http2, stream, out }).charge_or_abort(worker) {
             self.poll_tunnel(http2, stream, worker, out);
@@ -124,7 +126,7 @@ impl Transport {
         if let Some(active) = http2.get(stream)
             && let Some(tunnel) = active.exchange.tunnel()
         {
-            tunnel.end(false);
+            tunnel.peer_ended(true);
         }
         self.poll_tunnel(http2, stream, worker, out);
     }
@@ -144,10 +146,36 @@ impl Transport {
             return H2 { transport: self, http2, stream, out }.abort(abort, worker);
         }
         let raw = tunnel.raw.borrow();
-        let has_something = !raw.outgoing.is_empty() || raw.finished || !raw.flushed;
+        let has_something = !raw.outgoing.is_empty() || raw.is_written() || !raw.flushed;
+        let is_finished = raw.is_finished();
         drop(raw);
         if active.exchange.outgoing.is_streaming() && has_something {
             http2.schedule(stream);
+        } else if is_finished && active.is_answered() {
+            // Our direction had ended before.
+            self.done_http2(http2, stream, worker, out);
+        }
+    }
+}
+
+impl Transport {
+    /// No byte has passed on a stream for too long: its task hears of it, and what it says at once is the last.
+    pub(in crate::connection) fn end_idle_tunnel(
+        &mut self,
+        http2: &mut Http2,
+        stream: StreamRef,
+        worker: &mut WorkerContext<impl Service>,
+        out: &mut Out<'_>,
+    ) {
+        worker.count_cut();
+        if let Some(tunnel) = http2.get(stream).and_then(|active| active.exchange.tunnel()) {
+            tunnel.end(Ended::Idle);
+        }
+        self.poll_tunnel(http2, stream, worker, out);
+        self.pump_http2(http2, worker, out);
+        if http2.get(stream).is_some_and(|active| active.has_living_tunnel()) {
+            http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
+            http2.forget(stream, worker);
         }
     }
 }
@@ -167,12 +195,22 @@ impl Http2 {
 }
 
 impl Active {
-    /// Until when a stream whose body has nothing to send may wait: another protocol has deadlines of its own.
+    /// Until when a stream whose body has nothing to send may wait.
     pub(in crate::connection) fn body_due(&self, worker: &WorkerContext<impl Service>) -> u32 {
-        match self.exchange.tunnel() {
-            Some(_) => NEVER,
-            None => worker.tick.saturating_add(worker.timeouts.handler),
+        let after = if self.exchange.tunnel().is_some() { worker.timeouts.tunnel } else { worker.timeouts.handler };
+        worker.tick.saturating_add(after)
+    }
+
+    /// Bytes of another protocol came: its time begins anew.
+    fn tunnel_moved(&mut self, worker: &WorkerContext<impl Service>) {
+        if self.is_answered() && self.waits == Waits::Handler {
+            self.due = self.body_due(worker);
         }
+    }
+
+    /// Returns true if another protocol still reads, or writes.
+    pub(in crate::connection) fn has_living_tunnel(&self) -> bool {
+        self.exchange.tunnel().is_some_and(|tunnel| !tunnel.is_finished())
     }
 
     /// Bytes that its handler, or its other protocol, has got and not taken; `None` where nothing is given to anybody.
@@ -186,7 +224,7 @@ impl Active {
     /// The server stops: another protocol is told that nothing more comes.
     pub(in crate::connection) fn drain(&self) {
         if let Some(tunnel) = self.exchange.tunnel() {
-            tunnel.end(false);
+            tunnel.drain();
         }
     }
 }

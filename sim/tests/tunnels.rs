@@ -1,0 +1,299 @@
+//! Other protocols in the place of an exchange, by every way there is: Upgrade and CONNECT over HTTP/1, CONNECT and extended CONNECT
+//! over HTTP/2, in virtual time. What a tunnel promises holds for all of them alike.
+
+mod peer;
+
+use highwire::server::Worker;
+use highwire::{App, Ended, Method, RawStream, Upgrade};
+use highwire_io::sim::{Arrived, Simulated};
+use highwire_proto::h2::StreamRef;
+use peer::{SECOND, Weather, plain};
+use std::cell::RefCell;
+use std::future::Future;
+
+thread_local! {
+    static SEEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn see(what: impl Into<String>) {
+    SEEN.with_borrow_mut(|seen| seen.push(what.into()));
+}
+
+fn seen() -> Vec<String> {
+    SEEN.with_borrow_mut(std::mem::take)
+}
+
+/// The peer's end of a tunnel.
+enum Peer {
+    Http1(plain::Play),
+    Http2(Box<peer::Play>, StreamRef),
+}
+
+impl Peer {
+    /// One of each kind, with its name.
+    fn all(app: impl Fn() -> App) -> Vec<(&'static str, Peer)> {
+        let http1 = |request: &str, status: &str| {
+            let mut play = plain::Play::new(app());
+            play.send(request.as_bytes());
+            play.settle(true);
+            assert_eq!(play.status(), status, "{request}");
+            let head = play.received.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+            play.received.drain(..head + 4);
+            Peer::Http1(play)
+        };
+        let http2 = |protocol: Option<&str>, path: &str| {
+            let mut play = peer::Play::with_peer(app(), &Weather::fair());
+            play.settle();
+            let stream = play.peers[0].connect(protocol, path);
+            play.settle();
+            assert_eq!(play.peers[0].answer(stream).status, 200);
+            Peer::Http2(Box::new(play), stream)
+        };
+        let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: test\r\n\r\n";
+        vec![
+            ("Upgrade over HTTP/1", http1(upgrade, "101")),
+            ("CONNECT over HTTP/1", http1("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "200")),
+            ("CONNECT over HTTP/2", http2(None, "")),
+            ("extended CONNECT over HTTP/2", http2(Some("test"), "/")),
+        ]
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        match self {
+            Peer::Http1(play) => play.send(bytes),
+            Peer::Http2(play, stream) => play.peers[0].push(*stream, bytes.to_vec(), false),
+        }
+        self.pass(0);
+    }
+
+    /// Ends its direction.
+    fn end(&mut self) {
+        match self {
+            Peer::Http1(play) => play.client.shutdown(),
+            Peer::Http2(play, stream) => play.peers[0].push(*stream, Vec::new(), true),
+        }
+        self.pass(0);
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        match self {
+            Peer::Http1(play) => {
+                play.settle(true);
+                for _ in 0..seconds {
+                    play.network.advance(SECOND);
+                    play.settle(true);
+                }
+            }
+            Peer::Http2(play, _) => play.pass(seconds),
+        }
+    }
+
+    /// What it has got, and how that ended.
+    fn heard(&self) -> (Vec<u8>, Option<&'static str>) {
+        match self {
+            Peer::Http1(play) => {
+                let end = play.ended.as_ref().map(|end| if *end == Arrived::End { "end" } else { "reset" });
+                (play.received.clone(), end)
+            }
+            Peer::Http2(play, stream) => {
+                let answer = play.peers[0].answer(*stream);
+                // A stream whose peer does not end is reset some time behind its end.
+                (answer.body, if answer.ended { Some("end") } else { answer.reset.map(|_| "reset") })
+            }
+        }
+    }
+
+    fn worker(&self) -> &Worker<Simulated> {
+        match self {
+            Peer::Http1(play) => &play.worker,
+            Peer::Http2(play, _) => &play.worker,
+        }
+    }
+}
+
+/// An app whose only route accepts a protocol.
+fn app<Fut: Future<Output = ()> + 'static>(task: fn(RawStream) -> Fut) -> App {
+    let accept = move |upgrade: Upgrade| upgrade.accept("test", task);
+    App::new()
+        .configure(|config| config.timeouts.tunnel = 20 * SECOND)
+        .get("/", accept)
+        .route(Method::CONNECT, "/", accept)
+}
+
+/// Says what it reads, and why it ends.
+async fn tell(stream: RawStream) {
+    let (mut reader, writer) = stream.split();
+    loop {
+        match reader.read().await {
+            Ok(Some(bytes)) => see(String::from_utf8_lossy(&bytes)),
+            Ok(None) => see(format!("{:?}", reader.ended())),
+            Err(_) => see("broken"),
+        }
+        if matches!(reader.ended(), Some(Ended::Peer | Ended::Broken)) {
+            break drop(writer);
+        }
+    }
+}
+
+#[test]
+fn one_direction_ends_before_the_other() {
+    async fn task(stream: RawStream) {
+        let (mut reader, mut writer) = stream.split();
+        writer.write("first and last").await.expect("it is sent");
+        drop(writer);
+        while let Ok(Some(bytes)) = reader.read().await {
+            see(String::from_utf8_lossy(&bytes));
+        }
+        see(format!("{:?}", reader.ended()));
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        assert_eq!(peer.heard(), (b"first and last".to_vec(), Some("end")), "{name}");
+        assert!(seen().is_empty(), "{name}");
+        for part in ["one", "two"] {
+            peer.pass(15);
+            peer.say(part.as_bytes());
+            assert_eq!(seen(), [part], "{name}");
+        }
+        peer.end();
+        assert_eq!(seen(), ["Some(Peer)"], "{name}");
+        assert_eq!(peer.heard().1, Some("end"), "{name}");
+    }
+}
+
+#[test]
+fn the_other_direction_goes_on_after_the_peers_end() {
+    async fn task(mut stream: RawStream) {
+        while let Ok(Some(_)) = stream.read().await {}
+        see(format!("{:?}", stream.ended()));
+        for _ in 0..100 {
+            stream.write(vec![b'x'; 1000]).await.expect("it is sent");
+        }
+        stream.flush().await.expect("it is with the kernel");
+        see("flushed");
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.say(b"question");
+        peer.end();
+        peer.pass(3);
+        assert_eq!(seen(), ["Some(Peer)", "flushed"], "{name}");
+        assert_eq!((peer.heard().0.len(), peer.heard().1), (100_000, Some("end")), "{name}");
+    }
+}
+
+#[test]
+fn small_and_large_writes_keep_their_order() {
+    async fn task(mut stream: RawStream) {
+        for number in 0..200_u32 {
+            let length = if number % 50 == 49 { 40_000 } else { number as usize };
+            stream.write(vec![number as u8; length]).await.expect("it is sent");
+        }
+        stream.flush().await.expect("it is with the kernel");
+        see("flushed");
+        let _ = stream.read().await;
+    }
+    let expected: Vec<u8> = (0..200_u32)
+        .flat_map(|number| vec![number as u8; if number % 50 == 49 { 40_000 } else { number as usize }])
+        .collect();
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.pass(2);
+        let (heard, end) = peer.heard();
+        assert!(heard == expected && end.is_none(), "{name}: {} of {} bytes, {end:?}", heard.len(), expected.len());
+    }
+    assert_eq!(seen(), ["flushed"; 4]);
+}
+
+#[test]
+fn a_stop_leaves_time_for_a_last_word_and_its_answer() {
+    async fn task(mut stream: RawStream) {
+        while let Ok(Some(bytes)) = stream.read().await {
+            see(String::from_utf8_lossy(&bytes));
+        }
+        see(format!("{:?}", stream.ended()));
+        stream.write("goodbye").await.expect("it is sent");
+        see(String::from_utf8_lossy(&stream.read().await.expect("no break").expect("an answer")));
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.say(b"hello");
+        peer.worker().shutdown();
+        peer.pass(1);
+        assert_eq!(peer.heard(), (b"goodbye".to_vec(), None), "{name}");
+        peer.say(b"and you");
+        peer.pass(3);
+        assert_eq!(seen(), ["hello", "Some(Draining)", "and you"], "{name}");
+        assert_eq!(peer.heard().1, Some("end"), "{name}");
+    }
+}
+
+#[test]
+fn a_tunnel_through_which_nothing_passes_is_ended() {
+    async fn task(mut stream: RawStream) {
+        while let Ok(Some(bytes)) = stream.read().await {
+            if stream.write(bytes).await.is_err() {
+                return;
+            }
+        }
+        see(format!("{:?}", stream.ended()));
+        let _ = stream.write("idle").await;
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        for _ in 0..4 {
+            peer.pass(15);
+            peer.say(b".");
+        }
+        assert_eq!((peer.heard(), peer.worker().stats().cut), ((b"....".to_vec(), None), 0), "{name}");
+        peer.pass(19);
+        assert!(seen().is_empty(), "{name}");
+        peer.pass(4);
+        assert_eq!(seen(), ["Some(Idle)"], "{name}");
+        assert_eq!(peer.heard(), (b"....idle".to_vec(), Some("end")), "{name}");
+        assert!(peer.worker().stats().cut > 0, "{name}");
+    }
+}
+
+#[test]
+fn whoever_ignores_that_nothing_passes_is_cut() {
+    async fn task(stream: RawStream) {
+        std::future::pending::<()>().await;
+        drop(stream);
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.pass(19);
+        assert_eq!(peer.heard(), (Vec::new(), None), "{name}");
+        peer.pass(4);
+        assert!(peer.heard().1.is_some(), "{name}");
+        assert_eq!(peer.worker().tasks(), 0, "{name}");
+    }
+}
+
+#[test]
+fn bytes_that_nobody_reads_do_not_stop_the_writer() {
+    async fn task(stream: RawStream) {
+        let (reader, mut writer) = stream.split();
+        drop(reader);
+        for _ in 0..30 {
+            highwire::time::sleep(SECOND).await;
+            writer.write("tick ").await.expect("it is sent");
+        }
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        for _ in 0..31 {
+            peer.say(&[b'x'; 10_000]);
+            peer.pass(1);
+        }
+        assert_eq!((peer.heard().0.len(), peer.heard().1), (150, Some("end")), "{name}");
+    }
+}
+
+#[test]
+fn the_reader_hears_of_each_end_once() {
+    for (name, mut peer) in Peer::all(|| app(tell)) {
+        peer.say(b"one");
+        peer.worker().shutdown();
+        peer.pass(1);
+        peer.say(b"two");
+        peer.end();
+        assert_eq!(seen(), ["one", "Some(Draining)", "two", "Some(Peer)"], "{name}");
+        peer.pass(3);
+        assert_eq!(peer.heard().1, Some("end"), "{name}");
+    }
+}
