@@ -2,8 +2,8 @@
 
 use crate::Response;
 use crate::request::{FromRequest, Request};
-pub use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::raw::Switch;
+pub use highwire_engine::raw::{Ended, RawReader, RawStream, RawWriter};
 use highwire_engine::response::Content;
 use http::{HeaderValue, StatusCode, header};
 use std::future::Future;

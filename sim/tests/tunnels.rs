@@ -114,10 +114,11 @@ impl Peer {
 /// An app whose only route accepts a protocol.
 fn app<Fut: Future<Output = ()> + 'static>(task: fn(RawStream) -> Fut) -> App {
     let accept = move |upgrade: Upgrade| upgrade.accept("test", task);
-    App::new()
-        .configure(|config| config.timeouts.tunnel = 20 * SECOND)
-        .get("/", accept)
-        .route(Method::CONNECT, "/", accept)
+    App::new().configure(|config| config.timeouts.tunnel = 20 * SECOND).get("/", accept).route(
+        Method::CONNECT,
+        "/",
+        accept,
+    )
 }
 
 /// Says what it reads, and why it ends.
