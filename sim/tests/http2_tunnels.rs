@@ -153,7 +153,7 @@ fn whoever_does_not_read_stops_the_other_side() {
 
 #[test]
 fn a_protocol_has_no_deadline_where_that_is_turned_off() {
-    let app = app().configure(|config| config.timeouts.tunnel = 0 * SECOND);
+    let app = app().configure(|config| config.timeouts.tunnel = std::time::Duration::ZERO);
     let mut play = Play::with_peer(app, &Weather::fair());
     play.settle();
     let stream = play.peers[0].connect(Some("echo"), "/echo");
