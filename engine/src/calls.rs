@@ -1,4 +1,4 @@
-//! Requests that come from this process and not by a connection: those that a worker has under way.
+//! The requests that a worker is serving for callers in this process, without a connection.
 
 use super::call::inbox::{Inbox, forget};
 use super::call::{Call, CallHead};

@@ -93,7 +93,7 @@ pub fn new_token() -> Result<String, StoreError> {
     Ok(crate::base64::encode_url(&bytes))
 }
 
-/// Sessions within their tokens: when they expire, in seconds since 1970, and the data, encrypted.
+/// Keeps each session inside its own token, encrypted: its expiry in seconds since 1970, then its data.
 struct InCookies {
     keys: Arc<Keys>,
     /// What they are encrypted for.
@@ -216,9 +216,9 @@ pub enum SessionError {
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SessionError::Store(error) => write!(f, "the store of sessions: {error}"),
-            SessionError::Value(error) => write!(f, "a session's value: {error}"),
-            SessionError::Cookie(error) => write!(f, "a session's cookie: {error}"),
+            SessionError::Store(error) => write!(f, "the store of sessions failed: {error}"),
+            SessionError::Value(error) => write!(f, "a session's value cannot be written as JSON: {error}"),
+            SessionError::Cookie(error) => write!(f, "a session's cookie cannot be sent: {error}"),
         }
     }
 }

@@ -63,7 +63,7 @@ fn errors_say_which_file_and_why() {
     for (settings, what, fault) in [
         (TlsConfig::new(), "settings", "there is no certificate"),
         (TlsConfig::new().ocsp_file("x"), "settings", "an OCSP file comes before the certificate that it belongs to"),
-        (settings().tickets_sent(7), "settings", "more than 6 tickets for a client"),
+        (settings().tickets_sent(7), "settings", "tickets_sent is more than 6"),
         (settings().alpn([""]), "settings", "an ALPN protocol has 1 to 255 bytes"),
         (
             TlsConfig::new().self_signed(Vec::<String>::new()),

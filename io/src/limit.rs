@@ -23,8 +23,8 @@ pub const SENDS_A_TURN: usize = 16;
 /// Descriptors for which a server makes room at its start: half a megabyte of the kernel's memory.
 pub const TABLE_DESCRIPTORS: usize = 64 * 1024;
 
-/// Connections accepted from one listener in one turn, so that a flood of connections does not keep those that stand
-/// waiting.
+/// Connections accepted from one listener in one turn. The bound keeps a flood of new connections from delaying the existing
+/// ones.
 pub const ACCEPTS_A_TURN: usize = 64;
 
 /// Readiness events taken from the system at once.

@@ -54,8 +54,8 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 pub fn share_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        /// What of freed memory glibc keeps at the end of a heap, until [`trim`] gives it back: less, and a program that needs
-        /// it again soon has the system take and give pages all the time.
+        /// How many freed bytes glibc keeps at the end of a heap until [`trim`] returns them. With a smaller value, a program
+        /// that soon needs the memory again makes the system take and give pages all the time.
         const KEPT_BYTES: libc::c_int = 1024 * 1024;
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let heaps = if limit_of(libc::RLIMIT_AS).is_some() { 1 } else { processors };

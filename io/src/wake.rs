@@ -22,7 +22,7 @@ struct Shared {
     descriptor: OwnedFd,
     /// Set while a notification is on its way, so that many cost one system call.
     pending: AtomicBool,
-    /// Called in place of the descriptor by drivers that have none (the simulator).
+    /// The notification as a flag. The simulator polls it, because it cannot wait for the descriptor.
     woken: AtomicBool,
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Call {
     body: Option<RequestBody>,
     announced: Option<u64>,
     pub(super) intake: Intake,
-    /// Bytes of the request's body that the handler of a whole one has.
+    /// Bytes of a whole request body that the handler holds until it answers.
     pub(super) lent: usize,
     /// Until it has answered.
     pub(super) answerer: Option<Answerer>,

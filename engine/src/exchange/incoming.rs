@@ -33,7 +33,7 @@ impl Incoming {
         Incoming { state: State::Awaited, ..Incoming::begun() }
     }
 
-    /// The head of a message came that was awaited.
+    /// The head of an awaited message came.
     #[cfg(test)]
     pub(super) fn begin(&mut self) {
         self.state.take(Step::Head);
@@ -186,8 +186,8 @@ pub(crate) struct Collect {
 }
 
 impl Collect {
-    /// Adds what came. The buffer grows by an eighth and not twofold: what is unused of it is held for the peer as well. (The
-    /// system moves the pages of large ones and copies nothing.)
+    /// Appends body bytes. The buffer grows by an eighth instead of doubling, because its unused capacity is charged as well.
+    /// (When a large buffer grows, the system moves its pages and copies nothing.)
     fn extend(&mut self, bytes: &[u8]) {
         /// Less is not worth a copy.
         const LEAST_GROWTH: usize = 4 * 1024;

@@ -18,7 +18,7 @@ pub(crate) enum State {
     Parts,
     /// What comes, or is sent, belongs to a tunnel, which may still have to be accepted.
     Tunnel,
-    /// All of it has come, or is with the carrier.
+    /// Incoming: all of it has come. Outgoing: the carrier has taken all of it.
     Complete,
     /// It has ended before its time.
     Cut,

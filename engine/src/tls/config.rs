@@ -201,7 +201,7 @@ impl TlsConfig {
             return Err(LoadError::setting("there is no certificate"));
         }
         if self.tickets_sent > TICKETS_SENT_MAX {
-            return Err(LoadError::setting(format!("more than {TICKETS_SENT_MAX} tickets for a client")));
+            return Err(LoadError::setting(format!("tickets_sent is more than {TICKETS_SENT_MAX}")));
         }
         // RFC 7301 section 3.1: a name has 1 to 255 bytes.
         if self.alpn.iter().any(|protocol| protocol.is_empty() || protocol.len() > 255) {
@@ -210,7 +210,7 @@ impl TlsConfig {
         Ok(())
     }
 
-    /// The files whose change makes the configuration anew. Ticket keys are read by themselves.
+    /// The files that the reloader watches: a change to one rebuilds the configuration. Ticket keys are reread separately.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for entry in &self.certificates {

@@ -131,7 +131,7 @@ impl TicketKeys {
         Ok(TicketKeys { keys: RwLock::new(read_keys(path)?) })
     }
 
-    /// Reads the file again; the old keys stay where it is wrong.
+    /// Reads the key file again. If that fails, the old keys stay in use.
     pub(super) fn reread(&self, path: &Path) -> Result<(), LoadError> {
         let keys = read_keys(path)?;
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;

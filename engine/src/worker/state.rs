@@ -27,7 +27,7 @@ const TASK_ROUNDS: usize = 16;
 /// How long connections with more work than a turn has for them may keep all others waiting, together.
 const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
 
-/// Places for connections that a worker keeps when it has none.
+/// A worker without connections keeps a connection table of up to this many slots, and frees a larger one.
 const CONNECTIONS_KEPT: usize = 1024;
 
 /// All that the sink of completions touches: everything but the driver.

@@ -212,8 +212,8 @@ impl fmt::Debug for Pipeline {
 }
 
 impl Pipeline {
-    /// For the codings in the order of `Content-Encoding`: the last one is undone first. Nothing may decode to more than
-    /// `limit` bytes, nor to more than `ratio` times what it was given, beyond a floor.
+    /// Makes a pipeline that undoes `codings`, listed as in `Content-Encoding`, from the last to the first. A stage fails when it
+    /// has produced more than `limit` bytes, or more than a floor plus `ratio` times its input.
     pub(super) fn new(codings: &[Coding], limit: u64, ratio: u64) -> Pipeline {
         let stages = codings.iter().rev().map(|&coding| Stage::new(coding)).collect::<Result<Vec<_>, Fault>>();
         let fault = stages.as_ref().err().copied();

@@ -114,7 +114,7 @@ impl Entry {
         let mut standing = Standing::Current;
         for (coding, variant) in variants.chain([(None, Some(&self.itself))]) {
             match (look.metadata(&self.path, coding), variant) {
-                // While it may change unseen it is read again.
+                // Unchanged. A weak validator never counts as unchanged: its file may have changed under the same metadata.
                 (Ok(metadata), Some(variant)) if metadata == variant.metadata && !variant.validators.is_weak() => {}
                 (Err(Obstacle::Missing), None) => {}
                 (Err(Obstacle::Failed), _) => standing = Standing::Unknown,

@@ -29,13 +29,13 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.fault {
             Fault::Percent => f.write_str("a percent sign is not followed by two hex digits"),
-            Fault::Utf8 => f.write_str("what is encoded is not UTF-8"),
+            Fault::Utf8 => f.write_str("a percent-decoded name or value is not UTF-8"),
             Fault::TooMany => write!(f, "there are more than {MOST_FIELDS} fields"),
         }
     }
 }
 
-/// Names and values in order. Empty pieces between ampersands are none.
+/// Splits a form into names and values, in order. Skips empty pieces between ampersands.
 pub(crate) fn pairs(form: &[u8]) -> Result<Vec<Pair<'_>>, Malformed> {
     let mut pairs = Vec::new();
     let mut offset = 0;

@@ -493,7 +493,7 @@ mod tests {
     fn names_are_known_however_they_are_written() {
         let mut decoder = Decoder::new(4096);
         let fields = decode(&mut decoder, &hex("40 07 3a6d 6574 686f 64 03 50 55 54 be 7e 01 61 0f 2f 01 62"), 1000);
-        // `decode` compares their indices with what the names say.
+        // The helper `decode` asserts that each name index fits its name, so that only the fields are left to compare.
         let expected = ["PUT", "PUT", "a", "b"].map(|value| (":method".into(), value.into()));
         assert_eq!(fields.expect("a good block").0, expected);
     }

@@ -59,7 +59,7 @@ impl Table {
         self.most_bytes
     }
 
-    /// Changes whenever what an index means may have changed.
+    /// Returns a number that changes whenever an index may have come to mean another entry.
     pub(super) fn version(&self) -> u32 {
         self.version
     }

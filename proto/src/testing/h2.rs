@@ -232,7 +232,7 @@ impl Player<'_> {
         Text(span.of(&self.fields).to_vec())
     }
 
-    /// The lent head's fields; nothing that HTTP/1 reads differently is among them.
+    /// Returns the fields of the lent head. Panics if HTTP/1 would read one of them differently.
     fn read_fields(&self) -> Vec<FieldText> {
         let read = self.head.fields.iter().map(|field| (self.text(field.name), self.text(field.value)));
         let fields: Vec<FieldText> = read.collect();

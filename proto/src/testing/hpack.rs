@@ -286,7 +286,7 @@ impl Bytes<'_> {
     }
 }
 
-/// A string in the Huffman code, bit by bit, against the code of each symbol.
+/// Decodes a Huffman string bit by bit: compares the bits read so far with the code of every symbol.
 pub(crate) fn decode_huffman(text: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut bits, mut length) = (Vec::new(), 0, 0);
     for at in 0..text.len() * 8 {
