@@ -224,6 +224,8 @@ impl<S: Service> Thread<S> {
             self.work();
         }
         self.worker.context.clear();
+        self.worker.end_service();
+        quiet::forget_clock();
     }
 
     fn run_tasks(&mut self) {

@@ -165,6 +165,11 @@ impl Context {
         }
     }
 
+    /// Wakes a task at a moment, or after the driver's present turn if that is now.
+    pub(crate) fn wake_at(&self, at: Instant, waker: Waker) {
+        self.add_timer(at, waker);
+    }
+
     fn add_timer(&self, at: Instant, waker: Waker) -> TimerKey {
         let mut tasks = self.tasks.borrow_mut();
         tasks.timers += 1;
@@ -172,7 +177,7 @@ impl Context {
         (at, tasks.timers)
     }
 
-    fn spawn(&self, task: Task) {
+    pub(crate) fn spawn(&self, task: Task) {
         let mut tasks = self.tasks.borrow_mut();
         tasks.living += 1;
         let index = match tasks.free.pop() {

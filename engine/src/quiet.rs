@@ -148,6 +148,11 @@ pub(crate) fn tell(now: Instant) {
     let _ = COUNTS.try_with(|counts| counts.take_all(now, log_left_out));
 }
 
+/// The worker whose clock this thread's lines go by has ended.
+pub(crate) fn forget_clock() {
+    NOW.set(None);
+}
+
 fn log_left_out(kind: Kind, lines: u64) {
     guarded(|| tracing::warn!(?kind, lines, "more lines like the ones before were left out of the log"));
 }

@@ -46,8 +46,8 @@ pub enum Ended {
     /// The server stops: there is time for a last word, and for the peer's answer to it, until
     /// [`Timeouts::shutdown`](crate::Timeouts::shutdown).
     Draining,
-    /// No byte has passed in either direction for [`Timeouts::tunnel`](crate::Timeouts::tunnel). What is written before the next
-    /// wait still reaches the peer; then the connection closes.
+    /// No byte has passed in either direction for [`Timeouts::tunnel`](crate::Timeouts::tunnel). There is a second for a last word;
+    /// then the connection, or the stream, ends.
     Idle,
     /// The connection is broken: what was not sent is lost.
     Broken,
@@ -71,6 +71,11 @@ pub(crate) struct Raw {
     pub(crate) outgoing_held: usize,
     /// Nothing that was written waits, in us or in the driver.
     pub(crate) flushed: bool,
+    /// Somebody waits for that.
+    pub(crate) wants_flush: bool,
+    /// Bytes that were copied into a turn's arena, and the number of that turn.
+    pub(crate) copied: usize,
+    pub(crate) copied_in: u32,
     reader_gone: bool,
     writer_gone: bool,
     reader: Option<Waker>,
@@ -111,6 +116,19 @@ impl Raw {
     fn wake(&mut self) {
         self.reader.take().into_iter().for_each(Waker::wake);
         self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Everything that was written is with the kernel.
+    pub(crate) fn mark_flushed(&mut self) {
+        if !std::mem::replace(&mut self.flushed, true) {
+            self.wants_flush = false;
+            self.writer.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Returns true if the task was told that nothing has passed for too long.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.end == Some(Ended::Idle)
     }
 
     fn is_broken(&self) -> bool {
@@ -162,7 +180,8 @@ pub struct RawReader {
     raw: Rc<RefCell<Raw>>,
 }
 
-/// The writing half of a [`RawStream`]. Dropped, it ends our direction once all is sent; the other half reads on.
+/// The writing half of a [`RawStream`]. Dropped, it ends our direction once all is sent; the other half reads on. Over HTTP/1 under
+/// TLS the end is sent when the other half is gone as well, or the peer has ended: TLS 1.2 ends both directions at once.
 #[derive(Debug)]
 pub struct RawWriter {
     raw: Rc<RefCell<Raw>>,
@@ -263,10 +282,17 @@ impl RawWriter {
                 return Poll::Pending;
             }
             let bytes = bytes.take().unwrap_or_default();
+            if bytes.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
             raw.outgoing_held += bytes.len() + PART_BYTES;
             raw.flushed = false;
+            // Whoever takes the first bytes takes those behind them, too.
+            let is_first = raw.outgoing.is_empty();
             raw.outgoing.push_back(bytes);
-            raw.wake_connection();
+            if is_first {
+                raw.wake_connection();
+            }
             Poll::Ready(Ok(()))
         })
         .await
@@ -286,7 +312,10 @@ impl RawWriter {
                 return Poll::Ready(Ok(()));
             }
             raw.writer = Some(cx.waker().clone());
-            raw.wake_connection();
+            // Once: the connection's task may be the one that waits here.
+            if !std::mem::replace(&mut raw.wants_flush, true) {
+                raw.wake_connection();
+            }
             Poll::Pending
         })
         .await

@@ -286,6 +286,102 @@ fn bytes_that_nobody_reads_do_not_stop_the_writer() {
 }
 
 #[test]
+fn a_task_goes_on_after_both_directions_have_ended() {
+    async fn task(stream: RawStream) {
+        let (mut reader, writer) = stream.split();
+        drop(writer);
+        while let Ok(Some(bytes)) = reader.read().await {
+            see(String::from_utf8_lossy(&bytes));
+        }
+        see(format!("{:?}", reader.ended()));
+        highwire::time::sleep(5 * SECOND).await;
+        see("done");
+        drop(reader);
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.say(b"one");
+        peer.end();
+        assert_eq!(seen(), ["one", "Some(Peer)"], "{name}");
+        if let Peer::Http2(play, _) = &mut peer {
+            // The stream's place is taken by others.
+            for _ in 0..3 {
+                let stream = play.peers[0].connect(Some("test"), "/");
+                play.peers[0].push(stream, b"two".to_vec(), false);
+                play.settle();
+                assert_eq!(seen(), ["two"], "{name}");
+                play.peers[0].reset(stream);
+                play.settle();
+            }
+        }
+        peer.pass(6);
+        assert_eq!(seen(), ["done"], "{name}");
+        assert_eq!(peer.heard().1, Some("end"), "{name}");
+    }
+}
+
+#[test]
+fn halves_in_tasks_of_their_own_hear_that_nothing_passes() {
+    async fn task(stream: RawStream) {
+        let (mut reader, mut writer) = stream.split();
+        let read = async move {
+            while let Ok(Some(_)) = reader.read().await {}
+            see(format!("{:?}", reader.ended()));
+            writer.write("last").await.expect("it is sent");
+        };
+        highwire::spawn(read);
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.pass(23);
+        assert_eq!(seen(), ["Some(Idle)"], "{name}");
+        assert_eq!(peer.heard(), (b"last".to_vec(), Some("end")), "{name}");
+    }
+}
+
+#[test]
+fn a_flush_that_waits_for_a_slow_peer_costs_no_polls() {
+    thread_local! {
+        static POLLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    async fn task(mut stream: RawStream) {
+        stream.write(vec![b'x'; 300_000]).await.expect("it is sent");
+        let mut flush = std::pin::pin!(stream.flush());
+        std::future::poll_fn(|cx| {
+            POLLS.set(POLLS.get() + 1);
+            flush.as_mut().poll(cx)
+        })
+        .await
+        .expect("it is with the kernel");
+        see("flushed");
+        std::future::pending::<()>().await;
+    }
+    let mut play = plain::Play::new(app(task));
+    play.client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: test\r\n\r\n");
+    play.settle(false);
+    play.settle(false);
+    assert!(seen().is_empty() && (1..20).contains(&POLLS.get()), "{} polls", POLLS.get());
+    play.settle(true);
+    assert_eq!((seen(), play.received.ends_with(&[b'x'; 15_000])), (vec!["flushed".to_string()], true));
+}
+
+#[test]
+fn small_writes_are_not_far_ahead_of_a_peer_that_does_not_read() {
+    thread_local! {
+        static WRITTEN: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+    async fn task(mut stream: RawStream) {
+        while stream.write("a few bytes").await.is_ok() {
+            WRITTEN.set(WRITTEN.get() + 11);
+        }
+    }
+    let mut play = plain::Play::new(app(task));
+    play.client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: test\r\n\r\n");
+    play.settle(false);
+    play.settle(false);
+    let (written, waiting) = (WRITTEN.get(), play.worker.account());
+    assert!(written < 600_000 && (10_000..400_000).contains(&waiting), "{written} bytes written, {waiting} wait");
+}
+
+#[test]
 fn the_reader_hears_of_each_end_once() {
     for (name, mut peer) in Peer::all(|| app(tell)) {
         peer.say(b"one");

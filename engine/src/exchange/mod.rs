@@ -31,6 +31,7 @@ use crate::response::Response;
 use crate::service::Service;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -217,6 +218,11 @@ impl Exchange {
             self.incoming.decline();
             tunnel.end(Ended::Broken);
         }
+    }
+
+    /// Lets go of a tunnel whose bytes have ended in both directions. Returns its task, if that is not over.
+    pub(super) fn detach_tunnel(&mut self) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
+        self.tunnel.take().and_then(Tunnel::into_task)
     }
 
     /// Starts the tunnel that was proposed; what it writes is sent by somebody who asks for it.

@@ -46,6 +46,11 @@ impl Tunnel {
         Ok(())
     }
 
+    /// Its task, if it is not over.
+    pub(super) fn into_task(self) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
+        self.task
+    }
+
     /// Nothing more comes from the peer.
     pub(crate) fn end(&self, why: Ended) {
         self.raw.borrow_mut().end(why);

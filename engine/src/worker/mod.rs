@@ -266,6 +266,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         drop(crate::exchange::orphans());
         self.state.cx.context.clear();
         self.state.cx.end_service();
+        quiet::forget_clock();
     }
 }
 

@@ -4,7 +4,9 @@ use super::H1;
 use crate::body::BodyStream;
 use crate::connection::Connection;
 use crate::connection::out::Out;
+use crate::connection::phase::Phase;
 use crate::date::HeadKey;
+use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
@@ -26,6 +28,10 @@ use std::task::Waker;
 /// send; a longer one is sent from where it is.
 /// Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
 const INLINE_BYTES: usize = 16 * 1024;
+
+/// Turns of the driver after which bytes of the arena are with the kernel, if it has not said otherwise: what is written while it
+/// reports is started by the next one.
+const TURNS_TO_KERNEL: u32 = 2;
 
 /// Bytes of a body in parts that are handed to the driver before it has to say that they are out.
 const AHEAD_BYTES: usize = 64 * 1024;
@@ -348,7 +354,9 @@ impl Connection {
             if full {
                 self.transport.pause(out.queue);
             }
-            self.transport.tunnel_moved(worker);
+            if !self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().is_idle()) {
+                self.transport.tunnel_moved(worker);
+            }
         }
         if self.recharge(worker) { self.drive_tunnel(worker, out) } else { self.abort(worker, out) }
     }
@@ -367,18 +375,24 @@ impl Connection {
         }
         raw.paused = raw.held >= RAW_BYTES;
         let (is_written, is_finished) = (raw.is_written() && raw.outgoing.is_empty(), raw.is_finished());
+        let was_copied = raw.copied > 0 && worker.turn.wrapping_sub(raw.copied_in) < TURNS_TO_KERNEL;
         drop(raw);
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }
-        if is_written {
-            out.flush(self.transport.id);
-            if is_finished {
-                return self.finish(worker, out);
+        if is_written && is_finished {
+            if self.transport.ended && !self.transport.blocked && was_copied && out.waiting() == 0 {
+                // The peer takes what was copied in the time that it has for any answer, and not in that of a close.
+                out.send_bytes(self.transport.id, Bytes::new());
+                self.transport.blocked = true;
             }
-            if !self.transport.blocked {
-                self.transport.end_direction(out);
-            }
+            return self.finish(worker, out);
+        }
+        out.flush(self.transport.id);
+        // A session of TLS 1.2 cannot read on after its end.
+        let may_end = out.tls.is_none() || self.transport.ended;
+        if is_written && !self.transport.blocked && may_end {
+            self.transport.end_direction(out);
         }
         self.resume_if_wanted(out.queue);
     }
@@ -386,48 +400,65 @@ impl Connection {
     /// Sends what the other protocol's task has written: small writes together, large ones without copying them.
     fn send_written(&mut self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if raw.outgoing.is_empty() {
-            if !std::mem::replace(&mut raw.flushed, true) {
-                raw.writer.take().into_iter().for_each(Waker::wake);
+            if raw.copied == 0 || worker.turn.wrapping_sub(raw.copied_in) >= TURNS_TO_KERNEL {
+                raw.mark_flushed();
+            } else if raw.wants_flush {
+                // The driver says nothing where it could send all: that is known by then.
+                let waker = worker.context.inbox.waker(self.transport.task().number());
+                worker.context.wake_at(worker.now, waker);
             }
             return;
+        }
+        if raw.copied_in != worker.turn {
+            (raw.copied_in, raw.copied) = (worker.turn, 0);
         }
         let mut unsent = 0;
         for bytes in raw.outgoing.drain(..) {
             if bytes.len() <= INLINE_BYTES {
+                raw.copied += bytes.len();
+                unsent += if self.transport.blocked { bytes.len() } else { 0 };
                 out.queue.output.extend_from_slice(&bytes);
             } else {
                 out.flush_before(self.transport.id, true);
-                unsent += bytes.len();
-                out.send_bytes(self.transport.id, bytes);
+                unsent += out.send_bytes(self.transport.id, bytes);
                 self.transport.blocked = true;
             }
         }
-        out.flush(self.transport.id);
+        if raw.copied > RAW_BYTES && !self.transport.blocked {
+            // Enough for a turn: the rest waits until the driver says that this is out.
+            unsent += out.flush_and_hear(self.transport.id);
+            self.transport.blocked = true;
+        }
         raw.outgoing_held = 0;
         if self.transport.blocked {
             self.transport.account.set_unsent(unsent);
-        } else if raw.writer.is_some() {
-            // Whether the kernel has all of it is known after this turn.
-            worker.context.inbox.waker(self.transport.task().number()).wake();
+        } else if raw.wants_flush {
+            let waker = worker.context.inbox.waker(self.transport.task().number());
+            worker.context.wake_at(worker.now, waker);
         }
-        raw.writer.take().into_iter().for_each(Waker::wake);
-        self.transport.tunnel_moved(worker);
+        if !raw.wants_flush {
+            raw.writer.take().into_iter().for_each(Waker::wake);
+        }
+        if !raw.is_idle() {
+            self.transport.tunnel_moved(worker);
+        }
     }
 
-    /// No byte has passed for too long: the task hears of it, and what it says at once is the last.
+    /// No byte has passed for too long: the task hears of it, and has a moment for a last word.
     pub(in crate::connection) fn end_idle_tunnel(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        if let Some(tunnel) = self.tunnel() {
-            tunnel.end(Ended::Idle);
+        let Some(tunnel) = self.tunnel() else { return self.finish(worker, out) };
+        if tunnel.raw.borrow().is_idle() {
+            return self.finish(worker, out);
         }
+        tunnel.end(Ended::Idle);
         worker.count_cut();
+        self.transport.phase = Phase::Tunnel;
+        worker.deadlines.set(self.transport.id.index, worker.tick, TICKS_A_SECOND);
         self.drive_tunnel(worker, out);
-        if !self.transport.is_ending() {
-            self.finish(worker, out);
-        }
     }
 }
 

@@ -111,15 +111,20 @@ impl Transport {
         if !is_over {
             return;
         }
-        if let Some(active) = http2.get(stream)
-            && active.has_living_tunnel()
-        {
-            // Our direction has ended; the other one goes on.
-            let active = http2.active(stream, worker);
-            (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
-            return;
+        let is_open = http2.http.awaits_body(stream);
+        if let Some(active) = http2.get(stream).filter(|active| active.has_living_tunnel()) {
+            if is_open {
+                // Our direction has ended; the other one goes on.
+                (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
+                return;
+            }
+            // Both have ended, and the stream's place is free for another. What its task still does has nothing to do with it.
+            if let Some(task) = active.exchange.detach_tunnel() {
+                worker.context.spawn(task);
+            }
+            return http2.forget(stream, worker);
         }
-        if http2.http.awaits_body(stream) {
+        if is_open {
             // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
             let most = worker.body_limit(u32::MAX, BodyUse::None);
             let active = http2.active(stream, worker);

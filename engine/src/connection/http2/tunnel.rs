@@ -8,6 +8,7 @@ use super::streams::{Active, Http2};
 use crate::body::{BodyStream, PART_BYTES};
 use crate::connection::out::Out;
 use crate::connection::transport::Transport;
+use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::Waits;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::raw::{Ended, Raw};
@@ -35,15 +36,15 @@ impl Stream for Written {
         let mut raw = self.raw.borrow_mut();
         if let Some(bytes) = raw.outgoing.pop_front() {
             raw.outgoing_held -= bytes.len() + PART_BYTES;
-            raw.writer.take().into_iter().for_each(Waker::wake);
+            if !raw.wants_flush {
+                raw.writer.take().into_iter().for_each(Waker::wake);
+            }
             return Poll::Ready(Some(Ok(bytes)));
         }
         if raw.is_written() {
             return Poll::Ready(None);
         }
-        if !std::mem::replace(&mut raw.flushed, true) {
-            raw.writer.take().into_iter().for_each(Waker::wake);
-        }
+        raw.mark_flushed();
         // Its task puts the stream back into the schedule when it has written more.
         Poll::Pending
     }
@@ -151,9 +152,12 @@ impl Transport {
         drop(raw);
         if active.exchange.outgoing.is_streaming() && has_something {
             http2.schedule(stream);
-        } else if is_finished && active.is_answered() {
+        } else if active.is_answered() && !active.exchange.outgoing.is_streaming() {
             // Our direction had ended before.
-            self.done_http2(http2, stream, worker, out);
+            let is_open = http2.http.awaits_body(stream);
+            if is_finished || !is_open {
+                self.done_http2(http2, stream, worker, out);
+            }
         }
     }
 }
@@ -167,16 +171,17 @@ impl Transport {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        worker.count_cut();
-        if let Some(tunnel) = http2.get(stream).and_then(|active| active.exchange.tunnel()) {
-            tunnel.end(Ended::Idle);
+        let Some(active) = http2.get(stream) else { return };
+        let Some(tunnel) = active.exchange.tunnel() else { return };
+        if tunnel.raw.borrow().is_idle() {
+            http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
+            return http2.forget(stream, worker);
         }
+        tunnel.end(Ended::Idle);
+        active.due = worker.tick.saturating_add(TICKS_A_SECOND);
+        worker.count_cut();
         self.poll_tunnel(http2, stream, worker, out);
         self.pump_http2(http2, worker, out);
-        if http2.get(stream).is_some_and(|active| active.has_living_tunnel()) {
-            http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
-            http2.forget(stream, worker);
-        }
     }
 }
 
@@ -197,7 +202,11 @@ impl Http2 {
 impl Active {
     /// Until when a stream whose body has nothing to send may wait.
     pub(in crate::connection) fn body_due(&self, worker: &WorkerContext<impl Service>) -> u32 {
-        let after = if self.exchange.tunnel().is_some() { worker.timeouts.tunnel } else { worker.timeouts.handler };
+        let after = match self.exchange.tunnel() {
+            Some(tunnel) if tunnel.raw.borrow().is_idle() => TICKS_A_SECOND,
+            Some(_) => worker.timeouts.tunnel,
+            None => worker.timeouts.handler,
+        };
         worker.tick.saturating_add(after)
     }
 
