@@ -1,5 +1,5 @@
-//! Why an exchange ends before its time. One table says what follows from each reason, for every protocol: the status of the
-//! answer, the error that a handler gets which still reads the body, the HTTP/2 error code, and the line in the log.
+//! Why an exchange ends early. One table maps each reason, for every protocol, to the status of the answer, the error that a
+//! handler still reading the body gets, the HTTP/2 error code, and the line in the log.
 
 use crate::body::BodyError;
 use crate::quiet;
@@ -10,43 +10,43 @@ use crate::worker::WorkerContext;
 use highwire_proto::h2::Code;
 use http::StatusCode;
 
-/// Why an exchange ends before its time.
+/// Why an exchange ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abort {
-    /// What the peer sent is not HTTP, or is refused as it stands.
+    /// The peer sent something that is not HTTP, or that the parser refuses.
     Malformed(highwire_proto::Error),
-    /// It speaks HTTP where TLS is expected.
+    /// The peer speaks HTTP at an address for TLS.
     NotTls,
-    /// Its request's head did not come in time.
+    /// The head of the request was not complete in time.
     HeadTooSlow,
-    /// Its request's body came more slowly than the rate that a body must have.
+    /// The body of the request was slower than `Timeouts::body_rate`.
     BodyTooSlow,
-    /// The body is longer than its route takes in this way.
+    /// The body is longer than its route allows for this use.
     BodyTooLarge(u32, BodyUse),
-    /// The handler, or the next part of its answer's body, took longer than its deadline.
+    /// The handler, or the next part of the response's body, missed its deadline.
     HandlerTooSlow,
-    /// The peer does not take the answer.
+    /// The peer has not taken the response in time.
     WriteTooSlow,
     /// The body of the response has failed.
     BodyFailed,
-    /// It has panicked.
+    /// The body of the response has panicked.
     BodyPanicked,
-    /// Its trailers have panicked.
+    /// The trailers of the response have panicked.
     TrailersPanicked,
-    /// It is shorter or longer than its head says, or its trailers cannot be sent.
+    /// The body of the response is shorter or longer than announced, or its trailers cannot be sent.
     BodyMisfit(Option<highwire_proto::Error>),
     /// The task of another protocol has panicked.
     TaskPanicked,
     /// The memory budget has no room.
     NoMemory,
-    /// The peer has as many connections as one may have.
+    /// The peer has too many connections.
     TooManyConnections,
-    /// The worker stops, and waits no longer.
+    /// The time of a shutdown is over.
     #[cfg_attr(not(any(feature = "call", test)), expect(dead_code, reason = "connections are cut without a word"))]
     ShuttingDown,
 }
 
-/// What an [`Abort`] comes to.
+/// The consequences of an [`Abort`].
 struct Outcome {
     status: StatusCode,
     text: &'static str,
@@ -81,22 +81,22 @@ impl Abort {
         }
     }
 
-    /// Returns the error that a handler gets which still reads the request's body.
+    /// Returns the error for a handler that still reads the request's body.
     pub(crate) fn body_error(self) -> BodyError {
         self.outcome().body
     }
 
-    /// What a stream of HTTP/2 is reset with whose answer has begun.
+    /// Returns the error code of RST_STREAM for a stream whose response has begun.
     pub(crate) fn code(self) -> Code {
         self.outcome().code
     }
 
-    /// What happened, in words.
+    /// Returns the reason in words.
     pub(crate) fn text(self) -> &'static str {
         self.outcome().text
     }
 
-    /// What the peer is answered whose answer has not begun. A 503 says when to come again.
+    /// Returns the response, if none has begun. A 503 has Retry-After.
     pub(crate) fn response(self, worker: &WorkerContext<impl Service>) -> Response {
         let Outcome { status, text, .. } = self.outcome();
         match self {

@@ -9,31 +9,31 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 
-/// Bytes of a body that wait for their reader before the peer may send no more.
+/// When so many bytes of a body wait for their reader, the peer may send no more.
 pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
 
 /// The peer's message.
 pub(crate) struct Incoming {
     state: State,
-    /// The body on its way to its reader; it stays when all has come, since the reader may not have taken all of it.
+    /// The queue between peer and reader. It stays after the end of the body, because the reader may not have taken all of it.
     parts: Option<Rc<RefCell<BodyQueue>>>,
-    /// A body that is collected, with its head.
+    /// A body that is being collected, with its head.
     whole: Option<Collect>,
 }
 
 impl Incoming {
-    /// A message whose head has come.
+    /// Returns a message whose head has been received.
     pub(super) fn begun() -> Incoming {
         Incoming { state: State::Begun, parts: None, whole: None }
     }
 
-    /// A message that is still to come: a client's.
+    /// Returns a message that a client still awaits.
     #[cfg(test)]
     pub(super) fn awaited() -> Incoming {
         Incoming { state: State::Awaited, ..Incoming::begun() }
     }
 
-    /// The head of an awaited message came.
+    /// Records the head of an awaited message.
     #[cfg(test)]
     pub(super) fn begin(&mut self) {
         self.state.take(Step::Head);
@@ -44,7 +44,7 @@ impl Incoming {
         self.state
     }
 
-    /// The body goes to its reader in parts. `task` moves the exchange on when some of them are taken.
+    /// Returns a body that its reader takes in parts. `task` wakes the exchange when the reader has taken some of them.
     pub(crate) fn stream(&mut self, task: Waker) -> Body {
         self.state.take(Step::Stream);
         let parts = Rc::new(RefCell::new(BodyQueue::new(task)));
@@ -52,26 +52,26 @@ impl Incoming {
         Body::new(parts)
     }
 
-    /// The body is collected whole; then its route is looked up again and the handler called with this head.
+    /// Collects the body whole. After that its route is looked up again and the handler is called with this head.
     pub(crate) fn collect(&mut self, head: &Head, window: &[u8]) {
         self.state.take(Step::Collect);
         let (head, window) = (head.to_kept(), window.to_vec());
         self.whole = Some(Collect { head, window, body: Vec::new() });
     }
 
-    /// What comes belongs to a tunnel.
+    /// The peer's bytes belong to a tunnel from now on.
     pub(super) fn switch(&mut self) {
         self.state.take(Step::Switch);
     }
 
-    /// The tunnel was not accepted.
+    /// The handler has not accepted the tunnel.
     pub(super) fn decline(&mut self) {
         if self.state == State::Tunnel {
             self.state.take(Step::LetGo);
         }
     }
 
-    /// How the body that comes is used.
+    /// Returns how the body is used.
     pub(crate) fn body_use(&self) -> BodyUse {
         match self.state {
             State::Whole => BodyUse::Whole,
@@ -84,8 +84,8 @@ impl Incoming {
         self.parts.as_ref().is_some_and(|parts| parts.borrow().abandoned)
     }
 
-    /// Keeps bytes of the body for its reader, or drops them if there is none. Returns how the body is used, and whether these are
-    /// the first bytes since the reader has let go of it.
+    /// Keeps bytes of the body for its reader, or drops them if there is none. Returns how the body is used, and true if these are
+    /// the first bytes since the reader dropped the body.
     pub(crate) fn receive(&mut self, data: &[u8]) -> (BodyUse, bool) {
         let body_use = self.body_use();
         match body_use {
@@ -100,9 +100,9 @@ impl Incoming {
         (body_use, has_let_go)
     }
 
-    /// The message is complete. Returns what is to be done.
+    /// Completes the message. Returns what follows for the handler.
     pub(super) fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Ended {
-        // What was cut may be read to its end, and is dropped.
+        // A body that was cut may still be received to its end; its bytes are dropped.
         if self.state != State::Cut {
             self.state.take(Step::End);
         }
@@ -114,20 +114,20 @@ impl Incoming {
         Ended::Told
     }
 
-    /// Nothing more comes, and the message is not whole: its reader gets what has come, and then why.
+    /// Ends a message that is not whole: its reader gets the bytes received so far, and then `why` as an error.
     pub(crate) fn cut(&mut self, why: BodyError) {
         self.state.take(Step::Cut);
         self.whole = None;
         self.parts.iter().for_each(|parts| parts.borrow_mut().finish(Err(why), Vec::new()));
     }
 
-    /// The same where nobody waits any longer for what its reader takes.
+    /// The same, without a wake when the reader takes something.
     pub(super) fn give_up(&mut self, why: BodyError) {
         self.cut(why);
         self.parts = None;
     }
 
-    /// Returns true if the body is still coming, and its reader gets it in parts.
+    /// Returns true if a reader takes the body in parts and the body has not ended.
     pub(crate) fn is_streaming(&self) -> bool {
         self.parts.as_ref().is_some_and(|parts| !parts.borrow().is_finished())
     }
@@ -137,12 +137,12 @@ impl Incoming {
         self.whole.is_some()
     }
 
-    /// Returns true if somebody reads the body in parts, or has read it: what comes of it, and its end, may move the exchange on.
+    /// Returns true if a handler takes, or has taken, the body in parts: its bytes and its end may move the exchange on.
     pub(crate) fn has_reader(&self) -> bool {
         self.parts.is_some()
     }
 
-    /// Returns true if as many bytes wait for the reader as may. The task of the exchange is woken then when some are taken.
+    /// Returns true if [`INCOMING_BYTES`] wait for the reader. The reader then wakes the exchange when it takes some.
     pub(crate) fn is_full(&self) -> bool {
         let Some(parts) = &self.parts else { return false };
         let mut parts = parts.borrow_mut();
@@ -150,35 +150,35 @@ impl Incoming {
         parts.paused
     }
 
-    /// Bytes that wait for the reader; `None` if there is none.
+    /// Returns the bytes that wait for the reader; `None` without a reader.
     pub(crate) fn untaken(&self) -> Option<usize> {
         let parts = self.parts.as_ref()?.borrow();
         Some(if parts.abandoned { 0 } else { parts.bytes })
     }
 
-    /// Says whether the task of the exchange is to be woken when the reader takes something.
+    /// Sets whether the reader wakes the exchange when it takes something.
     pub(crate) fn wake_for_taken(&self, wakes: bool) {
         self.parts.iter().for_each(|parts| parts.borrow_mut().paused = wakes);
     }
 
-    /// Bytes that are held for the peer.
+    /// Returns the bytes held for the peer.
     pub(super) fn held(&self) -> usize {
         self.whole.as_ref().map_or(0, |whole| whole.body.capacity() + whole.window.capacity())
             + self.parts.as_ref().map_or(0, |parts| parts.borrow().held)
     }
 }
 
-/// What the end of a message is for whoever waits for it.
+/// What the end of a message means for its handler.
 pub(super) enum Ended {
-    /// The body was collected: the handler can be called.
+    /// The body is collected: the handler can be called.
     Collected(Collect),
-    /// The reader of the body was told.
+    /// The reader of the body has been woken.
     Told,
     /// Nobody reads the body.
     Unread,
 }
 
-/// A body that is being collected, with the head that it belongs to.
+/// A body that is being collected, with its head.
 pub(crate) struct Collect {
     pub(super) head: Head,
     pub(super) window: Vec<u8>,
@@ -189,7 +189,7 @@ impl Collect {
     /// Appends body bytes. The buffer grows by an eighth instead of doubling, because its unused capacity is charged as well.
     /// (When a large buffer grows, the system moves its pages and copies nothing.)
     fn extend(&mut self, bytes: &[u8]) {
-        /// Less is not worth a copy.
+        /// A smaller growth is not worth a copy.
         const LEAST_GROWTH: usize = 4 * 1024;
         if self.body.capacity() - self.body.len() < bytes.len() {
             self.body.reserve_exact(bytes.len().max(LEAST_GROWTH.max(self.body.len() / 8)));
@@ -198,14 +198,14 @@ impl Collect {
     }
 }
 
-/// What was counted of a request's body.
+/// The counts of a request's body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intake {
-    /// The route that bounds it.
+    /// The route whose limit holds.
     pub(crate) route: u32,
-    /// Bytes so far; of those that are dropped since its handler has let go of it, only these.
+    /// Bytes so far. After the handler has dropped the body, only those received since.
     pub(crate) bytes: u64,
-    /// Bytes that came since the body's rate was last judged.
+    /// Bytes received since the body's rate was last judged.
     pub(crate) arrived: u64,
 }
 
@@ -216,7 +216,7 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// Counts bytes that came; `anew` without those before them.
+    /// Counts received bytes; `anew` begins again at 0.
     #[inline]
     pub(crate) fn count(&mut self, bytes: usize, anew: bool) {
         self.arrived += bytes as u64;

@@ -1,4 +1,4 @@
-//! The life of an exchange, from the head of its request to the end of its response, the same for every carrier.
+//! Runs an exchange from the head of its request to the end of its response, in the same way for every carrier.
 
 use super::abort::Abort;
 use super::carrier::{Carrier, Sent};
@@ -16,9 +16,9 @@ use highwire_proto::{Head, Length, Method};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::task::Poll;
 
-/// What happens to an exchange.
+/// The events of an exchange.
 pub(crate) trait Lifecycle: Carrier {
-    /// A request came: finds its route, and calls its handler or waits for its body.
+    /// Begins with a request: finds its route, and calls its handler or waits for its body.
     #[inline]
     fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
         worker.override_method(head, window);
@@ -55,7 +55,7 @@ pub(crate) trait Lifecycle: Carrier {
         worker: &mut WorkerContext<impl Service>,
     ) {
         let body_use = match worker.body_use(route) {
-            // Another protocol's bytes begin behind the body: it is read first (RFC 9110 section 7.8).
+            // The other protocol's bytes follow the body, so the body is read first (RFC 9110 section 7.8).
             BodyUse::None if head.upgrade && Self::UPGRADES => BodyUse::Whole,
             body_use => body_use,
         };
@@ -65,7 +65,7 @@ pub(crate) trait Lifecycle: Carrier {
             return self.respond(&mut response, worker);
         }
         if body_use != BodyUse::None && head.expects_continue && self.awaits_continue() {
-            // The request was just begun, so that a state table permits it, and there is no field that could be refused.
+            // This cannot fail: the request has just begun, and there is no field that could be refused.
             let _ = self.interim(100, &[]);
         }
         if body_use == BodyUse::Whole
@@ -100,20 +100,20 @@ pub(crate) trait Lifecycle: Carrier {
                 self.call(route, (head, window), Ready::Parts(body), worker);
             }
         }
-        // What has an answer already is charged with that.
+        // A request that has been answered is charged with its answer.
         if self.may_answer() {
             self.charge_or_abort(worker);
         }
     }
 
-    /// Counts a body from its beginning, for a route. The carrier has somewhere to count it by now.
+    /// Begins to count a body for a route. The carrier has made its counts by now.
     fn count_from(&mut self, route: u32) {
         if let Some(intake) = self.intake() {
             (intake.route, intake.bytes) = (route, 0);
         }
     }
 
-    /// Calls the handler of the route that was found just before, and deals with what it answers.
+    /// Calls the handler of the route that was found just before, and handles its result.
     #[inline]
     fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, worker: &mut WorkerContext<impl Service>) {
         let mut hooks = Hooks { extensions: self.take_extensions(), ..Hooks::default() };
@@ -146,7 +146,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Sends a handler's answer, and begins with its body.
+    /// Sends a handler's answer, or its head if the body follows in parts.
     #[inline]
     fn answer(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         if self.exchange().is_none() {
@@ -159,7 +159,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Sends a response: every final one passes here.
+    /// Sends a response. Every final response passes here.
     #[inline]
     fn respond(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         self.admit(response, worker);
@@ -175,7 +175,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Sees whether the answer has come, from the handler's future or from elsewhere.
+    /// Polls the handler and looks for an answer from elsewhere; sends the answer if there is one.
     fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>) {
         let task = self.task();
         self.send_interims();
@@ -201,7 +201,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Some of the request's body came: the handler gets it, or it is dropped. Returns which.
+    /// Receives bytes of the request's body for the handler, or drops them. Returns how the body is used.
     fn data(&mut self, data: &[u8], worker: &mut WorkerContext<impl Service>) -> BodyUse {
         let (body_use, has_let_go) =
             self.exchange().map_or((BodyUse::None, false), |exchange| exchange.incoming.receive(data));
@@ -216,14 +216,14 @@ pub(crate) trait Lifecycle: Carrier {
         body_use
     }
 
-    /// The request is complete.
+    /// Ends the request.
     fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, worker: &mut WorkerContext<impl Service>) {
         let Some(exchange) = self.exchange() else { return };
         match exchange.incoming.end(trailers) {
             Ended::Collected(Collect { head, window, body }) => {
                 self.collected();
                 self.lend(body.capacity());
-                // What the service knows of a look-up is of the last head that it saw: this one is looked up again.
+                // The service remembers only its last look-up, and other heads may have come in between.
                 match worker.route(&head, &window, self.caller()) {
                     Ok(route) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
                     Err(mut response) => self.respond(&mut response, worker),
@@ -259,13 +259,13 @@ pub(crate) trait Lifecycle: Carrier {
         self.sent_or_abort(sent, worker)
     }
 
-    /// Ends a response whose body was sent, with its trailers. A panic of those costs no more than one of the body itself:
-    /// what was written before it is sent.
+    /// Ends a response after its body, with its trailers. If the trailers panic, the bytes before them are still sent, as for a
+    /// panic of the body.
     fn end_body(&mut self, trailers: Result<Vec<(HeaderName, HeaderValue)>, Abort>) -> Result<Sent, Abort> {
         self.send_end(trailers?).map(|()| Sent::Over)
     }
 
-    /// Cuts a response of which something could not be sent.
+    /// Cuts a response if sending failed.
     fn sent_or_abort(&mut self, sent: Result<Sent, Abort>, worker: &mut WorkerContext<impl Service>) -> Sent {
         sent.unwrap_or_else(|abort| {
             if let Abort::BodyMisfit(_) = abort {
@@ -276,7 +276,7 @@ pub(crate) trait Lifecycle: Carrier {
         })
     }
 
-    /// Ends the exchange before its time: by an answer, or where one has begun by cutting that.
+    /// Ends the exchange early: answers, or cuts the response if it has begun.
     fn abort(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>) {
         self.stop_body(worker);
         if let Some(exchange) = self.exchange() {
@@ -289,7 +289,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// The exchange has waited for too long.
+    /// Ends an exchange whose deadline has passed.
     fn expire(&mut self, waits: Waits, worker: &mut WorkerContext<impl Service>) {
         worker.count_cut();
         let abort = match waits {
@@ -300,7 +300,7 @@ pub(crate) trait Lifecycle: Carrier {
         self.abort(abort.logged(), worker);
     }
 
-    /// Charges what the exchange holds. Returns false if there was no room and the exchange has ended.
+    /// Charges what the exchange holds. If there is no room, ends the exchange and returns false.
     fn charge_or_abort(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let has_room = self.charge(worker);
         if !has_room {
@@ -309,7 +309,7 @@ pub(crate) trait Lifecycle: Carrier {
         has_room
     }
 
-    /// A handler that has still to answer may hold a whole body that was decoded since it was charged last.
+    /// Charges a whole body that middleware has decoded since the exchange was last charged.
     fn charge_unfolded(&mut self, worker: &mut WorkerContext<impl Service>) {
         let lent = self.lent();
         if self.exchange().is_some_and(|exchange| exchange.lent(lent) > lent) {

@@ -1,4 +1,4 @@
-//! The line that the access log gets for an exchange.
+//! The line of an exchange in the access log.
 
 use crate::request::Caller;
 use crate::response::Content;
@@ -7,7 +7,7 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::Head;
 
-/// What the access log says of a request.
+/// The facts of a request for the access log.
 pub(super) struct LogLine {
     pub(super) method: String,
     pub(super) target: String,
@@ -28,7 +28,7 @@ impl LogLine {
     }
 }
 
-/// Writes the access log's line.
+/// Writes the line.
 #[cold]
 pub(super) fn log_answer(
     line: &LogLine,

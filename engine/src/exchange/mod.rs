@@ -1,8 +1,8 @@
 //! An exchange: a request and its response, in two halves, the same for every protocol.
 //!
-//! [`Exchange`] is what a connection keeps of one that is not over at once: most are, and have none of this. Its halves are
-//! [`Incoming`] and [`Outgoing`], whose states are a table ([`state`]). What happens to an exchange is in [`lifecycle`], why it may
-//! end before its time in [`abort`], and what another protocol makes of it in [`tunnel`].
+//! Most requests are answered at once and need no [`Exchange`]; a connection keeps one only while a request is pending. Its halves
+//! are [`Incoming`] and [`Outgoing`]; a table ([`state`]) permits the steps of each. [`lifecycle`] runs an exchange from its head to
+//! its end, [`abort`] lists why it may end early, and [`tunnel`] replaces it with another protocol.
 
 pub(super) mod abort;
 pub(super) mod carrier;
@@ -35,25 +35,25 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// An exchange under way. Workers use them again, so that a pending handler allocates nothing.
+/// A pending exchange. Threads reuse them, so that a pending handler allocates nothing.
 pub(crate) struct Exchange {
     /// The peer's message.
     pub(super) incoming: Incoming,
-    /// Ours.
+    /// Our message.
     pub(super) outgoing: Outgoing,
-    /// The other protocol that has taken their place.
+    /// The other protocol that has replaced both messages.
     tunnel: Option<Tunnel>,
-    /// The future that answers: its route, and its place in the route's pool.
+    /// The handler's future: its route, and its place in the route's pool.
     future: Option<(u32, u32)>,
-    /// The answer that comes from elsewhere.
+    /// The slot that a [`Replier`](crate::reply::Replier) fills with the answer.
     reply: Option<Awaited>,
     interim: Option<Rc<RefCell<InterimQueue>>>,
-    /// Bytes of the whole body that the handler has, where middleware made another one of what came.
+    /// Bytes of the whole body that the handler holds, if middleware decoded the received one.
     unfolded: Option<Rc<Cell<usize>>>,
     log: Option<LogLine>,
 }
 
-/// A server's, whose request's head has come.
+/// Makes an exchange of a server that has received a request's head.
 impl Default for Exchange {
     fn default() -> Exchange {
         Exchange {
@@ -70,7 +70,7 @@ impl Default for Exchange {
 }
 
 thread_local! {
-    /// Futures whose exchanges were lost in a panic of the engine, or of what it calls: their places are still taken.
+    /// Futures of exchanges that a panic has destroyed. They still occupy their places in the pools of their routes.
     static ORPHANS: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -82,7 +82,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What [`Exchange`]s that were lost have left.
+/// Takes the futures that destroyed [`Exchange`]s have left.
 pub(crate) fn orphans() -> Vec<(u32, u32)> {
     ORPHANS.with_borrow_mut(std::mem::take)
 }
@@ -96,12 +96,12 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// A server's, whose request's head has come.
+    /// Returns an exchange of a server that has received a request's head.
     pub(crate) fn boxed() -> Box<Exchange> {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    /// Keeps it for [`boxed`](Self::boxed), without what it holds.
+    /// Drops what the exchange holds and keeps its memory for [`boxed`](Self::boxed).
     pub(crate) fn recycle(mut self: Box<Exchange>) {
         *self = Exchange::default();
         SPARE.with_borrow_mut(|spare| {
@@ -111,7 +111,7 @@ impl Exchange {
         });
     }
 
-    /// One whose answer is complete, while the request is not: what comes of it is dropped.
+    /// Returns an exchange whose response is complete and whose request is not: the rest of the request is dropped.
     pub(super) fn answered() -> Exchange {
         let mut exchange = Exchange::default();
         exchange.outgoing.begin();
@@ -119,13 +119,13 @@ impl Exchange {
         exchange
     }
 
-    /// Whether the handler has still to answer.
+    /// Returns true if the handler has not answered yet.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.future.is_some() || self.reply.is_some()
     }
 
-    /// Sees whether the answer has come, from the handler's future or from elsewhere. `credits`: the peer is credited afterwards
-    /// for what the handler takes of the body, and no wake has to tell of it.
+    /// Polls the handler's future and looks into its reply slot. Returns the answer if there is one. With `credits` the caller
+    /// credits the peer afterwards for what the handler takes of the body, so that no wake is needed for that.
     pub(crate) fn take_answer(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -143,7 +143,7 @@ impl Exchange {
     }
 
     fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>, task: TaskKind) -> Option<Response> {
-        // The answer is made here, by a function of the program's.
+        // A function of the program makes the answer here.
         let taken = catch_unwind(AssertUnwindSafe(|| self.reply.as_ref().and_then(|slot| slot.take())));
         if let Some(response) = taken.unwrap_or_else(|_| Some(worker.panicked())) {
             self.reply = None;
@@ -158,7 +158,7 @@ impl Exchange {
         self.reply.is_none().then_some(response)
     }
 
-    /// The handler gets no more of its request, and is not waited for.
+    /// Cancels the handler. A reader of the request's body gets `why` as its error.
     pub(crate) fn give_up(&mut self, why: BodyError, worker: &mut WorkerContext<impl Service>) {
         self.incoming.give_up(why);
         if let Some(future) = self.future.take() {
@@ -170,22 +170,22 @@ impl Exchange {
         }
     }
 
-    /// Keeps the handler's pending future: its route, and its place there.
+    /// Keeps the pending future of the handler: its route, and its place in the route's pool.
     pub(super) fn keep_future(&mut self, future: (u32, u32)) {
         self.future = Some(future);
     }
 
-    /// Returns true if the handler answers by a [`Replier`](crate::reply::Replier), and by that alone.
+    /// Returns true if a [`Replier`](crate::reply::Replier) answers, and not the handler's result.
     pub(super) fn has_reply(&self) -> bool {
         self.reply.is_some()
     }
 
-    /// Interim responses that the handler has asked for go by this queue.
+    /// Returns the queue of interim responses, if the handler has asked for one.
     pub(super) fn interims(&self) -> Option<Rc<RefCell<InterimQueue>>> {
         self.interim.clone()
     }
 
-    /// Lets go of what the handler was given, after it has answered.
+    /// Drops what the handler's call has left, after the answer.
     pub(super) fn drop_hooks(&mut self) {
         (self.interim, self.unfolded) = (None, None);
     }
@@ -206,13 +206,13 @@ impl Exchange {
         self.tunnel.as_mut()
     }
 
-    /// What the peer sends is kept for a tunnel that may be accepted.
+    /// From now on keeps what the peer sends, for a tunnel that the handler may accept.
     pub(super) fn propose_tunnel(&mut self, raw: Raw) {
         self.incoming.switch();
         self.tunnel = Some(Tunnel::proposed(Rc::new(RefCell::new(raw))));
     }
 
-    /// There will be no tunnel: what the peer sends for it is dropped.
+    /// Ends a tunnel that the handler has not accepted, and drops what the peer sent for it.
     pub(super) fn decline_tunnel(&mut self) {
         if let Some(tunnel) = self.tunnel.take() {
             self.incoming.decline();
@@ -220,12 +220,12 @@ impl Exchange {
         }
     }
 
-    /// Lets go of a tunnel whose bytes have ended in both directions. Returns its task, if that is not over.
+    /// Removes a tunnel whose bytes have ended in both directions. Returns its task if that is not finished.
     pub(super) fn detach_tunnel(&mut self) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
         self.tunnel.take().and_then(Tunnel::into_task)
     }
 
-    /// Starts the tunnel that was proposed; what it writes is sent by somebody who asks for it.
+    /// Starts the proposed tunnel. The caller takes what it writes from the returned [`Raw`].
     pub(super) fn start_proposed(&mut self, switch: Switch, is_draining: bool) -> Result<Rc<RefCell<Raw>>, Abort> {
         let raw = self.tunnel.as_ref().map(|tunnel| tunnel.raw.clone()).unwrap_or_default();
         match Tunnel::start(raw.clone(), switch, is_draining) {
@@ -238,7 +238,7 @@ impl Exchange {
         Ok(raw)
     }
 
-    /// Both halves become a tunnel.
+    /// Turns both halves into a tunnel.
     pub(super) fn start_tunnel(&mut self, raw: Raw, switch: Switch, is_draining: bool) -> Result<(), Abort> {
         self.tunnel = Some(Tunnel::start(Rc::new(RefCell::new(raw)), switch, is_draining)?);
         self.incoming.switch();
@@ -246,19 +246,19 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes what the handler's call has left.
+    /// Takes over what the handler's call has left.
     pub(crate) fn take_hooks(&mut self, hooks: &mut Hooks) {
         (self.reply, self.interim, self.unfolded) = (hooks.reply.take(), hooks.interim.take(), hooks.unfolded.take());
     }
 
-    /// Bytes of a whole body that the handler has, where its connection has `lent` it so many: a body that was decoded has
-    /// taken the place of those.
+    /// Returns the bytes of a whole body that the handler holds. The connection gave it `lent` bytes; if middleware decoded them,
+    /// the handler holds the decoded ones instead.
     pub(crate) fn lent(&self, lent: usize) -> usize {
         let unfolded = self.unfolded.as_ref().filter(|_| self.awaits_answer());
         unfolded.map_or(lent, |unfolded| lent.max(unfolded.get()))
     }
 
-    /// Bytes that it holds for the peer.
+    /// Returns the bytes that the exchange holds for the peer.
     pub(crate) fn held(&self) -> usize {
         self.incoming.held()
             + self.outgoing.held()
@@ -278,13 +278,13 @@ impl Exchange {
 /// What an exchange waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// Nothing that has a deadline of its own.
+    /// For nothing that has a deadline.
     #[cfg_attr(not(feature = "call"), expect(dead_code, reason = "a connection has phases for that"))]
     Nothing,
-    /// More of the request's body.
+    /// For more of the request's body.
     Body,
-    /// The handler, or the next part of its answer's body.
+    /// For the handler, or for the next part of the response's body.
     Handler,
-    /// That the peer takes the answer, or allows more of it to be sent.
+    /// For the peer to take the response, or to allow more of it.
     Write,
 }

@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A message that is still to be made.
+    /// Returns a message that is not made yet.
     pub(super) fn awaited() -> Outgoing {
         Outgoing { state: State::Awaited, body: None }
     }
@@ -28,7 +28,7 @@ impl Outgoing {
         self.state
     }
 
-    /// The head goes to the carrier.
+    /// Gives the head to the carrier.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if self.state == State::Awaited {
@@ -36,20 +36,20 @@ impl Outgoing {
         }
     }
 
-    /// The head is with the carrier; the body follows part by part.
+    /// Begins a body that follows its head part by part.
     pub(crate) fn stream(&mut self, body: Streamed) {
         self.begin();
         self.state.take(Step::Stream);
         self.body = Some(body);
     }
 
-    /// What is sent belongs to a tunnel.
+    /// Our bytes belong to a tunnel from now on.
     pub(super) fn switch(&mut self) {
         self.begin();
         self.state.take(Step::Switch);
     }
 
-    /// The carrier has all that there is, if no body goes on.
+    /// Completes the message, unless a body is still being sent.
     #[inline]
     pub(crate) fn end_unless_it_goes_on(&mut self) {
         if self.state == State::Begun {
@@ -57,7 +57,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns true if its head was sent.
+    /// Returns true if the head has been sent.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.state != State::Awaited
@@ -74,14 +74,14 @@ impl Outgoing {
         Some(self.body.as_mut()?.next(files, waker))
     }
 
-    /// The body has no more parts. Returns its trailers, which are made when it is gone.
+    /// Ends the body, which has no more parts. Returns its trailers; their closure runs after the body is dropped.
     pub(super) fn end(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
         let Some(body) = self.body.take() else { return Ok(Vec::new()) };
         self.state.take(Step::End);
         body.into_trailers()
     }
 
-    /// No more of the body is sent.
+    /// Drops the rest of the body.
     pub(crate) fn cut(&mut self) {
         if let Some(body) = self.body.take() {
             self.state.take(Step::Cut);
@@ -89,22 +89,22 @@ impl Outgoing {
         }
     }
 
-    /// Bytes that the body holds.
+    /// Returns the bytes that the body holds.
     pub(crate) fn held(&self) -> usize {
         self.body.as_ref().map_or(0, |streamed| streamed.body.held())
     }
 }
 
-/// What a body gives next.
+/// What polling a body gives.
 pub(super) enum Next {
     Part(Part),
     End,
-    /// The body ends here, before its time. The error is the program's own, where it gave one.
+    /// The body failed. The error is the program's own, if it gave one.
     Failed(Abort, Option<BoxError>),
 }
 
 impl Content {
-    /// Returns the length that a head announces.
+    /// Returns the length that the head announces.
     #[inline]
     pub(crate) fn length(&self) -> Length {
         match self {
@@ -136,7 +136,7 @@ impl Streamed {
         })
     }
 
-    /// Returns the trailers of a body that has ended. They are made when the body is gone.
+    /// Returns the trailers of a body that has ended. Their closure runs after the body is dropped.
     pub(crate) fn into_trailers(self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
         let Streamed { body, trailers, .. } = self;
         let_go(body);

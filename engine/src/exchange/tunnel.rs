@@ -1,4 +1,4 @@
-//! Another protocol in the place of an exchange: by Upgrade, or by CONNECT.
+//! A tunnel: another protocol that replaces an exchange, by Upgrade or CONNECT.
 
 use super::abort::Abort;
 use crate::raw::{Ended, Raw, RawStream, Switch};
@@ -9,20 +9,20 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Another protocol on this connection, or on this stream.
+/// Another protocol on a connection or on a stream of HTTP/2.
 pub(crate) struct Tunnel {
     pub(crate) raw: Rc<RefCell<Raw>>,
-    /// Its task; none where that is over, and where a CONNECT is not answered yet.
+    /// Its task; `None` before a CONNECT is answered and after the task has finished.
     task: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl Tunnel {
-    /// One whose bytes are kept until the protocol is accepted.
+    /// Returns a tunnel that keeps the peer's bytes until the handler accepts the protocol.
     pub(super) fn proposed(raw: Rc<RefCell<Raw>>) -> Tunnel {
         Tunnel { raw, task: None }
     }
 
-    /// Starts the task of a protocol that was accepted.
+    /// Starts the task of an accepted protocol.
     pub(super) fn start(raw: Rc<RefCell<Raw>>, switch: Switch, is_draining: bool) -> Result<Tunnel, Abort> {
         let start = AssertUnwindSafe(|| (switch.start)(RawStream::new(raw.clone())));
         let task = catch_unwind(start).map_err(|_| Abort::TaskPanicked.logged())?;
@@ -32,7 +32,7 @@ impl Tunnel {
         Ok(Tunnel { raw, task: Some(task) })
     }
 
-    /// Runs the task, if it is not over.
+    /// Polls the task, if it has not finished.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Result<(), Abort> {
         let Some(task) = &mut self.task else { return Ok(()) };
         match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut Context::from_waker(waker)))) {
@@ -46,17 +46,17 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Its task, if it is not over.
+    /// Returns the task, if it has not finished.
     pub(super) fn into_task(self) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
         self.task
     }
 
-    /// Nothing more comes from the peer.
+    /// Ends the peer's bytes.
     pub(crate) fn end(&self, why: Ended) {
         self.raw.borrow_mut().end(why);
     }
 
-    /// The peer ended its direction. `is_said`: by its own word.
+    /// The peer has ended its direction. `is_said`: the peer itself said so, and not only the transport.
     pub(crate) fn peer_ended(&self, is_said: bool) {
         self.end(if is_said { Ended::Peer } else { Ended::Broken });
     }
@@ -66,12 +66,12 @@ impl Tunnel {
         self.raw.borrow_mut().drain();
     }
 
-    /// Returns true if there is nobody left to read or write.
+    /// Returns true if both halves have been dropped.
     pub(crate) fn is_finished(&self) -> bool {
         self.raw.borrow().is_finished()
     }
 
-    /// Bytes that wait for the task, or that it has written.
+    /// Returns the bytes that wait for the task or for the peer.
     pub(super) fn held(&self) -> usize {
         let raw = self.raw.borrow();
         raw.held + raw.outgoing_held
