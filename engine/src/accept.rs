@@ -1,19 +1,19 @@
-//! Who may connect: what happens when there are too many, in all or of a peer.
+//! Admitting connections: at most so many in all and of one peer; the others are refused.
 
 use super::date::CommonLines;
 use super::shared::Shared;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use std::sync::atomic::Ordering;
 
-/// What one connection costs the engine and its driver while it is idle, rounded up: it is charged to the budget when the
-/// connection is accepted.
+/// The bytes that an idle connection costs the engine and its driver, rounded up. The budget is charged with them when the connection
+/// is accepted.
 pub(super) const CONNECTION_BYTES: usize = 512;
 
-/// What a connection that was not taken is told, before the common lines.
+/// The beginning of the answer to a refused connection; the common lines follow.
 pub(super) const TOO_MANY: &str =
     "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n";
 
-/// Tells a connection that it is not taken, and closes it.
+/// Answers a connection with 503 and closes it.
 pub(super) fn refuse(socket: SocketId, lines: &CommonLines, queue: &mut Queue) {
     let start = queue.output.len() as u32;
     for part in [TOO_MANY.as_bytes(), lines.server(), lines.date(), b"\r\n"] {
@@ -23,18 +23,18 @@ pub(super) fn refuse(socket: SocketId, lines: &CommonLines, queue: &mut Queue) {
     queue.push(Op::Close { socket });
 }
 
-/// Whether a connection is taken.
+/// The result of [`Shared::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Taken,
-    /// Its peer has too many already: it is told so and let go.
+    /// Its peer has too many connections.
     TooManyOfPeer,
-    /// There are too many in all: it is told so and let go.
+    /// There are too many connections in all.
     TooManyInAll,
 }
 
 impl Shared {
-    /// Admits a connection, which the driver has accepted already. A proxy may have as many as it likes.
+    /// Admits a connection that the driver has accepted. A proxy may have any number.
     pub(super) fn admit(&self, peer: Peer, is_proxy: bool) -> Admission {
         if !self.has_room() {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Shared {
         Admission::Taken
     }
 
-    /// A connection that was admitted as a proxy's turns out to be a peer's: returns true if that one may have another.
+    /// Moves a connection from the proxy that made it to the peer that the PROXY header names. Returns false if that peer has too many.
     pub(super) fn admit_for(&self, proxy: Peer, peer: Peer) -> bool {
         let admitted = self.peers.enter(peer, self.config().limits.connections_a_peer);
         if admitted {
@@ -60,14 +60,14 @@ impl Shared {
         admitted
     }
 
-    /// A connection that was admitted is over.
+    /// Ends the count of an admitted connection.
     pub(super) fn dismiss(&self, peer: Peer) {
         self.peers.leave(peer);
         self.counters.connections.fetch_sub(1, Ordering::Relaxed);
         self.counters.finished.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether there is room for another connection.
+    /// Returns true if there is room for another connection.
     pub(super) fn has_room(&self) -> bool {
         self.connection_count() < self.most_connections
     }

@@ -1,6 +1,6 @@
-//! What the engine holds for peers, in bytes, against one bound for the process.
+//! The account of the bytes that the engine holds for peers, with one bound for the process.
 //!
-//! Workers take from the shared account in portions, so that a connection's bytes cost no atomic operation.
+//! Workers take bytes from the shared account in portions, so that charging a connection needs no atomic operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ pub(crate) struct Budget {
     used: AtomicUsize,
 }
 
-/// What a connection may hold as long as there is room at all: enough for any head, and for bodies of usual size.
+/// Bytes that any connection may hold as long as there is room: enough for any head and for bodies of usual size.
 const SMALL_BYTES: usize = 64 * 1024;
 
 /// What a worker takes at once, and twice what it keeps in hand.
@@ -36,18 +36,18 @@ impl Budget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that are taken.
+    /// Returns the bytes that are taken.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that nobody has taken.
+    /// Returns the bytes that are not taken.
     fn free(&self) -> usize {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Half of what this process may use: of its address space limit, of its cgroup's memory, or of the machine's. It is a
-    /// quarter if half would leave less than 64 MiB for memory that is not counted.
+    /// Returns half of the memory that this process may use (the least of its address space limit, its cgroup's and the machine's
+    /// memory), or a quarter if half would leave less than 64 MiB for uncounted memory.
     pub(crate) fn default_limit() -> usize {
         Budget::limit_of(highwire_io::memory::available())
     }
@@ -71,18 +71,18 @@ impl Share {
         Share { budget, in_hand: 0, charged: 0 }
     }
 
-    /// What is taken and not given back.
+    /// Returns the bytes that are charged and not given back.
     pub(crate) fn charged(&self) -> usize {
         self.charged
     }
 
-    /// Returns true if one connection that holds `held` bytes may hold `wanted`: as much as it would leave for others. So one
-    /// alone may have half of the budget, and the fuller it gets the less each may have.
+    /// Returns true if a connection that holds `held` bytes may hold `wanted`: at most as much as it leaves for others. So a single
+    /// connection may have half of the budget; the fuller the budget, the less each may have.
     pub(crate) fn allows(&self, held: usize, wanted: usize) -> bool {
         wanted <= SMALL_BYTES || wanted <= (self.budget.free() + self.in_hand + held) / 2
     }
 
-    /// Takes bytes: whether there were enough.
+    /// Takes bytes. Returns false if there are not enough.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         if self.in_hand >= bytes {
             self.in_hand -= bytes;

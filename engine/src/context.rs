@@ -1,4 +1,4 @@
-//! What a task finds on its worker's thread: the clock, timers, and a place to spawn.
+//! The context of a worker's thread for tasks and handlers: clock, timers, spawned tasks.
 
 use super::pool::Asked;
 use super::shared::Shared;
@@ -20,14 +20,14 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) struct Context {
     pub(crate) inbox: TaskInbox,
     pub(crate) now: Cell<Instant>,
-    /// Nanoseconds from the clock of `now` to the time since 1970.
+    /// Nanoseconds to add to `now` to get the time since 1970.
     pub(crate) unix_offset: Cell<u64>,
     shared: Arc<Shared>,
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
     tasks: RefCell<Tasks>,
 }
 
-/// A timer: when, and which of those that are due then.
+/// A timer: its moment, and a number that tells it from others of the same moment.
 pub(crate) type TimerKey = (Instant, u64);
 
 #[derive(Default)]
@@ -38,8 +38,8 @@ struct Tasks {
     timers: u64,
 }
 
-/// What a task number stands for. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). A stream's place
-/// takes half of the generation's bits: a wake that comes so late that they fit another connection is one in vain.
+/// The meaning of a task number. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). A stream's place takes half
+/// of the generation's bits, so a very late wake may match another connection; it is then a needless wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     Connection {
@@ -64,7 +64,7 @@ pub(crate) enum TaskKind {
 
 const INDEX_BITS: u32 = 26;
 const GENERATION_BITS: u32 = 24;
-/// Of a stream's task, the bits of its place; as many are left of its connection's generation.
+/// The bits of the place in a stream's task; the generation of the connection has the other bits.
 const PLACE_BITS: u32 = 12;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
@@ -85,7 +85,7 @@ impl TaskKind {
             | (u64::from(index) & INDEX_MASK)
     }
 
-    /// The task of a stream's exchange; that of its whole connection where its place has too many bits.
+    /// Returns the task of a stream, or that of the whole connection if the place has too many bits.
     pub(crate) fn stream(socket: SocketId, place: u32) -> TaskKind {
         let SocketId { index, generation } = socket;
         match place <= PLACE_MASK {
@@ -94,7 +94,7 @@ impl TaskKind {
         }
     }
 
-    /// Whether a stream's task may be one of this connection.
+    /// Returns true if a stream's task may belong to this connection.
     pub(crate) fn is_of(generation: u32, socket: SocketId) -> bool {
         socket.generation & PLACE_MASK == generation
     }
@@ -111,7 +111,7 @@ impl TaskKind {
     }
 }
 
-/// The generation of whoever has the same index next.
+/// Returns the generation for the next user of the same index.
 pub(super) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & GENERATION_MASK as u32
 }
@@ -132,23 +132,23 @@ impl Context {
         })
     }
 
-    /// Makes this the present thread's context until the guard is dropped: needed where a thread runs several workers in
-    /// turn, as the simulator and embedding hosts do.
+    /// Makes this the present thread's context until the guard is dropped. A thread may run several workers in turn, as the
+    /// simulator and embedding hosts do.
     pub(crate) fn enter(self: &Rc<Context>) -> Entered {
         Entered { _in_turn: self.inbox.enter(), previous: CURRENT.replace(Some(self.clone())) }
     }
 
-    /// The present time of day.
+    /// Returns the time of day, in nanoseconds since 1970.
     pub(crate) fn unix_nanoseconds(&self) -> u64 {
         self.now.get().nanoseconds.saturating_add(self.unix_offset.get())
     }
 
-    /// When the next timer is due.
+    /// Returns the moment of the next timer.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.timers.borrow().first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// Wakes what is due.
+    /// Wakes the tasks whose timers are due.
     pub(crate) fn fire_timers(&self) {
         loop {
             let due = {
@@ -208,7 +208,7 @@ impl Context {
         let finished = !matches!(polled, Ok(Poll::Pending));
         if polled.is_err() {
             quiet::log!(Panic, error, "a spawned task panicked");
-            // What a task that panicked holds may panic again when dropped; it is lost instead.
+            // Dropping a task that has panicked may panic again, so the task is leaked.
             std::mem::forget(task);
         } else if !finished {
             self.tasks.borrow_mut().slots[index as usize].1 = Some(task);
@@ -223,12 +223,12 @@ impl Context {
         tasks.living -= 1;
     }
 
-    /// How many spawned tasks live.
+    /// Returns the number of spawned tasks that have not finished.
     pub(crate) fn living_tasks(&self) -> usize {
         self.tasks.borrow().living
     }
 
-    /// Drops every spawned task: their worker ends.
+    /// Drops every spawned task, when the worker ends.
     pub(crate) fn clear(&self) {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks);
@@ -236,7 +236,7 @@ impl Context {
     }
 }
 
-/// Restores the context that was there before.
+/// Restores the previous context when dropped.
 pub(crate) struct Entered {
     _in_turn: InTurn,
     previous: Option<Rc<Context>>,
@@ -255,20 +255,20 @@ fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
     )
 }
 
-/// The time by the worker's clock.
+/// Returns the time by the worker's clock.
 ///
 /// # Panics
-/// Where no worker runs on this thread.
+/// If no worker runs on this thread.
 pub fn now() -> Instant {
     with(|context| context.now.get())
 }
 
-/// The same, where a worker runs on this thread.
+/// Returns the same, or `None` if no worker runs on this thread.
 pub fn now_if_any() -> Option<Instant> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
 }
 
-/// The time of day by the worker's clock, which is virtual under test; by the system's where no worker runs on this thread.
+/// Returns the time of day by the worker's clock, which is virtual under test, or by the system's if no worker runs on this thread.
 pub fn time_of_day() -> SystemTime {
     let here = CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.unix_nanoseconds()));
     let since = Duration::from_nanos(here.ok().flatten().unwrap_or_else(highwire_io::clock::unix_nanoseconds));
@@ -279,36 +279,36 @@ pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {
     with(|context| context.add_timer(at, waker.clone()))
 }
 
-/// Runs a function on the blocking pool of the present worker's server, for whoever waits for its result.
+/// Runs a function on the blocking pool of the present worker's server. The caller polls the returned [`Asked`] for its result.
 ///
 /// # Panics
-/// Where no worker runs on this thread.
+/// If no worker runs on this thread.
 pub fn ask<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
     with(|context| context.shared.ask(function))
 }
 
-/// Forgets a timer, where its worker is still there.
+/// Removes a timer, if its worker still exists.
 pub(crate) fn forget(timer: TimerKey) {
     if let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone()) {
         context.timers.borrow_mut().remove(&timer);
     }
 }
 
-/// Gives the present worker's server a job for its blocking pool; the argument comes back where the pool is full.
+/// Gives a job to the blocking pool of the present worker's server.
 ///
 /// # Errors
-/// The argument, where the pool is full.
+/// Returns the argument if the pool is full.
 ///
 /// # Panics
-/// Where no worker runs on this thread.
+/// If no worker runs on this thread.
 pub fn offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
     with(|context| context.shared.offer(argument, job))
 }
 
-/// As [`offer`]; the argument also comes back where no worker runs on this thread.
+/// As [`offer`], without the panic.
 ///
 /// # Errors
-/// The argument, in both cases.
+/// Returns the argument if the pool is full or no worker runs on this thread.
 pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
     match CURRENT.try_with(|current| current.borrow().clone()) {
         Ok(Some(context)) => context.shared.offer(argument, job),
@@ -319,7 +319,7 @@ pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>)
 /// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.
 ///
 /// # Panics
-/// Where no worker runs on this thread.
+/// If no worker runs on this thread.
 pub fn spawn(task: impl Future<Output = ()> + 'static) {
     with(|context| context.spawn(Box::pin(task)));
 }

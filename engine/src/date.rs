@@ -1,4 +1,4 @@
-//! The fields that every response has, rendered once a second: `Server` and `Date`.
+//! The header fields of every response, `Server` and `Date`, rendered once a second.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,23 +9,23 @@ pub(crate) struct CommonLines {
     server_name: Option<String>,
     seconds: u64,
     lines: Vec<u8>,
-    /// Where in `lines` the date begins.
+    /// The offset of the date in `lines`.
     date: usize,
     heads: [RenderedHead; HEADS],
 }
 
-/// Whole heads of plain responses that are kept until the date changes. Most applications answer with a handful of
-/// statuses, media types and lengths over and over.
+/// The heads of plain responses, kept until the date changes. Most applications use a handful of statuses, media types and lengths
+/// over and over.
 const HEADS: usize = 16;
 
-/// A head, by what it depends on beside the common lines.
+/// A kept head with its key.
 #[derive(Clone, Debug, Default)]
 struct RenderedHead {
     key: HeadKey,
     bytes: Vec<u8>,
 }
 
-/// What tells two plain heads apart: a response with other fields of its own is not kept.
+/// The key of a plain head. The head of a response with other header fields is not kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadKey {
     pub(crate) status: u16,
@@ -33,8 +33,7 @@ pub(crate) struct HeadKey {
     pub(crate) length: usize,
 }
 
-/// Media types are the same where they are at the same place: that needs no look at their bytes, and one that is there twice is
-/// only rendered once more.
+/// Media types are compared by address, which is faster than by bytes. A media type with two addresses is rendered twice.
 impl PartialEq for HeadKey {
     #[inline]
     fn eq(&self, other: &HeadKey) -> bool {
@@ -58,7 +57,7 @@ impl CommonLines {
         lines
     }
 
-    /// Renders them anew if another second has begun.
+    /// Renders the lines again if another second has begun.
     pub(crate) fn refresh(&mut self, unix_seconds: u64) {
         if unix_seconds == self.seconds {
             return;
@@ -74,19 +73,19 @@ impl CommonLines {
         self.date = self.lines.len();
         self.lines.extend_from_slice(b"Date: ");
         let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_seconds));
-        // Written in place: what is rendered every second should not need memory every second.
+        // Written in place, so that no memory is allocated every second.
         write!(self.lines, "{date}").expect("a vector takes all that is written");
         self.lines.extend_from_slice(b"\r\n");
     }
 
-    /// A head that was kept.
+    /// Returns a kept head.
     #[inline]
     pub(crate) fn head(&self, key: &HeadKey) -> Option<&[u8]> {
         let head = &self.heads[key.place()];
         (head.key == *key && !head.bytes.is_empty()).then_some(&*head.bytes)
     }
 
-    /// Keeps a head, in place of another.
+    /// Keeps a head in place of an older one.
     #[cold]
     pub(crate) fn keep_head(&mut self, key: HeadKey, bytes: &[u8]) {
         let head = &mut self.heads[key.place()];
@@ -95,29 +94,29 @@ impl CommonLines {
         head.bytes.extend_from_slice(bytes);
     }
 
-    /// The second that they were rendered for.
+    /// Returns the second of the rendered lines.
     #[inline]
     pub(crate) fn second(&self) -> u64 {
         self.seconds
     }
 
-    /// The `Server` line with its line end; empty where there is none.
+    /// Returns the `Server` line with its line end; empty if the field is turned off.
     pub(crate) fn server(&self) -> &[u8] {
         &self.lines[..self.date]
     }
 
-    /// What the `Server` field says; `None` where there is none.
+    /// Returns the value of `Server`; `None` if the field is turned off.
     pub(crate) fn server_value(&self) -> Option<&[u8]> {
         self.server_name.as_deref().map(str::as_bytes)
     }
 
-    /// What the `Date` field says.
+    /// Returns the value of `Date`.
     pub(crate) fn date_value(&self) -> &[u8] {
         const NAME: usize = b"Date: ".len();
         &self.lines[self.date + NAME..self.lines.len() - b"\r\n".len()]
     }
 
-    /// The `Date` line with its line end.
+    /// Returns the `Date` line with its line end.
     pub(crate) fn date(&self) -> &[u8] {
         &self.lines[self.date..]
     }

@@ -1,12 +1,12 @@
-//! Coarse deadlines, one for each connection: a number in a dense vector, and no timer operation a request.
+//! Coarse deadlines, one for each connection: numbers in a dense vector, without a timer operation for a request.
 //!
-//! Setting one is a store. The vector is swept only when the earliest deadline that was ever set since the last sweep
-//! has come, which under load is about once per shortest timeout, and never while nobody is connected.
+//! Setting a deadline is a store. The vector is swept only when the earliest deadline set since the last sweep has passed: under
+//! load about once per shortest timeout, and never without connections.
 
 use highwire_io::Instant;
 use std::time::Duration;
 
-/// The length of a tick. Timeouts are seconds; a tenth of one is exact enough, and 2^32 of them are 13 years.
+/// The length of a tick. Timeouts are seconds, so a tenth of a second is exact enough; 2^32 ticks are 13 years.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// Ticks of a second.
@@ -15,12 +15,12 @@ pub(super) const TICKS_A_SECOND: u32 = (Duration::from_secs(1).as_nanos() / TICK
 /// No deadline.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// The tick of a moment.
+/// Returns the tick of a moment.
 pub(super) fn tick(now: Instant) -> u32 {
     (now.nanoseconds / TICK.as_nanos() as u64) as u32
 }
 
-/// A timeout in ticks, at least one; zero is never.
+/// Returns a timeout in ticks, at least one; zero becomes [`NEVER`].
 pub(super) fn ticks(timeout: Duration) -> u32 {
     if timeout.is_zero() { NEVER } else { u32::try_from(timeout.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(NEVER) }
 }
@@ -60,12 +60,12 @@ impl DeadlineTable {
         }
     }
 
-    /// When to look again.
+    /// Returns the moment of the next sweep.
     pub(super) fn next(&self) -> Option<Instant> {
         (self.earliest != NEVER).then(|| Instant { nanoseconds: u64::from(self.earliest) * TICK.as_nanos() as u64 })
     }
 
-    /// The connections whose deadline has passed; their deadlines are cleared.
+    /// Appends the connections whose deadline has passed, and clears these deadlines.
     pub(super) fn expired(&mut self, now: u32, expired: &mut Vec<u32>) {
         if self.earliest > now {
             return;

@@ -1,17 +1,17 @@
-//! How many connections each address has.
+//! The number of connections of each address.
 
 use highwire_io::Peer;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// How many connections each address has, over all workers. Locked once when a connection comes and once when it goes.
+/// The number of connections of each address, over all workers. Locked once when a connection is admitted and once when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCounts {
     counts: Mutex<HashMap<IpAddr, u32>>,
 }
 
-/// The address that a peer is counted by: in IPv6 whoever has a /64 has all of its addresses.
+/// Returns the address by which a peer is counted. In IPv6 that is its /64, because one user has all addresses of a /64.
 fn key(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Local => None,

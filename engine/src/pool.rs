@@ -1,11 +1,11 @@
-//! A bounded pool of threads for what blocks. Threads start when they are needed and stay.
+//! A bounded pool of threads for blocking work. Threads start when they are needed and stay.
 
 use super::quiet;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A pool thread's stack: handlers run on it, deep recursion does not.
+/// The stack of a pool thread: enough for handlers without deep recursion.
 const STACK_BYTES: usize = 512 * 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -14,7 +14,7 @@ type Job = Box<dyn FnOnce() + Send>;
 struct State {
     jobs: VecDeque<Job>,
     threads: usize,
-    /// Threads that are at a job; the others wait for one, or are just starting.
+    /// Threads that run a job; the others wait for one or are starting.
     busy: usize,
     closed: bool,
 }
@@ -27,7 +27,7 @@ struct Inner {
     most_jobs: usize,
 }
 
-/// The pool. Dropped, it lets its threads finish what they do and forgets what waits.
+/// The pool. When it is dropped, its threads finish their jobs and the waiting jobs are dropped.
 pub(crate) struct Pool {
     inner: Arc<Inner>,
 }
@@ -38,7 +38,7 @@ impl Pool {
         Pool { inner: Arc::new(Inner { state, more, name, most_threads, most_jobs }) }
     }
 
-    /// Queues a job on an argument; gives the argument back where the queue is full or no thread can be started.
+    /// Queues a job with its argument. Returns the argument if the queue is full or no thread can be started.
     pub(crate) fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
         let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         let free = state.threads - state.busy;
@@ -55,7 +55,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Queues a job whose result somebody waits for.
+    /// Queues a job. The caller polls the returned [`Asked`] for its result.
     pub(crate) fn ask<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
         let place = Arc::new(Mutex::new(Place { result: None, is_over: false, waker: None }));
         let asked = Asked { place: place.clone() };
@@ -63,7 +63,7 @@ impl Pool {
             let result = job();
             promise.lock().result = Some(result);
         });
-        // Where there is no room for it, the promise is dropped, and that says so.
+        // If the queue is full, the promise is dropped, which ends `asked` without a result.
         drop(self.offer(Promise { place }, answer));
         asked
     }
@@ -85,7 +85,7 @@ fn work(inner: &Inner) {
         if let Some(job) = state.jobs.pop_front() {
             state.busy += 1;
             drop(state);
-            // The pool outlives a job that panics; whoever waits for it finds out by what the job dropped.
+            // The pool survives a job that panics; the job's dropped promise tells the waiting task.
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err();
             if panicked && quiet::allows(quiet::Kind::Panic) {
                 quiet::log!(Panic, error, "a job of the {} pool panicked", inner.name);
@@ -113,7 +113,7 @@ struct Place<T> {
 }
 
 impl<T> Asked<T> {
-    /// The result; none where the job was not done: the pool has no room, or it panicked.
+    /// Returns the result, or `None` if the job was not done because the pool was full or the job panicked.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_over {
@@ -124,7 +124,7 @@ impl<T> Asked<T> {
     }
 }
 
-/// What a job holds while somebody waits for it.
+/// The job's end of an [`Asked`].
 struct Promise<T> {
     place: Arc<Mutex<Place<T>>>,
 }

@@ -1,4 +1,4 @@
-//! What other threads know of a worker: how to wake it, and where they leave what is for it.
+//! The side of a worker that other threads use: they wake it, and leave connections and requests for it.
 
 #[cfg(feature = "call")]
 use super::call::inbox::Inbox;
@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) notifier: Notifier,
-    /// Connections, for the acceptor that hands them to the least loaded.
+    /// The number of connections, for the acceptor, which chooses the least loaded worker.
     pub(crate) connections: AtomicU32,
-    /// What handler the worker is in: see [`beat_of`](Self::beat_of). The low half is 0 outside of handlers.
+    /// The handler that the worker is running: see [`beat_of`](Self::beat_of). The low half is 0 outside of handlers.
     pub(crate) beat: Arc<AtomicU64>,
-    /// With the number of the listener that each came by.
+    /// Connections that wait for the worker, each with the number of its listener.
     handed: Mutex<Vec<(Socket, usize)>>,
     /// Requests of this process.
     #[cfg(feature = "call")]
@@ -34,8 +34,8 @@ impl Remote {
         }
     }
 
-    /// Returns the beat of a handler's call, or of a poll of its future: the number of the call in the high half, so that two
-    /// calls in a row differ, and the route plus one in the low half.
+    /// Returns the beat of a handler's call or poll: a running number in the high half, so that two calls in a row differ, and the
+    /// route plus one in the low half.
     pub(super) fn beat_of(call: u32, route: u32) -> u64 {
         u64::from(call) << 32 | u64::from(route + 1)
     }
@@ -47,12 +47,12 @@ impl Remote {
         self.notifier.notify();
     }
 
-    /// Whether connections were given that the worker has not taken.
+    /// Returns true if connections wait for the worker.
     pub(super) fn has_handed(&self) -> bool {
         !self.handed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Takes the connections that were given.
+    /// Takes the waiting connections.
     pub(super) fn take_handed(&self) -> Vec<(Socket, usize)> {
         std::mem::take(&mut *self.handed.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,5 @@
-//! What all connections of a worker work with: what the server shares, the clock, deadlines, buffers that are lent, and the service
-//! that answers requests.
+//! The context that a worker lends to its connections: the server's shared state, clock, deadlines, scratch buffers, and the
+//! service that answers requests.
 
 use crate::budget::Share;
 use crate::connection::work::WORK_A_TURN;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
-/// What all connections of a worker work with.
+/// The context that a worker lends to each of its connections in turn.
 pub(crate) struct WorkerContext<S> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) context: Rc<Context>,
@@ -32,36 +32,36 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) timeouts: TimeoutTicks,
     pub(crate) now: Instant,
     pub(crate) tick: u32,
-    /// The number of the worker's turn, and what each connection may cause in it.
+    /// The number of the worker's turn, and the work that a connection may cause in one turn.
     pub(crate) turn: u32,
     pub(crate) allowance: u32,
-    /// Tells nanoseconds: see [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
+    /// Returns nanoseconds: see [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
     pub(crate) stopwatch: fn() -> u64,
     /// Connections that used up their allowance and go on in the next turn.
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
     pub(crate) draining: bool,
-    /// Bytes of answers that wait for HTTP/2 windows, on all connections.
+    /// Bytes of answers, on all connections, that wait for HTTP/2 windows.
     pub(crate) stalled: Rc<Cell<usize>>,
-    /// Said in answers under TLS.
+    /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
-    /// Requests, and streams, since they were last added to what all workers count.
+    /// Requests, and those of them on streams of HTTP/2, that are not yet added to the server's counters.
     pub(crate) requests: u64,
     pub(crate) streams: u64,
     /// See [`Remote::beat`](crate::remote::Remote).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
-    /// What answers requests.
+    /// Answers requests.
     service: S,
-    /// Lent to HTTP/2 connections: the decoded fields of the present request.
+    /// Scratch for HTTP/2 connections: the decoded fields of the present request.
     pub(crate) fields: Vec<u8>,
-    /// Lent to TLS sessions: plaintext, what they send by themselves, ciphertext.
+    /// Scratch for TLS sessions: plaintext, records of TLS itself, ciphertext.
     pub(crate) plain: Vec<u8>,
     pub(crate) raw: Vec<u8>,
     pub(crate) scratch: Vec<u8>,
-    /// Connections whose handshakes wait for their turn, the first one first.
+    /// Connections whose handshakes wait, in the order in which they came.
     pub(crate) waiting: VecDeque<SocketId>,
-    /// Flights of handshakes that this turn still has time for.
+    /// Flights of handshakes that this turn may still work on.
     pub(crate) handshakes: u32,
 }
 
@@ -79,8 +79,8 @@ pub(crate) struct TimeoutTicks {
     pub(crate) handshake: u32,
 }
 
-/// Flights of TLS handshakes that one turn works on, each some tenths of a millisecond: a flood of new connections must not
-/// keep those that stand waiting.
+/// Flights of TLS handshakes in one turn, each some tenths of a millisecond. The bound keeps a flood of new connections from
+/// delaying the existing ones.
 const HANDSHAKES_A_TURN: u32 = 8;
 
 impl<S: Service> WorkerContext<S> {
@@ -112,7 +112,7 @@ impl<S: Service> WorkerContext<S> {
             deadlines: DeadlineTable::new(),
             timeouts,
             now: Instant::default(),
-            // No tick: the first one is told of.
+            // No tick, so that the first turn counts as a new one.
             tick: u32::MAX,
             turn: 0,
             allowance: WORK_A_TURN,
@@ -136,7 +136,7 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// A round of completions begins.
+    /// Begins a round of completions at `now`.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.now = now;
         let tick = deadline::tick(now);
@@ -151,26 +151,25 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// Adds what was counted here to what all workers count.
+    /// Adds this worker's counts to the server's counters.
     fn count(&mut self) {
         let counters = &self.shared.counters;
         counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
         counters.streams.fetch_add(std::mem::take(&mut self.streams), Ordering::Relaxed);
     }
 
-    /// Counts an exchange, or a connection, that is ended before its time.
+    /// Counts an exchange, or a connection, that ends early.
     pub(crate) fn count_cut(&self) {
         self.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true if connections wait for the next turn to go on with what they have received.
+    /// Returns true if connections wait for the next turn to go on with received bytes.
     pub(crate) fn has_unfinished(&self) -> bool {
         !(self.waiting.is_empty() && self.unfinished.is_empty())
     }
 
-    /// Makes a final response what every carrier expects: with a final status, without content that its status forbids, with a
-    /// length that leaves room for its trailers, and under TLS with the field that tells browsers to stay there, if the program
-    /// asks for that. What the access log says of it is known after this.
+    /// Prepares a final response for any carrier: gives it a final status, drops content that the status forbids, removes a length
+    /// that leaves no room for trailers, and adds `Strict-Transport-Security` under TLS. The access log can be written after this.
     #[inline]
     pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
         if response.status != StatusCode::OK || !matches!(response.content, Content::Bytes(_)) {
@@ -184,13 +183,13 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// 503 with Retry-After: there is no room, or no time.
+    /// Returns a 503 with Retry-After.
     pub(crate) fn overloaded(&self, text: &str) -> Response {
         let response = self.error(StatusCode::SERVICE_UNAVAILABLE, text);
         response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
-    /// What a body gets that is longer than its route takes.
+    /// Returns the answer to a body that is longer than its route allows.
     pub(crate) fn too_large(&self, route: u32, body_use: BodyUse) -> Response {
         self.error(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -198,7 +197,7 @@ impl<S: Service> WorkerContext<S> {
         )
     }
 
-    /// The same where the announced length says so, before any of it is read.
+    /// Returns the same if the announced length is too large, before any of the body is read.
     pub(crate) fn announces_too_much(&self, route: u32, body_use: BodyUse, announced: u64) -> Option<Response> {
         if body_use != BodyUse::None && announced > self.body_limit(route, body_use) {
             return Some(self.too_large(route, body_use));
@@ -208,7 +207,7 @@ impl<S: Service> WorkerContext<S> {
         (!fits).then(|| self.error(StatusCode::PAYLOAD_TOO_LARGE, text))
     }
 
-    /// Takes a request's method for another one, if the program wants that and the request asks for it.
+    /// Applies `X-HTTP-Method-Override`, if the settings allow it.
     #[inline]
     pub(crate) fn override_method(&self, head: &mut Head, window: &[u8]) {
         if head.method == Method::Post && self.shared.config().method_override {
@@ -225,7 +224,7 @@ impl<S: Service> WorkerContext<S> {
         self.service.route(head, window, caller)
     }
 
-    /// The answer where the target and the Host field name different hosts. Of HTTP/2 only the stream ends.
+    /// Returns the answer to a request whose target and Host field name different hosts. On HTTP/2 only its stream ends.
     #[cold]
     fn other_host(&self, head: &Head) -> Response {
         let text = "the target and the Host field name different hosts";
@@ -243,7 +242,7 @@ impl<S: Service> WorkerContext<S> {
         self.service.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.shared.config().limits))
     }
 
-    /// The engine's own answer to an error.
+    /// Returns the service's answer to an error.
     pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
         self.service.error(status, text)
     }
@@ -256,7 +255,7 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// The answer to a request whose handler has panicked.
+    /// Returns the service's answer to a request whose handler has panicked.
     pub(crate) fn panicked(&self) -> Response {
         self.service.panicked()
     }
@@ -335,7 +334,7 @@ fn span(head: &Head, window: &[u8]) -> tracing::Span {
     tracing::debug_span!("request", method = words(head.method_span), path = words(head.target.path))
 }
 
-/// See [`WorkerContext::prepare`]: what a 200 of bytes has no need of.
+/// The part of [`WorkerContext::prepare`] that a 200 with bytes does not need.
 #[inline(never)]
 fn prepare_at_length(response: &mut Response) {
     if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {

@@ -1,11 +1,11 @@
-//! A worker: one thread's driver, connections, timers and tasks, and the loop over them.
+//! A worker: the driver, connections, timers and tasks of one thread, and the loop over them.
 //!
 //! One turn of the loop:
 //!
-//! 1. poll what was woken: handlers, bodies, spawned tasks;
-//! 2. give the driver what was asked for and wait for completions, until the next deadline at most;
-//! 3. act on each completion as it comes;
-//! 4. let deadlines and timers that have passed take effect; see whether the server is to stop.
+//! 1. poll the woken tasks: handlers, bodies, spawned tasks;
+//! 2. give the driver the queued operations, and wait for completions until the next deadline;
+//! 3. handle each completion;
+//! 4. handle the deadlines and timers that have passed, and a shutdown of the server.
 
 mod context;
 mod state;
@@ -29,12 +29,12 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Turns in a row that an embedded worker takes before the host's loop gets its turn.
+/// An embedded worker returns to the host's loop after so many turns.
 const READY_TURNS: usize = 4;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// What to add to a driver's clock to have the time since 1970.
+/// Returns the nanoseconds to add to a driver's clock to get the time since 1970.
 fn unix_offset<D: Driver>(driver: &D) -> u64 {
     driver.unix_nanoseconds().saturating_sub(driver.now().nanoseconds)
 }
@@ -45,7 +45,7 @@ pub struct Worker<D: Driver, S: Service> {
     driver: D,
     queue: Queue,
     state: WorkerState<S>,
-    /// A turn of the driver has failed: there is none after it.
+    /// A turn of the driver has failed; no other turn may follow.
     failed: bool,
 }
 
@@ -59,7 +59,7 @@ impl<D: Driver, S: Service> std::fmt::Debug for Worker<D, S> {
 }
 
 impl<D: Driver, S: Service> Worker<D, S> {
-    /// A worker with its listeners.
+    /// Makes a worker that accepts connections from `listeners`.
     pub(crate) fn new(
         make: &impl MakeService<Service = S>,
         shared: Arc<Shared>,
@@ -117,41 +117,41 @@ impl<D: Driver, S: Service> Worker<D, S> {
         &mut self.driver
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.state.count
     }
 
-    /// Spawned tasks that are not finished.
+    /// Returns the number of spawned tasks that have not finished.
     pub fn tasks(&self) -> usize {
         self.state.cx.context.living_tasks()
     }
 
-    /// Bytes that this worker has charged to the memory budget for its peers.
+    /// Returns the bytes that this worker has charged to the memory budget for its peers.
     pub fn account(&self) -> usize {
         self.state.cx.share.charged()
     }
 
-    /// Stops accepting and finishes what is under way, until the shutdown deadline at the latest. The turns go on until one
-    /// says that the worker has stopped.
+    /// Stops accepting, and finishes pending requests until the shutdown deadline. The host goes on with turns until one returns
+    /// true.
     #[doc(alias = "stop")]
     pub fn shutdown(&self) {
         self.state.cx.shared.draining.store(true, Ordering::Release);
         self.state.remote.notifier.notify();
     }
 
-    /// The same, but nothing that is under way is waited for.
+    /// The same, without waiting for pending requests.
     pub fn abort(&self) {
         self.state.cx.shared.aborting.store(true, Ordering::Release);
         self.shutdown();
     }
 
-    /// What became of its connections so far.
+    /// Returns the counts of the whole server so far.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.state.cx.shared)
     }
 
-    /// When the next timer of handlers and tasks is due.
+    /// Returns the moment of the next timer of handlers and tasks.
     pub fn next_timer(&self) -> Option<Instant> {
         self.state.cx.context.next_timer()
     }
@@ -159,7 +159,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// Runs turns until the server stops.
     ///
     /// # Errors
-    /// What makes the driver unusable.
+    /// If the driver fails.
     pub fn run(&mut self) -> Result<()> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
@@ -167,19 +167,19 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(())
     }
 
-    /// A descriptor that is readable whenever the worker has something to do: I/O, a wake, a task, a deadline. A host waits
-    /// on it in its own loop, without a timeout, and calls [`turn_ready`](Self::turn_ready) each time.
+    /// Returns a descriptor that is readable whenever the worker has something to do: I/O, a wake, a task, a deadline. The host
+    /// waits for it in its own loop, without a timeout, and then calls [`turn_ready`](Self::turn_ready).
     ///
     /// # Errors
-    /// What the system says.
+    /// If the system cannot make it.
     pub fn descriptor(&mut self) -> Result<RawFd> {
         Ok(self.driver.descriptor()?)
     }
 
-    /// Does what there is to do, without waiting: whether the worker has stopped. Call it once before the first wait, too.
+    /// Runs a few turns without waiting. Returns true if the worker has stopped. The host calls it once before its first wait, too.
     ///
     /// # Errors
-    /// What makes the driver unusable.
+    /// If the driver fails.
     pub fn turn_ready(&mut self) -> Result<bool> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
@@ -187,7 +187,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             if self.step(Some(Instant::default()))? {
                 return Ok(true);
             }
-            // What the turn's completions asked for is started by the next.
+            // The next turn starts the operations that this turn's completions have queued.
             if self.queue.ops.is_empty() && !self.state.has_work() {
                 break;
             }
@@ -198,17 +198,17 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(false)
     }
 
-    /// One turn, waiting until `limit` at most: whether the worker has stopped.
+    /// Runs one turn, which waits until `limit` at most. Returns true if the worker has stopped.
     ///
     /// # Errors
-    /// What makes the driver unusable.
+    /// If the driver fails.
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         self.step(limit)
     }
 
-    /// A turn, where the runtime has been entered: once for many turns.
+    /// Runs a turn. The caller has entered the runtime, once for many turns.
     fn step(&mut self, limit: Option<Instant>) -> Result<bool> {
         if std::mem::replace(&mut self.failed, true) {
             return Err(std::io::Error::other("an earlier turn of this worker failed: it cannot go on").into());
@@ -218,11 +218,11 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.shake_hands(&mut self.queue);
         self.state.go_on(&mut self.queue);
         let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
-        // The tasks may have ended the last that a shutdown waited for: nothing else would end the wait.
+        // The tasks may have finished the last request that a shutdown waited for; nothing else would end the driver's wait.
         more |= self.state.is_deserted();
         let until =
             if more { Some(Instant::default()) } else { self.state.next_moment().into_iter().chain(limit).min() };
-        // After an error the kernel may still read what the driver was given: there is no other turn.
+        // After an error the kernel may still read the driver's buffers, so no other turn may follow.
         self.driver.turn(until, &mut self.queue, &mut self.state)?;
         self.failed = false;
         self.state.begin(self.driver.now());
@@ -234,7 +234,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(self.state.stopped)
     }
 
-    /// Takes over connections that an acceptor has handed here, and requests of this process.
+    /// Takes over connections from an acceptor, and requests of this process.
     fn adopt(&mut self) {
         if !std::mem::take(&mut self.state.handed) {
             return;
@@ -262,7 +262,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         }
         self.state.connections.clear();
         self.state.calls.close(&mut self.state.cx);
-        // Their places go with this worker.
+        // The pools of their routes are dropped with this worker.
         drop(crate::exchange::orphans());
         self.state.cx.context.clear();
         self.state.cx.end_service();

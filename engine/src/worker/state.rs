@@ -1,4 +1,4 @@
-//! What of a worker its driver's completions touch: connections, calls, tasks and deadlines. Everything but the driver.
+//! The state of a worker without its driver: connections, calls, tasks and deadlines. The driver's completions change it.
 
 use super::NANOSECONDS;
 use crate::accept::{Admission, CONNECTION_BYTES};
@@ -17,20 +17,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a worker waits before it accepts again after it ran out of descriptors, memory or room. Long enough not to spin,
-/// short enough that nobody notices once there is room.
+/// After a worker has run out of descriptors, memory or room it accepts again so much later: long enough not to spin, short enough
+/// that clients do not notice it once there is room.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Rounds of woken tasks in one turn, so that tasks which wake each other cannot keep connections waiting.
 const TASK_ROUNDS: usize = 16;
 
-/// How long connections with more work than a turn has for them may keep all others waiting, together.
+/// Connections that go on with the work of an earlier turn may delay all others by so much, together.
 const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
 
 /// A worker without connections keeps a connection table of up to this many slots, and frees a larger one.
 const CONNECTIONS_KEPT: usize = 1024;
 
-/// All that the sink of completions touches: everything but the driver.
+/// The sink of the driver's completions.
 pub(super) struct WorkerState<S> {
     pub(super) cx: WorkerContext<S>,
     /// By socket index.
@@ -39,9 +39,9 @@ pub(super) struct WorkerState<S> {
     pub(super) calls: Calls,
     pub(super) head: Head,
     pub(super) listeners: Vec<ListenerId>,
-    /// What connections of each begin with, in their order; empty where that is HTTP for all.
+    /// The setups of the listeners, in their order; empty if connections of all of them begin with plain HTTP.
     pub(super) listener_setups: Vec<ListenerSetup>,
-    /// Accepting is paused until then.
+    /// Accepting is paused until this moment.
     pub(super) accept_again: Option<Instant>,
     /// Other threads have woken tasks.
     pub(super) woken: bool,
@@ -58,14 +58,14 @@ pub(super) struct WorkerState<S> {
 }
 
 impl<S: Service> WorkerState<S> {
-    /// When something is due by itself.
+    /// Returns the moment of the next deadline or timer.
     pub(super) fn next_moment(&self) -> Option<Instant> {
         let deadlines = [self.cx.deadlines.next(), self.calls.next(), self.accept_again, self.drain_until];
         let due = deadlines.into_iter().chain([self.cx.context.next_timer()]);
         due.into_iter().flatten().min()
     }
 
-    /// Whether there is something to do without an event from outside.
+    /// Returns true if there is work that no completion has to announce.
     pub(super) fn has_work(&self) -> bool {
         self.woken
             || self.handed
@@ -74,12 +74,12 @@ impl<S: Service> WorkerState<S> {
             || self.cx.context.inbox.has_local()
     }
 
-    /// Whether there is no connection, and no request of this process.
+    /// Returns true without connections and without requests of this process.
     fn is_empty(&self) -> bool {
         self.count == 0 && self.calls.is_empty()
     }
 
-    /// Whether the worker is to stop, and there is nobody left.
+    /// Returns true if the worker is stopping and has nothing left to serve.
     pub(super) fn is_deserted(&self) -> bool {
         self.cx.draining
             && self.is_empty()
@@ -87,7 +87,7 @@ impl<S: Service> WorkerState<S> {
             && self.cx.shared.acceptors.load(Ordering::Acquire) == 0
     }
 
-    /// Goes on with handshakes that had to wait, as far as a turn has time for them.
+    /// Goes on with waiting handshakes, up to the bound of a turn.
     pub(super) fn shake_hands(&mut self, queue: &mut Queue) {
         while self.cx.handshakes > 0 {
             let Some(id) = self.cx.waiting.pop_front() else { return };
@@ -96,8 +96,8 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Goes on with connections that used up their allowance in an earlier turn, each once, until what they have written, or the
-    /// time that they have taken, is enough for a turn. The others are the first in the next turn.
+    /// Goes on, once each, with connections that used up their allowance in an earlier turn. Stops when they have written enough,
+    /// or taken enough time, for one turn; the next turn begins with the others.
     pub(super) fn go_on(&mut self, queue: &mut Queue) {
         let Some(begun) = (!self.cx.unfinished.is_empty()).then(self.cx.stopwatch) else { return };
         for _ in 0..self.cx.unfinished.len() {
@@ -110,7 +110,7 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Polls what was woken, until what that has written is enough for a turn: whether more waits.
+    /// Polls the woken tasks until they have written enough for one turn. Returns true if more tasks wait.
     pub(super) fn run_tasks(&mut self, queue: &mut Queue) -> bool {
         if std::mem::take(&mut self.woken) {
             self.cx.context.inbox.take_remote(&mut self.tasks);
@@ -153,8 +153,8 @@ impl<S: Service> WorkerState<S> {
         self.cx.context.inbox.has_local()
     }
 
-    /// Does something with a connection, if it is still there, and forgets it if it is over afterwards. A panic in here is a
-    /// bug of the engine: it costs that connection, not the worker.
+    /// Calls `act` with a connection that still exists, and forgets the connection if it has ended. A panic in `act` is a bug of
+    /// the engine; it costs the connection and not the worker.
     #[inline]
     fn with(
         &mut self,
@@ -181,7 +181,7 @@ impl<S: Service> WorkerState<S> {
     #[cold]
     fn forget(&mut self, id: SocketId) {
         let Some(mut connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
-        // A future that panics when it is dropped costs what it holds, and no more.
+        // A handler's future may panic when it is dropped; that must not cost more than the future.
         if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.cx))).is_err() {
             quiet::log!(Panic, error, "a handler panicked when its connection ended");
         }
@@ -190,12 +190,12 @@ impl<S: Service> WorkerState<S> {
         self.cx.share.give(CONNECTION_BYTES);
         self.count -= 1;
         if self.count == 0 && self.connections.len() > CONNECTIONS_KEPT {
-            // Many were here, such as those of a flood.
+            // The table has grown, as in a flood of connections.
             self.connections = Vec::new();
         }
         self.remote.connections.fetch_sub(1, Ordering::Relaxed);
         if self.accept_again.is_some() {
-            // Room: no need to wait for the clock.
+            // There is room again.
             self.accept_again = Some(self.cx.now);
         }
     }
@@ -209,7 +209,7 @@ impl<S: Service> WorkerState<S> {
         let listener_setup = self.listener_setups.get(listener);
         let (has_tls, proxied) = listener_setup
             .map_or((false, false), |listener_setup| (listener_setup.tls.is_some(), listener_setup.proxied));
-        // A driver may have accepted more before it heard that it should not.
+        // The driver may have accepted connections before it saw `PauseAccept`.
         let admission = self.cx.shared.admit(peer, proxied);
         if admission != Admission::Taken {
             self.cx.share.give(CONNECTION_BYTES);
@@ -246,14 +246,14 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// A driver may have listeners of its own, as the simulator has.
+    /// Records a listener. A driver may have listeners of its own, as the simulator has.
     fn know(&mut self, listener: ListenerId) {
         if !self.listeners.contains(&listener) && !self.cx.draining {
             self.listeners.push(listener);
         }
     }
 
-    /// Lets connections wait in the kernel's backlog for a while.
+    /// Pauses accepting: new connections wait in the kernel's backlog.
     fn pause_accept(&mut self, queue: &mut Queue) {
         for &listener in &self.listeners {
             queue.push(Op::PauseAccept { listener });
@@ -261,7 +261,7 @@ impl<S: Service> WorkerState<S> {
         self.accept_again = Some(self.cx.now + ACCEPT_PAUSE);
     }
 
-    /// Lets what is due take effect.
+    /// Handles the deadlines that have passed.
     pub(super) fn expire(&mut self, queue: &mut Queue) {
         let mut expired = std::mem::take(&mut self.expired);
         self.cx.deadlines.expired(self.cx.tick, &mut expired);
@@ -284,7 +284,7 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Stops accepting and lets go of who is idle, once the server is told to stop; ends when nobody is left, or when the
+    /// After the server was told to stop: stops accepting, drains the connections, and stops when none is left or when the
     /// deadline has passed.
     pub(super) fn see_shutdown(&mut self, queue: &mut Queue) {
         if !self.cx.shared.draining.load(Ordering::Acquire) {
@@ -304,7 +304,7 @@ impl<S: Service> WorkerState<S> {
         let late = self.drain_until.is_some_and(|until| until <= self.cx.now);
         let ends_now = late || shared.aborting.load(Ordering::Acquire);
         if !std::mem::take(&mut self.came) || ends_now {
-            // Whoever the kernel has already shaken hands with is served, if there is time; then nobody else comes.
+            // Connections that wait in the kernel's backlog are still served, if there is time; then the listeners close.
             for listener in std::mem::take(&mut self.listeners) {
                 queue.push(Op::CloseListener { listener });
             }
@@ -321,8 +321,8 @@ impl<S: Service> WorkerState<S> {
             }
             self.calls.cut(&mut self.cx);
         }
-        // One turn more, so that the driver gets the last operations.
-        // In this order: the last thing that an acceptor does may be to hand over a connection.
+        // The worker runs one more turn if operations are queued, so that the driver gets them.
+        // In this order, because an acceptor may hand over a connection just before it ends.
         let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.remote.has_handed();
         self.stopped = self.is_empty() && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
         if self.is_empty() {
@@ -335,10 +335,10 @@ impl<S: Service> Sink for WorkerState<S> {
     fn begin(&mut self, now: Instant) {
         self.cx.begin(now);
         if self.last_tick != self.cx.tick {
-            // Before anything is answered: the worker may have slept for long.
+            // Before any answer, because the worker may have slept for long.
             self.last_tick = self.cx.tick;
             self.cx.lines.refresh(self.cx.context.unix_nanoseconds() / NANOSECONDS);
-            // By a clock that nobody sets back.
+            // By the monotonic clock.
             crate::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);
         }
     }
