@@ -1,19 +1,19 @@
-//! What a connection holds for its peer, charged to the worker's share of the memory budget.
+//! The account of a connection: the bytes for which the worker's share of the memory budget is charged.
 
 use crate::budget::Share;
 
-/// What a connection is charged for, in bytes. What can be asked of its buffers is not kept here.
+/// The bytes that a connection holds for its peer, without those of its own buffers, whose capacity is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
-    /// Taken from the worker's share.
+    /// Bytes that were taken from the worker's share.
     charged: u32,
-    /// A request's body that its handler has.
+    /// Bytes of a whole request body that the handler holds.
     lent: u32,
-    /// Answers that the driver has and the peer has not taken.
+    /// Bytes of answers that the driver holds and the peer has not taken.
     unsent: u32,
-    /// A TLS session, with what that holds of records that are not whole.
+    /// Bytes of the TLS session and of its incomplete records.
     session: u32,
-    /// What its exchanges held when they were counted last.
+    /// Bytes of the exchanges, as of the last count.
     exchanges: u32,
 }
 
@@ -22,12 +22,12 @@ fn clamp(bytes: usize) -> u32 {
 }
 
 impl Account {
-    /// Bytes that were taken from the worker's share.
+    /// Returns the bytes that were taken from the worker's share.
     pub(super) fn charged(&self) -> usize {
         self.charged as usize
     }
 
-    /// Bytes that the connection is to be charged for, but for its buffers.
+    /// Returns the bytes to be charged, without those of the connection's buffers.
     pub(super) fn held(&self) -> usize {
         self.unsent as usize + self.session as usize + self.exchanges as usize
     }
@@ -40,17 +40,17 @@ impl Account {
         self.lent = clamp(bytes);
     }
 
-    /// The driver has so many bytes more.
+    /// Adds bytes that the driver holds.
     pub(super) fn add_unsent(&mut self, bytes: usize) {
         self.unsent = self.unsent.saturating_add(clamp(bytes));
     }
 
-    /// The driver has so many bytes, as long as it says nothing else.
+    /// Sets the bytes that the driver holds.
     pub(super) fn set_unsent(&mut self, bytes: usize) {
         self.unsent = clamp(bytes);
     }
 
-    /// Returns true if the session has changed.
+    /// Sets the bytes of the TLS session. Returns true if they have changed.
     pub(super) fn set_session(&mut self, bytes: usize) -> bool {
         std::mem::replace(&mut self.session, clamp(bytes)) != self.session
     }
@@ -72,7 +72,7 @@ impl Account {
         true
     }
 
-    /// Gives everything back but for the session, which lives as long as the connection. Returns what the driver still has.
+    /// Gives back all bytes but those of the TLS session, which lives as long as the connection. Returns the bytes that the driver holds.
     pub(super) fn close(&mut self, share: &mut Share) -> usize {
         let unsent = self.unsent as usize;
         share.give(self.charged as usize);

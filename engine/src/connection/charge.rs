@@ -1,4 +1,4 @@
-//! Charging a connection for what it holds, and giving it back.
+//! Charging a connection for the memory that it holds, and releasing it.
 
 use super::Connection;
 use super::account::Account;
@@ -8,34 +8,34 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 
 impl Transport {
-    /// Charges the worker's share for what the connection holds now, with its exchanges as they were counted last. Returns false
-    /// if there is no room.
+    /// Charges the worker's share for what the connection holds now, with the last count of its exchanges. Returns false if there is
+    /// no room.
     pub(super) fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let held = self.held();
         self.account.charge(held, &mut worker.share)
     }
 
-    /// The same where its streams hold so many bytes. One connection may not have what is for all; of HTTP/1 it has one body at a
-    /// time, which has a bound of its own.
+    /// The same, for an HTTP/2 connection whose streams hold `bytes`. One connection may not take the room of all others. (HTTP/1
+    /// needs no such rule: it has one body at a time, which has a bound of its own.)
     pub(super) fn charge_streams(&mut self, bytes: usize, worker: &mut WorkerContext<impl Service>) -> bool {
         self.account.set_exchanges(bytes);
         let held = self.held();
         worker.share.allows(self.account.charged(), held) && self.account.charge(held, &mut worker.share)
     }
 
-    /// Bytes that it holds for its peer.
+    /// Returns the bytes that the connection holds for its peer.
     fn held(&self) -> usize {
         self.account.held() + self.unread.capacity() + self.sealed.capacity()
     }
 
-    /// Drops what is unread, and gives everything back but for the TLS session: no request is served any more. Returns bytes that
-    /// the driver still has.
+    /// Drops the unread bytes and gives back all but the TLS session, when no request is served any more. Returns the bytes that the
+    /// driver holds.
     pub(super) fn close_account(&mut self, worker: &mut WorkerContext<impl Service>) -> usize {
         self.unread = Vec::new();
         self.account.close(&mut worker.share)
     }
 
-    /// Gives everything back: the connection is over.
+    /// Gives everything back when the connection has ended.
     pub(super) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.close_account(worker);
         self.account = Account::default();
@@ -49,7 +49,7 @@ impl Connection {
         self.transport.charge(worker)
     }
 
-    /// Counts what its exchanges hold now, for the next [`Transport::charge`].
+    /// Counts what the exchanges hold now, for the next [`Transport::charge`].
     pub(super) fn count_exchanges(&mut self) {
         let lent = self.transport.account.lent();
         let exchanges = match (&mut self.http2, &self.exchange) {
@@ -60,7 +60,7 @@ impl Connection {
         self.transport.account.set_exchanges(exchanges);
     }
 
-    /// Ends what is under way, of every protocol: handlers are cancelled.
+    /// Ends the exchanges and cancels their handlers.
     pub(super) fn release_protocol(&mut self, worker: &mut WorkerContext<impl Service>) {
         if let Some(http2) = self.http2.take() {
             http2.release(worker);
@@ -71,18 +71,18 @@ impl Connection {
         }
     }
 
-    /// The same, once nothing is read or answered any more.
+    /// The same, if the connection is ending.
     #[inline]
     pub(super) fn release_if_ended(&mut self, worker: &mut WorkerContext<impl Service>) {
         if self.transport.is_ending() && (self.http2.is_some() || self.exchange.is_some()) {
             self.release_protocol(worker);
-            // What was charged for it after the end has no use any more.
+            // The exchanges may have been counted again after the end.
             self.transport.account.set_exchanges(0);
             self.transport.charge(worker);
         }
     }
 
-    /// Gives everything back: the connection is over.
+    /// Gives everything back when the connection has ended.
     pub(crate) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.release_protocol(worker);
         self.transport.release(worker);

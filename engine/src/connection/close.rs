@@ -1,9 +1,9 @@
-//! The end of a connection, in order or not: errors, deadlines, closing.
+//! The end of a connection: errors, deadlines, closing.
 //!
-//! A socket that closes with bytes unread makes the kernel send a reset, which can destroy the last answer on its way
-//! (RFC 9112 section 9.6), and whether a peer sends on after its last request is not to be known, whatever it has said. So our
-//! direction ends first, and what still comes is read and dropped until the peer ends its own, or the linger deadline passes.
-//! It costs a wake and a receive for a connection (measured: 8 % of one that is used once), and no answer is ever lost.
+//! If a socket closes with unread bytes, the kernel sends a reset, which can destroy the last answer on its way (RFC 9112 section
+//! 9.6). A peer may send on after its last request. So the connection ends its own direction first, and then reads and drops bytes
+//! until the peer ends its direction or the linger deadline passes. This costs a wake and a receive for each connection (measured:
+//! 8 % of the cost of a connection that is used once), and no answer is lost.
 
 use super::Connection;
 use super::http1::H1;
@@ -19,11 +19,11 @@ use highwire_io::Queue;
 use highwire_proto::h2::Failure;
 use highwire_proto::{Head, h1};
 
-/// How many ticks a graceful shutdown waits for the next request of a connection that is idle.
+/// Ticks that a graceful shutdown waits for the next request of an idle connection.
 pub(super) const DRAIN_TICKS: u32 = 2;
 
 impl Connection {
-    /// What the peer sent is not HTTP, or is refused: it is told once, and the connection ends.
+    /// Answers bytes that the parser refuses, and ends the connection.
     pub(super) fn refuse(
         &mut self,
         error: highwire_proto::Error,
@@ -38,21 +38,21 @@ impl Connection {
         self.end_with(Abort::Malformed(error), worker, out);
     }
 
-    /// Ends whatever is under way with an error; where an answer has begun, by cutting the connection.
+    /// Ends the present exchange with an error, or cuts the connection if an answer has begun.
     pub(super) fn end_with(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        // What the last request has left is none of this one's.
+        // The exchange of the request before must not get this error.
         self.recycle_exchange();
         H1::new(self, out).abort(abort, worker);
         self.recharge(worker);
     }
 
-    /// Returns true if some of the answer may be on its way.
+    /// Returns true if the peer may have received some of the answer.
     pub(super) fn has_begun_to_answer(&self) -> bool {
         let has_body = self.exchange.as_ref().is_some_and(|exchange| exchange.outgoing.is_streaming());
         has_body || self.http.server() == h1::state::State::SendsBody
     }
 
-    /// The engine has no memory for what the peer sends.
+    /// Ends the present exchange, because the memory budget has no room.
     pub(super) fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.transport.unread = Vec::new();
         if let Some(http2) = &mut self.http2 {
@@ -67,7 +67,7 @@ impl Connection {
         }
     }
 
-    /// A body passed its bound.
+    /// Ends the present exchange, because its body is too large.
     pub(super) fn body_too_large(
         &mut self,
         body_use: BodyUse,
@@ -75,7 +75,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         if body_use == BodyUse::None {
-            // Only the rest of a body that nobody wants: the answer stays what it is, sent or still to come.
+            // No handler takes this body, so its size does not change the answer.
             self.http.close_after();
             if self.http.server() == h1::state::State::AwaitsResponse
                 || self.http.server() == h1::state::State::SendsBody
@@ -92,25 +92,25 @@ impl Connection {
         }
     }
 
-    /// The last answer is sent: see [`Transport::finish`](super::transport::Transport::finish).
+    /// See [`Transport::finish`](super::transport::Transport::finish).
     pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.release_protocol(worker);
         self.transport.finish(worker, out);
     }
 
-    /// Closes now; what was sent still goes out.
+    /// Closes now. The driver still sends what it has.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.release_protocol(worker);
         self.transport.close(worker, out);
     }
 
-    /// Cuts the connection: the peer must see that what it got is not whole.
+    /// Resets the connection, so that the peer sees that its answer is incomplete.
     pub(super) fn abort(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.release_protocol(worker);
         self.transport.abort(worker, out);
     }
 
-    /// The connection broke: the handler is told, the peer cannot be.
+    /// The socket has failed: ends the exchanges and the connection.
     pub(crate) fn failed(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
     }
@@ -125,7 +125,7 @@ impl Connection {
             return self.expired_http2(worker, head, out);
         }
         if self.transport.work.is_unfinished() && matches!(self.transport.phase, Phase::Fresh | Phase::Idle) {
-            // It has requests; the worker has had no time for them.
+            // The worker has had no time for its requests.
             return self.wait_for(Phase::Idle, worker);
         }
         let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
@@ -163,7 +163,7 @@ impl Connection {
         self.intake.arrived >= worker.shared.config().timeouts.least_body()
     }
 
-    /// A graceful shutdown begins: whoever waits for nothing is let go, the others after their answer.
+    /// Begins a graceful shutdown: an idle connection ends soon, the others end after their answer.
     pub(crate) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         if self.http2.is_some() {
             return self.with_out(worker, queue, |connection, worker, out| {
@@ -177,12 +177,12 @@ impl Connection {
         } else if matches!(self.transport.phase, Phase::Proxy | Phase::Fresh | Phase::Idle)
             && self.transport.unread.is_empty()
         {
-            // Its next request may be on its way, or with the kernel already: it has a moment to show.
+            // Its next request may be on its way already, so the connection waits a moment.
             worker.deadlines.set(self.transport.id.index, worker.tick, DRAIN_TICKS);
         }
     }
 
-    /// The hard deadline of a shutdown: whether something was cut.
+    /// Ends the connection at the hard deadline of a shutdown. Returns true if an exchange was cut.
     pub(crate) fn cut(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) -> bool {
         let busy = match &self.http2 {
             Some(http2) => http2.http.open_streams() > 0 || self.transport.blocked,

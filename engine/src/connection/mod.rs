@@ -1,11 +1,11 @@
-//! One connection: received bytes through the protocol to handlers, and what handlers answer back.
+//! One connection: it passes received bytes to its protocol and the protocol's answers to the driver.
 //!
-//! Everything that can happen to a connection enters by one of the public functions here: bytes came, the peer ended its
-//! direction, the socket took what waited, a task was woken, a deadline passed. Each of them does what it can, hands the
-//! driver at most a few operations, and leaves the connection in one [`Phase`] that says what it waits for and how long.
+//! Every event of a connection enters by one of the public functions here: bytes were received, the peer ended its direction, the
+//! socket took waiting bytes, a task was woken, a deadline passed. Each function does all that is possible, queues at most a few
+//! operations, and leaves the connection in one [`Phase`], which says what it waits for and how long.
 //!
-//! The window of unread bytes is the driver's receive buffer as long as nothing is left over: then nothing is copied, and a
-//! connection that waits for its next request owns no memory but this struct.
+//! The parser reads from the driver's receive buffer. Only bytes that it cannot use yet are copied, so that a connection that waits
+//! for its next request owns no memory but this struct.
 
 mod account;
 mod charge;
@@ -31,28 +31,28 @@ use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
 
-/// Unread bytes that a connection keeps while it waits for its handler or its peer, before it stops receiving.
+/// A connection that waits for its handler or its peer stops receiving when it keeps so many unread bytes.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;
 
-/// Room that a new window of unread bytes gets.
+/// The capacity of a new buffer of unread bytes.
 const WINDOW_BYTES: usize = 4 * 1024;
 
-/// A connection: what carries it, and the protocol that it speaks.
+/// A connection: its transport and its protocol.
 pub(crate) struct Connection {
     transport: Transport,
     http: h1::Connection,
-    /// The present exchange over HTTP/1, if it is not over at once.
+    /// The pending exchange over HTTP/1.
     exchange: Option<Box<Exchange>>,
-    /// What was counted of its body.
+    /// The counts of its request's body.
     intake: Intake,
-    /// No more of that body is read: it is too large, and its answer is still to come.
+    /// The body is too large and no more of it is read; the request has not been answered yet.
     body_refused: bool,
-    /// What it has in place of one exchange, where it speaks HTTP/2.
+    /// The exchanges over HTTP/2.
     http2: Option<Box<Http2>>,
 }
 
 impl Connection {
-    /// A connection that was just accepted. `proxied`: it begins with the PROXY protocol.
+    /// Makes the connection of an accepted socket. `proxied`: it begins with the PROXY protocol.
     pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, worker: &mut WorkerContext<impl Service>) -> Connection {
         worker.deadlines.set(id.index, worker.tick, worker.timeouts.head);
         Connection {
@@ -65,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Does something that may send.
+    /// Calls `act`, which may send.
     #[inline(always)]
     pub(super) fn with_out<S: Service>(
         &mut self,
@@ -105,7 +105,7 @@ impl Connection {
         self.transport.peer
     }
 
-    /// Bytes came.
+    /// Receives bytes.
     pub(crate) fn received(
         &mut self,
         bytes: &[u8],
@@ -125,7 +125,7 @@ impl Connection {
         });
     }
 
-    /// Bytes of HTTP came.
+    /// Receives bytes of HTTP.
     #[inline]
     pub(super) fn received_plain(
         &mut self,
@@ -144,7 +144,7 @@ impl Connection {
         } else {
             self.keep(bytes, worker, out);
             if self.transport.work.is_unfinished() {
-                // Its turn has not come again.
+                // It waits for its next turn.
                 return;
             }
             self.proceed(worker, head, out);
@@ -153,7 +153,7 @@ impl Connection {
         self.settle(worker, head, out);
     }
 
-    /// The peer ended its direction.
+    /// The driver reports that the peer has ended its direction.
     pub(crate) fn peer_ended(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
             if connection.transport.phase == Phase::Linger && !connection.transport.blocked {
@@ -165,7 +165,7 @@ impl Connection {
         });
     }
 
-    /// Nothing more comes. `is_said`: by the peer itself.
+    /// The peer has ended its direction. `is_said`: the peer itself said so, and not only the transport.
     pub(super) fn peer_is_done(
         &mut self,
         is_said: bool,
@@ -174,24 +174,24 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         self.transport.ended = true;
-        // Behind its own word comes the end of what carried it, which says nothing more.
+        // The end of the TCP stream follows the peer's close_notify and changes nothing.
         self.transport.end_said |= is_said;
-        // A handshake that waits for its turn, and what is behind it, came before the end.
+        // Bytes of a handshake that waits for its turn were received before the end.
         if self.transport.is_ending() || !self.transport.sealed.is_empty() {
             return;
         }
         if self.transport.phase == Phase::Proxy {
-            // Nobody knows whose connection it was.
+            // The header is incomplete: the peer is unknown.
             return self.close(worker, out);
         }
         if let Some(tunnel) = self.tunnel() {
-            // Under TLS the peer has to say so itself: whoever stands in between may have ended it (RFC 8446 section 6.1).
+            // Under TLS only close_notify ends a stream; an attacker can end the TCP stream (RFC 8446 section 6.1).
             tunnel.peer_ended(self.transport.end_said);
         }
         self.settle(worker, head, out);
     }
 
-    /// The driver's bytes are with the kernel.
+    /// The driver reports that the kernel has all its bytes.
     pub(crate) fn drained(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.transport.blocked = false;
         self.transport.account.set_unsent(0);
@@ -201,7 +201,7 @@ impl Connection {
                 connection.finish(worker, out);
             } else if !connection.transport.is_ending() && connection.transport.sealed.is_empty() {
                 if connection.transport.phase == Phase::Write {
-                    // It is taken: whatever has to be taken next has its whole time.
+                    // The peer has taken them; what is sent next has its whole time.
                     connection.transport.phase = Phase::Fresh;
                 }
                 connection.drive(worker, head, out);
@@ -210,7 +210,7 @@ impl Connection {
         });
     }
 
-    /// The driver holds bytes that the peer does not take, copies of so many.
+    /// The driver reports that the peer does not take its bytes, and that it has copied `held` of them.
     pub(crate) fn blocked(&mut self, held: usize, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         if self.transport.phase == Phase::Gone {
             return;
@@ -220,26 +220,26 @@ impl Connection {
             return;
         }
         if self.transport.phase == Phase::Linger {
-            // The last answer was not out yet: the peer has the time that it has for any other.
+            // The last answer is not sent yet; the peer has the time of any answer to take it.
             return self.wait_for(Phase::Closing, worker);
         }
-        // Whoever does not read answers may not send requests.
+        // A peer that does not read answers may not send requests.
         self.transport.pause(queue);
         if self.transport.phase != Phase::Closing {
             self.wait_for(Phase::Write, worker);
         }
     }
 
-    /// The peer took some of them.
+    /// The driver reports that the peer has taken some bytes.
     pub(crate) fn progressed(&mut self, worker: &mut WorkerContext<impl Service>) {
         if matches!(self.transport.phase, Phase::Write | Phase::Closing) {
             self.wait_to_write(worker);
         }
     }
 
-    /// Works through the unread bytes that are kept.
+    /// Parses the kept unread bytes.
     pub(super) fn proceed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        // The end of a body has no bytes of its own, and may be all that is left.
+        // The end of a body may still be due, although it has no bytes.
         let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
         if self.transport.is_ending() || (self.transport.unread.is_empty() && !end_is_due()) {
             return;
@@ -247,7 +247,7 @@ impl Connection {
         let mut unread = std::mem::take(&mut self.transport.unread);
         let used = self.advance(&unread, worker, head, out);
         if self.transport.is_ending() {
-            // It was given back with everything else.
+            // `unread` was released with the connection.
             return;
         }
         if self.is_tunnel() {
@@ -258,7 +258,7 @@ impl Connection {
         self.recharge(worker);
     }
 
-    /// Keeps what is left unread: an idle connection owns no buffer, and one that had much to read gives back what it has no use for.
+    /// Keeps the unread rest. An idle connection keeps no buffer, and a large buffer shrinks.
     pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>) {
         if unread.is_empty() {
             return;
@@ -269,7 +269,7 @@ impl Connection {
         self.transport.unread = unread;
     }
 
-    /// Whether another protocol owns the bytes.
+    /// Returns true if another protocol owns the bytes.
     fn is_tunnel(&self) -> bool {
         self.tunnel().is_some()
     }
@@ -278,12 +278,12 @@ impl Connection {
         self.exchange.as_ref()?.tunnel()
     }
 
-    /// Whether requests may be read on: the peer takes its answers, and the present exchange is not in the way.
+    /// Returns true if the next request may be parsed: the peer takes its answers, and no exchange is pending.
     fn may_read(&self) -> bool {
         !self.transport.blocked && !self.body_refused && !self.transport.is_ending()
     }
 
-    /// Reads events from the window until it holds no more, or something has to be waited for: how many bytes were used.
+    /// Parses the window until it is used up or something has to be waited for. Returns the number of bytes used.
     #[inline]
     fn advance(
         &mut self,
@@ -298,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// Keeps bytes that cannot be worked on now.
+    /// Keeps bytes that cannot be parsed now.
     pub(super) fn keep(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.is_ending() {
             return;
@@ -308,7 +308,7 @@ impl Connection {
         }
         let most = self.most_unread();
         if self.transport.unread.len() + bytes.len() > self.transport.unread.capacity().max(most) {
-            // It was to stop here: room for as much again would only be held.
+            // Receiving stops here, so the buffer needs no more room than this.
             self.transport.unread.reserve_exact(bytes.len().max(WINDOW_BYTES * 8));
         }
         self.transport.unread.extend_from_slice(bytes);
@@ -320,12 +320,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that wait to be read from which on no more is received: fewer if there is work for many turns already.
+    /// Returns the number of unread bytes at which receiving stops. It is smaller if the unread bytes are work for many turns.
     fn most_unread(&self) -> usize {
         if self.transport.work.is_unfinished() { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
     }
 
-    /// Receives again where nothing stands against it.
+    /// Resumes receiving if nothing forbids it.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
         if !self.transport.paused {
             return;

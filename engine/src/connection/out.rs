@@ -1,14 +1,14 @@
-//! What a connection sends in one call: its part of the driver's queue.
+//! The bytes and operations that a connection queues while it handles one event.
 
 use crate::secure::Secure;
 use bytes::Bytes;
 use highwire_io::{Op, Queue, SocketId};
 
-/// What a connection sends in one go: its part of the queue's output.
+/// A connection's part of the queue while it handles one event.
 pub(crate) struct Out<'q> {
     pub(super) queue: &'q mut Queue,
     pub(super) start: usize,
-    /// The connection's TLS: what is sent passes through it.
+    /// The connection's TLS session, which encrypts the bytes.
     pub(super) tls: Option<Box<Secure>>,
 }
 
@@ -18,13 +18,13 @@ impl<'q> Out<'q> {
         Out { queue, start, tls: None }
     }
 
-    /// Hands what was written to the driver.
+    /// Queues the written bytes to be sent.
     #[inline]
     pub(super) fn flush(&mut self, socket: SocketId) {
         self.flush_before(socket, false);
     }
 
-    /// Hands what was written to the driver; with `more`, another sending operation follows at once.
+    /// Queues the written bytes to be sent. `more`: another sending operation follows at once.
     #[inline]
     pub(super) fn flush_before(&mut self, socket: SocketId, more: bool) {
         if self.queue.output.len() > self.start
@@ -35,7 +35,7 @@ impl<'q> Out<'q> {
         self.push_send(socket, more);
     }
 
-    /// Hands bytes to the driver as they are: those of TLS itself.
+    /// Queues records of TLS itself, which are not encrypted again.
     pub(super) fn send_raw(&mut self, socket: SocketId, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.flush(socket);
@@ -44,7 +44,7 @@ impl<'q> Out<'q> {
         }
     }
 
-    /// Says in TLS that nothing more is sent, behind what was written.
+    /// Queues a close_notify behind the written bytes.
     pub(super) fn close_tls(&mut self, socket: SocketId) {
         if self.tls.is_some() {
             self.flush_before(socket, true);
@@ -60,7 +60,7 @@ impl<'q> Out<'q> {
         let end = self.queue.output.len();
         if end > self.start {
             match self.queue.ops.last_mut() {
-                // What one peer sends may come in several pieces: the answers to all of them leave together.
+                // Answers to several pieces of one peer leave together.
                 Some(Op::Send { socket: last, end: before, more: and_more, .. })
                     if *last == socket && *before as usize == self.start =>
                 {
@@ -72,8 +72,7 @@ impl<'q> Out<'q> {
         }
     }
 
-    /// Hands what was written to the driver as bytes of their own, so that it says when they are out: how
-    /// many they are.
+    /// Queues the written bytes as an operation that the driver reports with `Drained`. Returns their number.
     pub(super) fn flush_and_hear(&mut self, socket: SocketId) -> usize {
         let bytes = match &mut self.tls {
             Some(tls) => tls.sealed(&self.queue.output[self.start..]),
@@ -85,7 +84,8 @@ impl<'q> Out<'q> {
         length
     }
 
-    /// Hands shared bytes to the driver, encrypted where there is TLS: how many of them nobody else holds.
+    /// Queues shared bytes, encrypted under TLS, as an operation that the driver reports with `Drained`. Returns the number of bytes
+    /// that only this connection holds.
     pub(super) fn send_bytes(&mut self, socket: SocketId, bytes: Bytes) -> usize {
         let bytes = match &mut self.tls {
             Some(tls) => tls.sealed(&bytes),

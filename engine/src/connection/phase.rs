@@ -1,9 +1,9 @@
-//! What a connection waits for.
+//! The phases of a connection.
 
-/// What a connection waits for.
+/// What a connection waits for. Each phase has a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The header of the PROXY protocol, which says whose connection it is.
+    /// The header of the PROXY protocol.
     Proxy,
     /// Its first byte.
     Fresh,
@@ -15,16 +15,16 @@ pub(super) enum Phase {
     Body,
     /// A handler's answer.
     Handler,
-    /// That the peer takes what is sent.
+    /// The peer, to take bytes.
     Write,
     /// Bytes of another protocol, in either direction.
     Tunnel,
-    /// Whatever its HTTP/2 streams wait for: the earliest of their deadlines.
+    /// The HTTP/2 stream with the earliest deadline.
     Streams,
-    /// That the driver sends the last of what it has, and our end behind that. Nothing more is read or answered.
+    /// The driver, to send its last bytes and our end. Nothing more is read or answered.
     Closing,
     /// The peer's end, after ours.
     Linger,
-    /// Nothing: it is to be forgotten.
+    /// Nothing: the worker will forget it.
     Gone,
 }

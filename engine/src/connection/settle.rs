@@ -1,4 +1,4 @@
-//! After whatever happened to a connection: what it waits for now, and how long.
+//! Decides after each event what a connection waits for next, and how long.
 
 use super::Connection;
 use super::close::DRAIN_TICKS;
@@ -11,7 +11,7 @@ use crate::worker::WorkerContext;
 use highwire_proto::{Head, h1};
 
 impl Connection {
-    /// After whatever happened: sends what was written, sees the peer's end, decides what to wait for.
+    /// Runs after each event: sends the written bytes, handles the peer's end, and sets phase and deadline.
     #[inline]
     pub(super) fn settle(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_none()
@@ -22,7 +22,7 @@ impl Connection {
             && self.transport.account.lent() == 0
             && !self.http.must_close()
         {
-            // The usual case: everything is answered, and another request may come.
+            // The usual case: all requests are answered, and the connection waits for the next one.
             if self.http.client() == h1::state::State::Idle && !self.transport.is_ending() {
                 out.flush(self.transport.id);
                 self.transport.phase = Phase::Idle;
@@ -32,7 +32,7 @@ impl Connection {
         }
         self.settle_slowly(worker, head, out);
         if self.transport.blocked && out.waiting() > 0 && !self.transport.is_ending() {
-            // It comes behind what the peer has not taken: the driver keeps it too.
+            // The driver keeps these bytes behind those that the peer has not taken.
             self.sent_away(out.waiting(), worker, out);
         }
         out.flush(self.transport.id);
@@ -90,15 +90,15 @@ impl Connection {
         self.wait_for(phase, worker);
     }
 
-    /// Tells the protocol that nothing more comes, once all that came before is read.
+    /// Tells the protocol of the peer's end, after all bytes before it have been parsed.
     fn see_end(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         use h1::state::State;
-        // What could not be read before it may be by now.
+        // Unread bytes may have become readable.
         self.proceed(worker, head, out);
         if self.transport.is_ending() || self.transport.blocked || self.transport.work.is_unfinished() {
             return;
         }
-        // Unread bytes are the beginning of something that will not be completed, unless they wait for their handler.
+        // Unread bytes either wait for a handler or are the beginning of a message that will not be completed.
         let reads_on = match self.http.client() {
             State::Idle => true,
             State::SendsBody => !self.incoming_is_full() && !self.body_refused,
@@ -112,12 +112,12 @@ impl Connection {
         if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
             self.refuse(error, worker, head, &unread, out);
         } else if let Some(tunnel) = self.tunnel() {
-            // It came before the other protocol did, behind bytes that belong to that.
+            // The peer ended its direction before the handler accepted the tunnel.
             tunnel.peer_ended(self.transport.end_said);
         }
     }
 
-    /// Whether the peer has ended its direction and nothing that it asked for is left to answer.
+    /// Returns true if the peer has ended its direction and all its requests are answered.
     pub(super) fn is_finished_with_peer(&self) -> bool {
         use h1::state::State;
         self.transport.end_seen
@@ -125,7 +125,7 @@ impl Connection {
             && matches!(self.http.server(), State::Idle | State::MustClose | State::Closed | State::Done)
     }
 
-    /// Waits for something, as long as its deadline allows; see [`Transport::wait_for`].
+    /// Sets the phase and its deadline; see [`Transport::wait_for`].
     pub(super) fn wait_for(&mut self, phase: Phase, worker: &mut WorkerContext<impl Service>) {
         let is_new = self.transport.phase != phase;
         if phase == Phase::Body && is_new {
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// From now on the peer has its time to take some of what it is sent.
+    /// Sets the deadline for the peer to take some bytes.
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
         let due = worker.tick.saturating_add(worker.timeouts.write);
         let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, worker));
@@ -146,9 +146,8 @@ impl Connection {
 }
 
 impl Transport {
-    /// Waits for something, as long as its deadline allows. Waiting on for the same thing does not move the deadline, but
-    /// for another request's coming. For what has a deadline of the protocol's own ([`Phase::Write`] over HTTP/2) see
-    /// [`Connection::wait_for`].
+    /// Sets the phase and its deadline. If the phase stays the same, so does the deadline, except for [`Phase::Idle`] and
+    /// [`Phase::Linger`]. For the deadline of [`Phase::Write`] over HTTP/2 see [`Connection::wait_for`].
     pub(super) fn wait_for(&mut self, phase: Phase, worker: &mut WorkerContext<impl Service>) {
         if self.phase == phase && !matches!(phase, Phase::Idle | Phase::Linger) {
             return;
@@ -170,7 +169,7 @@ impl Transport {
 }
 
 impl Transport {
-    /// Bytes of another protocol have passed: its time begins anew.
+    /// Sets the deadline of a tunnel anew after bytes have passed.
     pub(super) fn tunnel_moved(&self, worker: &mut WorkerContext<impl Service>) {
         if self.phase == Phase::Tunnel {
             worker.deadlines.set(self.id.index, worker.tick, worker.timeouts.tunnel);
@@ -178,12 +177,12 @@ impl Transport {
     }
 }
 
-/// How long to wait for another request. While the server stops, it may be on its way already, and no more.
+/// Returns how long to wait for the next request: while the server stops only for one that is on its way already.
 fn idle_ticks(worker: &WorkerContext<impl Service>) -> u32 {
     if worker.draining { DRAIN_TICKS } else { worker.timeouts.idle }
 }
 
-/// Empty lines before a request that never comes are nothing that could be cut short.
+/// Removes empty lines before a request that will not follow: they are no incomplete message.
 fn skip_line_ends(bytes: &[u8]) -> &[u8] {
     let only_line_ends = bytes.chunks(2).all(|pair| pair == b"\r\n");
     if only_line_ends { &[] } else { bytes }

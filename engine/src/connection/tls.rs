@@ -1,5 +1,4 @@
-//! A connection under TLS: what comes is decrypted before HTTP sees it; what HTTP sends is encrypted where it is handed to
-//! the driver ([`Out`]).
+//! A connection under TLS. Received bytes are decrypted before HTTP parses them; [`Out`] encrypts the bytes that HTTP sends.
 
 use super::Connection;
 use super::close::DRAIN_TICKS;
@@ -14,12 +13,11 @@ use highwire_proto::Head;
 use highwire_proto::h2::{Code, Failure};
 use std::sync::atomic::Ordering;
 
-/// What a connection is charged for its session beside what it holds of unread bytes: the session's state and what the
-/// allocator rounds it to.
+/// The bytes that a session costs without its unread records: its state, rounded up as the allocator does.
 pub(super) const SESSION_BYTES: usize = 12 * 1024;
 
 impl Connection {
-    /// The connection begins with a handshake: whether there is memory for that.
+    /// Gives the connection a TLS session. Returns false if there is no memory for it.
     #[cfg(feature = "tls")]
     pub(crate) fn secure(&mut self, secure: Box<Secure>, worker: &mut WorkerContext<impl Service>) -> bool {
         self.transport.tls = Some(secure);
@@ -29,7 +27,7 @@ impl Connection {
         self.recharge(worker)
     }
 
-    /// Bytes of TLS came.
+    /// Receives bytes of TLS.
     pub(super) fn received_tls(
         &mut self,
         bytes: &[u8],
@@ -46,7 +44,7 @@ impl Connection {
         }
         if tls.is_handshaking() && tls.completes_record(bytes) {
             if worker.handshakes == 0 || !worker.waiting.is_empty() {
-                // Others have had this turn's share of the work, or wait for theirs.
+                // This turn's handshakes are used up, or others wait before this one.
                 return self.keep_sealed(bytes, worker, out);
             }
             worker.handshakes -= 1;
@@ -54,14 +52,14 @@ impl Connection {
         self.decrypt(bytes, worker, head, out);
     }
 
-    /// Takes bytes of TLS whose turn it is.
+    /// Decrypts bytes of TLS and passes them on.
     fn decrypt(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let Some(tls) = &mut out.tls else { return };
         let mut plain = std::mem::take(&mut worker.plain);
         let mut raw = std::mem::take(&mut worker.raw);
         let heard = tls.receive(bytes, &mut plain, &mut raw);
         let config = worker.shared.config();
-        // Where only HTTP/2 is spoken, a client that offers nothing (RFC 7301) gets no HTTP/1.
+        // If HTTP/1 is turned off, a client without ALPN (RFC 7301) cannot fall back to it.
         let is_http2 = tls.speaks_http2() || !config.http1;
         let is_negotiated = tls.speaks_http2() || config.http2_without_alpn;
         let session = SESSION_BYTES + tls.held();
@@ -98,7 +96,7 @@ impl Connection {
             }
             Err(Fault::NotTls) => {
                 worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
-                // In the clear, since that is what it speaks.
+                // In plain text, because that is what the peer speaks.
                 out.tls = None;
                 self.end_with(crate::exchange::abort::Abort::NotTls, worker, out);
                 if !self.transport.is_ending() {
@@ -110,7 +108,7 @@ impl Connection {
                     worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 }
                 tracing::debug!(peer = %crate::Peer::from(self.transport.peer), error, "a TLS connection failed");
-                // What came before the fault is still answered by nobody: the peer could not read it.
+                // Requests before the fault are not answered, because the peer could not read the answers.
                 out.tls = None;
                 self.finish(worker, out);
             }
@@ -120,7 +118,7 @@ impl Connection {
         (worker.plain, worker.raw) = (plain, raw);
     }
 
-    /// The client did not negotiate HTTP/2, and nothing else is spoken here (RFC 9113 section 3.2).
+    /// Ends a connection whose client has not negotiated HTTP/2, if HTTP/1 is turned off (RFC 9113 section 3.2).
     fn refuse_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if let Some(http2) = &mut self.http2 {
             let text = "HTTP/2 under TLS has to be negotiated by ALPN";
@@ -129,7 +127,7 @@ impl Connection {
         self.finish(worker, out);
     }
 
-    /// The peer speaks in the clear, on a port that serves that too.
+    /// Removes the session of a peer that speaks plain HTTP at an address that serves both.
     fn go_plain(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         out.tls = None;
         self.transport.is_secure = false;
@@ -142,14 +140,14 @@ impl Connection {
         self.received_plain(bytes, worker, head, out);
     }
 
-    /// Keeps bytes of a handshake whose turn has not come.
+    /// Keeps bytes of a handshake that waits for its turn.
     fn keep_sealed(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.sealed.is_empty() {
             worker.waiting.push_back(self.transport.id);
         }
         self.transport.sealed.extend_from_slice(bytes);
         if self.transport.sealed.len() >= super::UNREAD_BYTES {
-            // A request may come right behind the handshake.
+            // A request may follow the handshake at once.
             self.transport.pause(out.queue);
         }
         if !self.recharge(worker) {
@@ -157,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// The turn of a handshake that had to wait has come.
+    /// Goes on with a handshake that waited for its turn.
     pub(crate) fn proceed_tls(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         if self.transport.is_ending() || self.transport.sealed.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! What a connection is beneath its protocol: its socket and its TLS, what was received and not read, what the driver still has to
-//! send, what it waits for, and what it is charged for.
+//! The transport of a connection, below its protocol: socket, TLS, unread bytes, bytes with the driver, phase and deadline, and its
+//! charge to the memory budget.
 
 use super::account::Account;
 use super::out::Out;
@@ -13,17 +13,17 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 
-/// What carries a connection's protocol.
+/// The transport of a connection.
 pub(super) struct Transport {
     pub(super) id: SocketId,
     pub(super) peer: Peer,
-    /// Bytes that were received and could not be read yet.
+    /// Received bytes that could not be parsed yet.
     pub(super) unread: Vec<u8>,
-    /// Its TLS; in [`Out`] while something is done with it.
+    /// The TLS session. [`Out`] holds it while a function of the connection runs.
     pub(super) tls: Option<Box<Secure>>,
-    /// Bytes of a handshake that wait for their turn.
+    /// Bytes of a handshake that waits for its turn.
     pub(super) sealed: Vec<u8>,
-    /// Requests so far.
+    /// The number of requests so far.
     pub(super) served: u32,
     pub(super) account: Account,
     pub(super) phase: Phase,
@@ -31,22 +31,22 @@ pub(super) struct Transport {
     end_sent: bool,
     /// The driver still holds bytes that the peer has not taken.
     pub(super) blocked: bool,
-    /// The driver was told to stop receiving.
+    /// Receiving is paused.
     pub(super) paused: bool,
     /// The peer has ended its direction.
     pub(super) ended: bool,
-    /// The peer itself has said so.
+    /// The peer itself has said so: by FIN without TLS, by close_notify with TLS.
     pub(super) end_said: bool,
-    /// The protocol has been told so.
+    /// The protocol has been told of the end.
     pub(super) end_seen: bool,
-    /// It has TLS.
+    /// The connection is under TLS.
     pub(super) is_secure: bool,
-    /// What it may still cause in the present turn.
+    /// The work that it may still cause in the present turn.
     pub(super) work: Work,
 }
 
 impl Transport {
-    /// One that was just accepted. `proxied`: it begins with the PROXY protocol.
+    /// Makes the transport of an accepted socket. `proxied`: it begins with the PROXY protocol.
     pub(super) fn new(id: SocketId, peer: Peer, proxied: bool) -> Transport {
         Transport {
             id,
@@ -68,12 +68,12 @@ impl Transport {
         }
     }
 
-    /// Whether nothing is read any more.
+    /// Returns true if no more bytes are parsed.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Closing | Phase::Linger | Phase::Gone)
     }
 
-    /// Who asks, as handlers see it.
+    /// Returns the sender of the requests.
     pub(super) fn caller<'o>(&self, out: &'o Out<'_>) -> Caller<'o> {
         Caller { peer: self.peer, session: out.tls.as_deref(), kept: None }
     }
@@ -92,14 +92,14 @@ impl Transport {
         }
     }
 
-    /// Hands what was written to the driver, and goes on when it is out.
+    /// Gives the written bytes to the driver and blocks the connection until the kernel has them.
     pub(super) fn send_and_hear(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let length = out.flush_and_hear(self.id);
         self.sent_away(length, worker, out);
     }
 
-    /// Bytes are with the driver until it says that they are out. Where the budget has no room for them, whoever asked for
-    /// them and does not read them is cut.
+    /// Charges bytes that the driver holds until the kernel has them. If the budget has no room, cuts the connection, because its
+    /// peer asked for the bytes and does not read them.
     pub(super) fn sent_away(&mut self, length: usize, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.blocked = true;
         self.account.add_unsent(length);
@@ -109,19 +109,19 @@ impl Transport {
         }
     }
 
-    /// The last answer is sent: ends our direction, and closes when the peer has ended its own.
+    /// Ends our direction after the last answer. The connection closes when the peer has ended its own.
     pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let unsent = self.close_account(worker);
         self.charge(worker);
         if self.ended && !self.blocked && out.waiting() > 0 {
-            // There will be no time to wait for the peer's end: the time to take the last bytes is that of any answer.
+            // The socket closes as soon as the bytes are sent, so the peer gets the time of any answer to take them.
             self.send_and_hear(worker, out);
         }
         if self.phase == Phase::Gone {
             return;
         }
         if self.blocked {
-            // The driver still has bytes. They have the time that any answer has, and the end comes behind them.
+            // The driver still holds bytes. The peer has the time of any answer to take them; our end follows them.
             self.account.add_unsent(unsent);
             if !self.charge(worker) {
                 return self.abort(worker, out);
@@ -151,7 +151,7 @@ impl Transport {
         }
     }
 
-    /// Ends our direction behind what was written, once.
+    /// Ends our direction after the written bytes, once.
     pub(super) fn end_direction(&mut self, out: &mut Out<'_>) {
         if !std::mem::replace(&mut self.end_sent, true) {
             // The last bytes and the end leave in one packet.
@@ -161,7 +161,7 @@ impl Transport {
         }
     }
 
-    /// Closes now; what was sent still goes out.
+    /// Closes now. The driver still sends what it has.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         // The last bytes and the end leave in one packet.
         if !self.end_sent {
@@ -175,7 +175,7 @@ impl Transport {
         }
     }
 
-    /// Cuts the connection: the peer must see that what it got is not whole.
+    /// Resets the connection, so that the peer sees that its answer is incomplete.
     pub(super) fn abort(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         out.flush(self.id);
         self.release(worker);

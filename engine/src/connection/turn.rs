@@ -1,4 +1,4 @@
-//! A connection in turns: what it does when its turn has come, and what it leaves for the next one; see [`work`](super::work).
+//! A connection's turns: the work of one turn, and the work that it leaves for the next; see [`work`](super::work).
 
 use super::Connection;
 use super::http1::H1;
@@ -12,7 +12,7 @@ use highwire_io::Queue;
 use highwire_proto::Head;
 
 impl Connection {
-    /// Moves on whatever can move: handler, response body, other protocol, unread requests.
+    /// Drives everything that can go on: handler, response body, tunnel, unread requests.
     pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_some() {
             return self.drive_http2(worker, head, out);
@@ -26,7 +26,7 @@ impl Connection {
         self.resume_if_wanted(out.queue);
     }
 
-    /// A task of this connection was woken.
+    /// Runs the woken task of this connection.
     pub(crate) fn woken(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         if self.transport.is_ending() {
             return;
@@ -39,7 +39,7 @@ impl Connection {
         });
     }
 
-    /// Moves on whatever can move. What takes long, since the handler works on a body, counts as the connection's work.
+    /// Drives everything that can go on. Time that a handler spends on a body counts as the connection's work.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let is_fed =
             self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader());
@@ -51,7 +51,7 @@ impl Connection {
         self.settle(worker, head, out);
     }
 
-    /// Another turn has come for what could not be worked on in the last one.
+    /// Goes on with the work that an earlier turn left.
     pub(crate) fn go_on(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         let was_woken = self.transport.work.take_left() == Left::Woken;
         if self.transport.is_ending() {
@@ -72,7 +72,7 @@ impl Connection {
 }
 
 impl Transport {
-    /// Returns true if the allowance of this turn is used up, or its turn has not come: what was woken is moved on later.
+    /// Returns true if the allowance of this turn is used up or the connection waits for its turn; the woken task then runs later.
     pub(super) fn is_late(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         self.work.begin(worker.turn, worker.allowance);
         let is_late = self.work.is_unfinished() || self.is_spent(worker);
@@ -82,7 +82,7 @@ impl Transport {
         is_late
     }
 
-    /// Returns true if the allowance of this turn is used up; what is left to do is done in the next turn then.
+    /// Returns true if the allowance of this turn is used up; the next turn goes on with the rest.
     #[inline]
     pub(super) fn is_spent(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let is_spent = self.work.is_spent();

@@ -1,4 +1,4 @@
-//! Requests' bodies: collected whole, handed on in parts, or read and dropped.
+//! Bodies of requests: collected whole, passed on in parts, or dropped.
 
 use super::H1;
 use crate::connection::Connection;
@@ -13,7 +13,7 @@ use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
 
 impl Connection {
-    /// A part of a request's body came: returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
+    /// Receives a part of a body. Returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
     pub(in crate::connection) fn body_came(
         &mut self,
         data: &[u8],
@@ -24,7 +24,7 @@ impl Connection {
         body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
     }
 
-    /// Parts of a request's body came: charges them, and tells a handler that takes it in parts.
+    /// Charges received parts, and polls a handler that takes the body in parts.
     pub(in crate::connection) fn body_fed(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if !H1::new(self, out).charge_or_abort(worker) {
             return;
@@ -38,7 +38,7 @@ impl Connection {
         }
     }
 
-    /// A chunk was announced whose bytes are still to come: one that is too large is refused before they do.
+    /// Refuses an announced chunk that is too large, before its bytes are received.
     pub(in crate::connection) fn chunk_announced(
         &mut self,
         worker: &mut WorkerContext<impl Service>,

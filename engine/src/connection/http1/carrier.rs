@@ -1,4 +1,4 @@
-//! An exchange over HTTP/1: the only one of its connection at a time.
+//! The carrier of HTTP/1: a connection has one exchange at a time.
 
 use crate::body::Part;
 use crate::connection::Connection;
@@ -25,7 +25,7 @@ use http::{HeaderName, HeaderValue};
 pub(in crate::connection) struct H1<'c, 'q> {
     pub(in crate::connection) connection: &'c mut Connection,
     pub(in crate::connection) out: &'c mut Out<'q>,
-    /// What was received behind the request's head, and how much of it was used.
+    /// The bytes received behind the request's head, and how many of them were used.
     behind: &'c [u8],
     used: usize,
 }
@@ -36,7 +36,7 @@ impl<'c, 'q> H1<'c, 'q> {
         H1 { connection, out, behind: &[], used: 0 }
     }
 
-    /// The same with what was received behind the request's head.
+    /// Adds the bytes received behind the request's head.
     #[inline]
     pub(in crate::connection) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
         H1 { behind, ..self }
@@ -95,7 +95,7 @@ impl Carrier for H1<'_, '_> {
         self.behind.is_empty()
     }
 
-    /// It is read and dropped, or the connection closes where it is too large or the peer waits to be told to send it.
+    /// Drops the body as it is received, or closes the connection if it is too large or the peer waits for 100 (Continue).
     fn leave_body(&mut self, length: Length, head: &Head, worker: &mut WorkerContext<impl Service>) {
         let limit = worker.shared.config().limits.unread_body_bytes;
         let too_large = matches!(length, Length::Exact(length) if length > limit);
@@ -104,7 +104,7 @@ impl Carrier for H1<'_, '_> {
         }
     }
 
-    /// It stands behind its head, so that nothing is copied into the connection.
+    /// Returns a body that follows its head in the window, without a copy into the connection.
     fn whole_body(
         &mut self,
         length: Length,
@@ -114,7 +114,7 @@ impl Carrier for H1<'_, '_> {
         let Length::Exact(length) = length else { return None };
         let body = self.behind.get(..usize::try_from(length).ok()?)?;
         let limits = &worker.shared.config().parser;
-        // A body of known length that lies in the window whole is one part and an end.
+        // A body of known length that is in the window is one part and an end.
         let data = self.connection.http.receive(body, head, limits).ok()?;
         let end = self.connection.http.receive(&[], head, limits).ok()?;
         debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
@@ -150,7 +150,7 @@ impl Carrier for H1<'_, '_> {
         }
         let is_tunnel = matches!(response.content, Content::Switch(_));
         if self.connection.http.awaits_tunnel() && !is_tunnel && response.status.is_success() {
-            // It would say that a tunnel stands (RFC 9110 section 9.3.6).
+            // A success would mean that there is a tunnel (RFC 9110 section 9.3.6).
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
         }
     }
@@ -169,13 +169,13 @@ impl Carrier for H1<'_, '_> {
         self.connection.send(response, worker, self.out);
     }
 
-    /// Under TLS every byte is looked at.
+    /// Under TLS the bytes have to be read to be encrypted.
     fn sends_files(&self) -> bool {
         self.out.tls.is_none()
     }
 
     fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
-        // The handler has made a part, so that the deadline for the next one begins anew.
+        // The handler has made a part; the deadline for the next one begins anew.
         self.connection.transport.phase = Phase::Fresh;
         let sent = match part {
             Part::Bytes(bytes) => self.connection.send_part(bytes, worker, self.out),
@@ -201,7 +201,7 @@ impl Carrier for H1<'_, '_> {
         if self.connection.has_begun_to_answer() {
             return self.connection.abort(worker, self.out);
         }
-        // The answer is complete already; only what came behind it was wrong.
+        // The answer is complete; only the bytes after the request were wrong.
         self.out.flush(self.connection.transport.id);
         self.connection.finish(worker, self.out);
     }

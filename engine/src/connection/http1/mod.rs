@@ -1,4 +1,4 @@
-//! A connection that speaks HTTP/1: what is received becomes requests, one after the other.
+//! A connection that speaks HTTP/1: it serves one request after the other.
 
 mod body;
 mod carrier;
@@ -18,11 +18,11 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Event, Head, Length, Method, h1, h2};
 
-/// Bytes of answers that pipelined requests may put into one batch before the peer has to take some.
+/// Bytes of answers to pipelined requests that may be sent before the peer has to take some.
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Reads events from the window until it holds no more, or something has to be waited for. Returns how many bytes were used.
+    /// Parses the window until it is used up or something has to be waited for. Returns the number of bytes used.
     #[inline]
     pub(super) fn advance_http1(
         &mut self,
@@ -32,7 +32,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) -> usize {
         let mut at = 0;
-        // Some of a body has come that nobody has been told of: handlers are asked once for all of it.
+        // Body bytes were stored; the handler is woken once for all of them.
         let mut fed = false;
         self.transport.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.transport.work, worker.stopwatch);
@@ -45,7 +45,7 @@ impl Connection {
             if self.transport.is_spent(worker) {
                 break;
             }
-            // A body that has come whole ends at once, however much of it waits for its handler.
+            // A body that has been received whole ends at once, however much of it waits for its handler.
             if !self.http.end_is_due() && self.incoming_is_full() {
                 if std::mem::take(&mut fed) {
                     self.body_fed(worker, out);
@@ -121,7 +121,7 @@ impl Connection {
         at
     }
 
-    /// A request's head came. Answers how many bytes of its body, which stand behind it, were used at once.
+    /// Begins a request. Returns how many bytes of its body, behind the head, were used at once.
     #[inline]
     fn request(
         &mut self,
@@ -135,17 +135,17 @@ impl Connection {
         self.transport.served += 1;
         worker.requests += 1;
         self.intake = Intake::default();
-        // The one before may have ended in this turn.
+        // The previous exchange may have ended in this turn.
         self.recycle_exchange();
         if self.transport.account.lent() != 0 {
             self.transport.account.set_lent(0);
             self.recharge(worker);
         }
         self.body_refused = false;
-        // Each exchange has its own time, whatever the one before left of its.
+        // Each exchange has its own deadlines.
         self.transport.phase = Phase::Fresh;
         if head.method == Method::Connect {
-            // What follows is no request, unless a tunnel is made of it.
+            // What follows a CONNECT is not a request.
             self.http.close_after();
         }
         let config = worker.shared.config();
@@ -158,7 +158,7 @@ impl Connection {
         exchange.used()
     }
 
-    /// Takes an exchange, or the one that is there.
+    /// Returns the exchange, and makes it if there is none.
     pub(super) fn exchange(&mut self) -> &mut Exchange {
         self.exchange.get_or_insert_with(Exchange::boxed)
     }

@@ -1,4 +1,4 @@
-//! The sending half of a connection: responses, their bodies in parts, other protocols' bytes.
+//! Sending over HTTP/1: responses, their bodies in parts, and the bytes of tunnels.
 
 use super::H1;
 use crate::body::BodyStream;
@@ -24,23 +24,22 @@ use highwire_proto::{Length, Method};
 use http::{HeaderName, HeaderValue, header};
 use std::task::Waker;
 
-/// A body up to this length is copied behind its head, and a write of another protocol behind the ones before, to leave in one
-/// send; a longer one is sent from where it is.
-/// Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
+/// A body up to this length is copied behind its head, and a tunnel's write behind earlier ones, so that one send takes all. A longer
+/// one is sent without a copy. Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
 const INLINE_BYTES: usize = 16 * 1024;
 
-/// Turns of the driver after which bytes of the arena are with the kernel, if it has not said otherwise: what is written while it
-/// reports is started by the next one.
+/// After so many turns the kernel has the bytes of an arena, unless the driver has reported `Blocked`: operations that are queued
+/// while the driver reports completions start in its next turn.
 const TURNS_TO_KERNEL: u32 = 2;
 
-/// Bytes of a body in parts that are handed to the driver before it has to say that they are out.
+/// Bytes of a body in parts that the driver gets before it has to report that the kernel has them.
 const AHEAD_BYTES: usize = 64 * 1024;
 
-/// Parts of a body that are taken in a row before other connections have their turn.
+/// Parts of a body that are sent in a row before other connections have their turn.
 const PARTS_A_TURN: usize = 256;
 
 impl Connection {
-    /// Sends a response, or begins with one whose body comes in parts. Takes its body.
+    /// Sends a response, or its head if the body follows in parts. Takes the content out of it.
     #[inline]
     pub(in crate::connection) fn send(
         &mut self,
@@ -79,7 +78,7 @@ impl Connection {
         self.respond_at_length(response, worker, out);
     }
 
-    /// Sends a small plain response whose fields are rendered already.
+    /// Sends a small response whose header fields are rendered already.
     fn respond_rendered(
         &mut self,
         response: &Response,
@@ -128,7 +127,7 @@ impl Connection {
         })
     }
 
-    /// Sends a response that is not over with one piece of bytes.
+    /// Sends a response that does not fit one piece of bytes.
     #[inline(never)]
     fn respond_at_length(
         &mut self,
@@ -147,7 +146,7 @@ impl Connection {
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) if out.tls.is_some() && !self.http.withholds_body() => {
-                // Encrypted as the peer takes it, not all of it at once.
+                // It is encrypted as the peer takes it, and not all at once.
                 let length = Some(bytes.len() as u64);
                 let body = Streamed { length, body: BodyStream::of(bytes), trailers: None };
                 self.exchange().outgoing.stream(body);
@@ -161,13 +160,13 @@ impl Connection {
                 }
             }
             Content::Stream(_) if self.http.withholds_body() => {
-                // Nobody gets any of it, so nothing of it is made.
+                // The body is withheld, so its parts are not made.
                 if let Err(error) = self.http.send_end(&mut out.queue.output, |_| {}) {
                     self.broken_answer(error, worker, out);
                 }
             }
             Content::Stream(mut streamed) => {
-                // Under TLS every byte is looked at.
+                // Under TLS the bytes have to be read to be encrypted.
                 let whole = if out.tls.is_none() { streamed.body.take_whole() } else { None };
                 let Some(step) = whole else {
                     self.exchange().outgoing.stream(*streamed);
@@ -182,15 +181,14 @@ impl Connection {
         }
     }
 
-    /// Sends bytes from where they are; the driver says when they are out.
+    /// Sends bytes without a copy. The driver reports when the kernel has them.
     fn send_apart(
         &mut self,
         bytes: Bytes,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) -> Result<(), highwire_proto::Error> {
-        // What stands before them may be left to the driver too. Bytes that others share, such as a constant, are not held for
-        // this peer.
+        // The driver may hold the bytes before them, too. Bytes that others share, such as a constant, are not held for this peer.
         let waiting = out.waiting();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
@@ -202,7 +200,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends on with a body in parts, as far as the peer takes it.
+    /// Sends more of a body in parts, as far as the peer takes it.
     pub(in crate::connection) fn pump(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.http.server() != h1::state::State::SendsBody {
             return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
@@ -215,7 +213,7 @@ impl Connection {
                 return;
             }
         }
-        // A body of many small parts that are always ready may not keep the others waiting.
+        // A body of many small parts that are always ready must not delay other connections.
         worker.context.inbox.waker(self.transport.task().number()).wake();
     }
 
@@ -228,7 +226,7 @@ impl Connection {
         if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, worker, out);
         }
-        // Under TLS it is copied anyway, and its framing goes into the same records.
+        // Under TLS the part is copied anyway, and its framing shares its records.
         self.http.send_data(&bytes, &mut out.queue.output)?;
         if out.waiting() >= AHEAD_BYTES {
             self.send_and_hear(worker, out);
@@ -236,7 +234,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the driver send a part of a file.
+    /// Queues a range of a file to be sent.
     pub(in crate::connection) fn send_step(
         &mut self,
         step: Step,
@@ -255,14 +253,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands what was written to the driver, and goes on when it is out.
+    /// Gives the written bytes to the driver and goes on when the kernel has them.
     pub(in crate::connection) fn send_and_hear(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.count_exchanges();
         self.transport.send_and_hear(worker, out);
         self.release_if_ended(worker);
     }
 
-    /// Bytes are with the driver until it says that they are out. If the budget has no room for them, the connection is cut.
+    /// Charges bytes that the driver holds. If the budget has no room, cuts the connection.
     pub(in crate::connection) fn sent_away(
         &mut self,
         length: usize,
@@ -274,7 +272,7 @@ impl Connection {
         self.release_if_ended(worker);
     }
 
-    /// Ends a response whose body was sent.
+    /// Ends a response after its body.
     pub(in crate::connection) fn send_end(
         &mut self,
         trailers: &[(HeaderName, HeaderValue)],
@@ -283,7 +281,7 @@ impl Connection {
         self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, trailers))
     }
 
-    /// The answer cannot be sent as it is: nothing of it has left. The peer gets a plain 500 where one is still possible.
+    /// Answers 500 in place of an answer that cannot be sent and of which nothing has been sent.
     fn broken_answer(
         &mut self,
         error: highwire_proto::Error,
@@ -337,7 +335,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of another protocol came.
+    /// Receives bytes of a tunnel.
     pub(in crate::connection) fn received_raw(
         &mut self,
         bytes: &[u8],
@@ -361,7 +359,7 @@ impl Connection {
         if self.recharge(worker) { self.drive_tunnel(worker, out) } else { self.abort(worker, out) }
     }
 
-    /// Runs the other protocol's task, and sends what it wrote.
+    /// Polls the tunnel's task, and sends what it has written.
     pub(in crate::connection) fn drive_tunnel(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let number = self.transport.task().number();
         let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
@@ -382,14 +380,14 @@ impl Connection {
         }
         if is_written && is_finished {
             if self.transport.ended && !self.transport.blocked && was_copied && out.waiting() == 0 {
-                // The peer takes what was copied in the time that it has for any answer, and not in that of a close.
+                // An empty operation behind the copied bytes: the connection closes after the driver has reported it.
                 out.send_bytes(self.transport.id, Bytes::new());
                 self.transport.blocked = true;
             }
             return self.finish(worker, out);
         }
         out.flush(self.transport.id);
-        // A session of TLS 1.2 cannot read on after its end.
+        // A session of TLS 1.2 cannot receive after its own close_notify.
         let may_end = out.tls.is_none() || self.transport.ended;
         if is_written && !self.transport.blocked && may_end {
             self.transport.end_direction(out);
@@ -397,13 +395,13 @@ impl Connection {
         self.resume_if_wanted(out.queue);
     }
 
-    /// Sends what the other protocol's task has written: small writes together, large ones without copying them.
+    /// Sends what a tunnel's task has written: small writes together, large ones without a copy.
     fn send_written(&mut self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if raw.outgoing.is_empty() {
             if raw.copied == 0 || worker.turn.wrapping_sub(raw.copied_in) >= TURNS_TO_KERNEL {
                 raw.mark_flushed();
             } else if raw.wants_flush {
-                // The driver says nothing where it could send all: that is known by then.
+                // The driver reports only bytes that it could not send, so the flush ends when it has had the time to.
                 let waker = worker.context.inbox.waker(self.transport.task().number());
                 worker.context.wake_at(worker.now, waker);
             }
@@ -425,7 +423,7 @@ impl Connection {
             }
         }
         if raw.copied > RAW_BYTES && !self.transport.blocked {
-            // Enough for a turn: the rest waits until the driver says that this is out.
+            // That is enough for one turn: the rest waits until the driver reports that the kernel has this.
             unsent += out.flush_and_hear(self.transport.id);
             self.transport.blocked = true;
         }
@@ -444,7 +442,7 @@ impl Connection {
         }
     }
 
-    /// No byte has passed for too long: the task hears of it, and has a moment for a last word.
+    /// Ends a tunnel through which no byte has passed for too long: first tells its task, which has a second for a last word.
     pub(in crate::connection) fn end_idle_tunnel(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -462,7 +460,7 @@ impl Connection {
     }
 }
 
-/// Writes `Server` and `Date`, but what the handler gives itself, as one that passes on another server's answer does.
+/// Writes `Server` and `Date`, unless the handler has set them, as one that passes on another server's answer does.
 fn write_common_lines(
     writer: &mut FieldWriter<'_>,
     worker: &WorkerContext<impl Service>,
