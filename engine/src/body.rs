@@ -1,4 +1,4 @@
-//! Bodies in parts: of requests as they arrive, of responses as they are made.
+//! Bodies in parts: those of requests while they are received, those of responses while they are made.
 
 use crate::file_part::{FilePart, Step};
 use bytes::{Bytes, BytesMut};
@@ -12,22 +12,22 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Makes the fields behind a body.
+/// A function that makes the trailer fields after a body.
 pub type Trailers = Box<dyn FnOnce() -> Vec<(HeaderName, HeaderValue)>>;
 
-/// Why a request's body did not arrive whole.
+/// Why a request's body was not received whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The connection ended, or the framing was wrong.
+    /// The connection ended early, or the framing was wrong.
     CutShort,
-    /// It is longer than the route allows.
+    /// The body is longer than the route allows.
     TooLarge,
-    /// It came too slowly.
+    /// The peer sent the body too slowly.
     TooSlow,
-    /// The server has no memory left for it.
+    /// The server has no memory left for the body.
     NoMemory,
-    /// It is not what its `Content-Encoding` says.
+    /// The body does not decode as its `Content-Encoding` says.
     Undecodable,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for BodyError {
 impl std::error::Error for BodyError {}
 
 impl BodyError {
-    /// The status that says so: 400, 408, 413 or 503.
+    /// Returns the status for this error: 400, 408, 413 or 503.
     pub fn status(self) -> StatusCode {
         match self {
             BodyError::CutShort | BodyError::Undecodable => StatusCode::BAD_REQUEST,
@@ -57,30 +57,30 @@ impl BodyError {
     }
 }
 
-/// Changes a body on its way to the handler: takes a part when it has no more to give of the one before.
+/// Transforms a body on its way to the handler, part by part.
 pub trait Transform {
-    /// Gives it a part as it came.
+    /// Takes a received part. Called only after [`pull`](Self::pull) has returned [`Pulled::Starved`].
     fn push(&mut self, part: Bytes);
-    /// The next part for the handler. What it does for that is taken from `steps`, each of them a piece of work.
+    /// Makes the next part for the handler. Each piece of work uses up one of `steps`.
     fn pull(&mut self, steps: &mut u32) -> Result<Pulled, BodyError>;
-    /// The body has ended: whether it may.
+    /// Called at the end of the body. Fails if the body may not end here.
     fn finish(&mut self) -> Result<(), BodyError>;
 }
 
-/// What pulling came to.
+/// The result of [`Transform::pull`].
 pub enum Pulled {
     /// A part for the handler.
     Part(Bytes),
-    /// It needs another part first.
+    /// It needs another received part.
     Starved,
-    /// There were no steps left: it goes on when it is pulled again.
+    /// No steps are left; the next call goes on.
     Unfinished,
 }
 
-/// Steps that a transform may make in a row before other connections have their turn, whether or not parts come of them.
+/// Steps of a transform in a row before other connections have their turn, even if they make no parts.
 const STEPS_A_TURN: u32 = 16;
 
-/// A transform, and how many steps it may make before it rests.
+/// A transform, and the steps that are left to it in this turn.
 struct Transforming {
     transform: Box<dyn Transform>,
     steps: u32,
@@ -92,20 +92,20 @@ impl fmt::Debug for Transforming {
     }
 }
 
-/// What it costs to hold a part, however small: its place in the queue, and its allocation.
+/// Bytes that holding a part costs beside its content: its place in the queue and its allocation.
 pub(crate) const PART_BYTES: usize = 64;
 
-/// What comes in smaller parts than this is put together, so that holding it does not cost many times its length.
+/// Smaller parts are joined up to this size, so that holding them does not cost many times their length.
 const SMALL_PART_BYTES: usize = 4096;
 
-/// Parts that wait for somebody to take them.
+/// A queue of parts.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     parts: VecDeque<BytesMut>,
 }
 
 impl Parts {
-    /// Adds bytes: how many more are held now.
+    /// Adds bytes. Returns by how much the bytes held have grown.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         if let Some(last) = self.parts.back_mut().filter(|last| last.len() + bytes.len() <= SMALL_PART_BYTES) {
             last.extend_from_slice(bytes);
@@ -117,43 +117,43 @@ impl Parts {
         bytes.len() + PART_BYTES
     }
 
-    /// Takes the first part; it was held with [`PART_BYTES`].
+    /// Takes the first part, whose holding cost [`PART_BYTES`] beside its length.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         self.parts.pop_front().map(BytesMut::freeze)
     }
 }
 
-/// What a connection and a handler share of a body that arrives: parts that wait, and how it ended.
+/// The queue between a connection and the reader of a request's body: waiting parts, and how the body ended.
 #[derive(Debug, Default)]
 pub struct BodyQueue {
     parts: Parts,
     /// Bytes in `parts`.
     pub(crate) bytes: usize,
-    /// The same, with what holding them costs.
+    /// The same, with the cost of holding them.
     pub(crate) held: usize,
     end: Option<Result<(), BodyError>>,
     trailers: Vec<(HeaderName, HeaderValue)>,
     reader: Option<Waker>,
-    /// Whom to wake when the handler has taken something and the connection waits for that.
+    /// Wakes the connection when the reader has taken some and the connection waits for that.
     connection: Option<Waker>,
-    /// The connection has stopped receiving because enough is held.
+    /// The connection has stopped receiving because the queue holds enough.
     pub(crate) paused: bool,
-    /// The handler has dropped its end: nobody reads what comes.
+    /// The reader has dropped the body.
     pub(crate) abandoned: bool,
 }
 
 impl BodyQueue {
-    /// An empty one; `connection` wakes the task that fills it.
+    /// Makes an empty queue. `connection` wakes the task that fills it.
     pub fn new(connection: Waker) -> BodyQueue {
         BodyQueue { connection: Some(connection), ..BodyQueue::default() }
     }
 
-    /// Bytes that wait for the reader.
+    /// Returns the bytes that wait for the reader.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns true if the reader has dropped its end: nobody reads what comes.
+    /// Returns true if the reader has dropped the body.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned
     }
@@ -165,7 +165,7 @@ impl BodyQueue {
         self.wake();
     }
 
-    /// The body has ended, or no more of it comes.
+    /// Ends the body, whole or with an error. Only the first call counts.
     pub fn finish(&mut self, end: Result<(), BodyError>, trailers: Vec<(HeaderName, HeaderValue)>) {
         if self.end.is_none() {
             self.end = Some(end);
@@ -186,8 +186,8 @@ impl BodyQueue {
     }
 }
 
-/// A request's body as it arrives. Back-pressure reaches the peer: while the handler does not ask for the next
-/// part, no more than a bounded amount is received.
+/// A request's body while it is received. Back-pressure reaches the peer: while the handler does not ask for the next part, the
+/// connection receives no more than a bounded amount.
 #[derive(Debug)]
 pub struct Body {
     incoming: Rc<RefCell<BodyQueue>>,
@@ -195,35 +195,35 @@ pub struct Body {
 }
 
 impl Body {
-    /// A body that comes by this queue.
+    /// Makes a body whose parts come from a queue.
     pub fn new(incoming: Rc<RefCell<BodyQueue>>) -> Body {
         Body { incoming, transforming: None }
     }
 
-    /// One that has no bytes.
+    /// Makes a body without bytes.
     pub fn empty() -> Body {
         let mut incoming = BodyQueue::default();
         incoming.finish(Ok(()), Vec::new());
         Body::new(Rc::new(RefCell::new(incoming)))
     }
 
-    /// Lets what comes pass a transform.
+    /// Passes the received parts through a transform.
     pub fn transform_by(&mut self, transform: Box<dyn Transform>) {
         self.transforming = Some(Transforming { transform, steps: STEPS_A_TURN });
     }
 
-    /// The next part, or `None` at the end.
+    /// Returns the next part, or `None` at the end.
     ///
     /// # Errors
-    /// Where the body does not arrive whole; nothing follows then.
+    /// If the body is not received whole; `None` follows.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         poll_fn(|cx| self.poll_part(cx)).await
     }
 
-    /// All of the body, if it has at most `limit` bytes.
+    /// Returns the whole body, if it has at most `limit` bytes.
     ///
     /// # Errors
-    /// Where the body does not arrive whole, or is longer.
+    /// If the body is not received whole, or is longer.
     pub async fn collect(mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut whole = Vec::new();
         while let Some(part) = self.next().await {
@@ -236,13 +236,13 @@ impl Body {
         Ok(whole)
     }
 
-    /// Whether there is none, and none will come.
+    /// Returns true if the body has ended without bytes and trailers.
     pub fn is_empty(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.bytes == 0 && incoming.end == Some(Ok(())) && incoming.trailers.is_empty()
     }
 
-    /// The trailer fields, once the body has ended.
+    /// Returns the trailer fields, after the body has ended.
     pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
         self.incoming.borrow().trailers.clone()
     }
@@ -276,7 +276,7 @@ impl Body {
             };
             match ended {
                 Ok(()) => self.transforming = None,
-                // Whatever still comes is read and dropped.
+                // The rest of the body is received and dropped.
                 Err(error) => {
                     *self = Body::empty();
                     return Poll::Ready(Some(Err(error)));
@@ -287,7 +287,7 @@ impl Body {
     }
 }
 
-/// The next part as the peer sent it.
+/// Returns the next part as the peer sent it.
 fn poll_received(incoming: &RefCell<BodyQueue>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
     let mut incoming = incoming.borrow_mut();
     if let Some(part) = incoming.parts.pop() {
@@ -334,7 +334,7 @@ impl Drop for Body {
 
 pub use crate::error::BoxError;
 
-/// What makes a response's body in parts.
+/// A producer of a response's body in parts.
 pub trait Source: Stream<Item = Result<Bytes, BoxError>> {
     /// See [`BodyStream::held`].
     fn held(&self) -> usize {
@@ -349,20 +349,20 @@ pub trait Source: Stream<Item = Result<Bytes, BoxError>> {
 
 /// A response's body in parts.
 pub enum BodyStream {
-    /// Made as it is asked for.
+    /// A producer makes each part when it is asked for.
     Made(Pin<Box<dyn Source>>),
-    /// There already, and sent in parts.
+    /// All bytes are there and are sent in parts.
     There {
-        /// What is left.
+        /// The bytes that are left.
         bytes: Bytes,
-        /// Nobody else holds it.
+        /// Only this body holds them.
         own: bool,
     },
-    /// A part of a file: some connections can send it without reading it.
+    /// A range of a file, which some connections can send without reading it.
     File(FilePart),
 }
 
-/// What comes next of a body.
+/// The next part of a body.
 pub enum Part {
     /// Bytes.
     Bytes(Bytes),
@@ -371,7 +371,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Bytes that it sends.
+    /// Returns its length in bytes.
     pub fn length(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
@@ -381,7 +381,7 @@ impl Part {
 }
 
 impl BodyStream {
-    /// Parts that a stream makes.
+    /// Makes a body from a stream of parts.
     pub fn new<S, E>(stream: S) -> BodyStream
     where
         S: Stream<Item = Result<Bytes, E>> + 'static,
@@ -390,17 +390,17 @@ impl BodyStream {
         BodyStream::Made(Box::pin(Converted { stream: Box::pin(stream) }))
     }
 
-    /// Parts that a [`Source`] makes.
+    /// Makes a body from a [`Source`].
     pub fn from_source(source: impl Source + 'static) -> BodyStream {
         BodyStream::Made(Box::pin(source))
     }
 
-    /// Bytes that are there already, in parts that are worth a send.
+    /// Makes a body of bytes, which are sent in parts.
     pub fn of(bytes: Bytes) -> BodyStream {
         BodyStream::There { own: bytes.is_unique(), bytes }
     }
 
-    /// Bytes that it holds and nobody else does, or that are read for it.
+    /// Returns the bytes that only this body holds, or that are being read for it.
     pub fn held(&self) -> usize {
         match self {
             BodyStream::Made(source) => source.held(),
@@ -410,7 +410,7 @@ impl BodyStream {
         }
     }
 
-    /// The next bytes, or `None` at the end.
+    /// Polls for the next bytes; `None` at the end.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         match self {
             BodyStream::Made(stream) => stream.as_mut().poll_next(cx),
@@ -422,7 +422,7 @@ impl BodyStream {
         }
     }
 
-    /// All of it, where that can be sent now, in one go and without being read: nothing is left of it then.
+    /// Takes the whole body as one range of a file, if it is in memory and can be sent at once.
     pub(crate) fn take_whole(&mut self) -> Option<Step> {
         match self {
             BodyStream::File(part) => part.take_whole(),
@@ -430,7 +430,7 @@ impl BodyStream {
         }
     }
 
-    /// As [`poll`](Self::poll), for a connection that can send files as they are.
+    /// As [`poll`](Self::poll), for a connection that can send ranges of files.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
         match self {
             BodyStream::Made(source) => source.as_mut().poll_part(cx),
@@ -442,10 +442,10 @@ impl BodyStream {
     }
 }
 
-/// Bytes of a body that is there already, in one part.
+/// Bytes of one part of [`BodyStream::There`].
 const THERE_PART_BYTES: usize = 32 * 1024;
 
-/// A stream with its error boxed.
+/// A stream whose errors are boxed.
 struct Converted<S> {
     stream: Pin<Box<S>>,
 }
@@ -468,7 +468,7 @@ where
 {
 }
 
-/// Bytes that a [`Sender`] may be ahead of the peer.
+/// Bytes that a [`Sender`] may be ahead of the receiver.
 pub const CHANNEL_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
@@ -476,7 +476,7 @@ struct Channel {
     parts: VecDeque<Bytes>,
     held: usize,
     ended: bool,
-    /// The sender is gone without having said that the body is whole.
+    /// The sender was dropped before it finished the body.
     broken: bool,
     receiver_gone: bool,
     reader: Option<Waker>,
@@ -495,13 +495,13 @@ pub struct Receiver {
     channel: Rc<RefCell<Channel>>,
 }
 
-/// A response body that a task on the same worker writes: `Sender::send` waits while [`CHANNEL_BYTES`] are ahead.
+/// Makes a response body that a task on the same worker writes. `Sender::send` waits while [`CHANNEL_BYTES`] are ahead.
 pub fn channel() -> (Sender, Receiver) {
     let channel = Rc::new(RefCell::new(Channel::default()));
     (Sender { channel: channel.clone() }, Receiver { channel })
 }
 
-/// The peer is gone: nobody reads what is sent.
+/// The peer is gone; nothing more can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerGone;
 
@@ -517,7 +517,7 @@ impl Sender {
     /// Sends a part, as soon as there is room.
     ///
     /// # Errors
-    /// Where the peer is gone.
+    /// If the peer is gone.
     pub async fn send(&mut self, part: impl Into<Bytes>) -> Result<(), PeerGone> {
         let mut part = Some(part.into());
         poll_fn(|cx| {
@@ -538,7 +538,7 @@ impl Sender {
         .await
     }
 
-    /// Says that the body is whole. A sender that is dropped without it cuts the body short, and the peer sees that.
+    /// Ends the body. A sender that is dropped without this cuts the body short, and the peer sees that it is incomplete.
     pub fn finish(self) {
         self.channel.borrow_mut().ended = true;
     }

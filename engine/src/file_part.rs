@@ -1,8 +1,8 @@
-//! A part of an open file as the body of a response.
+//! A range of an open file as the body of a response.
 //!
-//! What is in the page cache is read where the worker stands, at the pace at which the peer takes it. What is not would make
-//! the worker wait for a disk: the blocking pool fetches it meanwhile, and wakes whoever waits. A file that ends before its
-//! part does, as one that has shrunk since, is an error: the head has said how long the body is.
+//! The worker itself reads bytes that are in the page cache, at the pace of the peer. The blocking pool reads the others, because
+//! they would make the worker wait for a disk, and then wakes the response's task. A file that ends before its range, because it has
+//! shrunk, is an error: the head has announced the length.
 
 use crate::context;
 use crate::pool::Asked;
@@ -17,20 +17,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Bytes that are read at once: enough that calls cost little beside copying, little enough that many peers may have some.
+/// Bytes of one read: enough that the call costs little beside the copy, and few enough that many peers may have some.
 const READ_BYTES: usize = 32 * 1024;
 
-/// Bytes from which on a part is sent without being read, where that is possible.
+/// A range of so many bytes is sent without being read, if the connection can do that.
 const SEND_FROM_BYTES: u64 = 32 * 1024;
 
-/// Bytes that are sent so before the driver has to say that they are out: what may be cold by then is looked at again.
+/// Bytes of a step: they are sent without being read, and the next bytes are looked at when the driver has reported them.
 const STEP_BYTES: u64 = 512 * 1024;
 
-/// The same, for a peer that has taken the step before within [`FAST`]: fewer and larger calls, and the kernel may hold what
-/// it has room for.
+/// Bytes of a step for a peer that has taken the step before within [`FAST`]: fewer and larger calls.
 const FAST_STEP_BYTES: u64 = 2 * 1024 * 1024;
 
-/// How long a fast peer takes for a step: 2.5 MB/s, or more.
+/// The longest time that a fast peer takes for a step: at least 2.5 MB/s.
 const FAST: Duration = Duration::from_millis(200);
 
 const _: () = assert!(
@@ -38,10 +37,10 @@ const _: () = assert!(
         && FAST_STEP_BYTES >= highwire_io::limit::UNBOUNDED_FILE_BYTES
 );
 
-/// Bytes that the pool reads at once of what is only to be in memory.
+/// Bytes of one read of the pool, if it only brings a range into memory.
 const TOUCH_BYTES: usize = 64 * 1024;
 
-/// How long to wait for a blocking pool that has no room. A disk takes about as long.
+/// The time to wait for a full blocking pool. A disk takes about as long.
 const POOL_PAUSE: Duration = Duration::from_millis(10);
 
 /// The rest of a part of an open file.
@@ -49,9 +48,9 @@ pub struct FilePart {
     file: Arc<dyn File>,
     rest: Range<u64>,
     waits: Waits,
-    /// When the last step was given.
+    /// The moment of the last step.
     last_step: Option<Instant>,
-    /// The first step was seen in memory a moment ago.
+    /// The first step was in memory a moment ago.
     begins_warm: bool,
 }
 
@@ -62,21 +61,21 @@ pub struct Step {
     pub(crate) file: Arc<dyn File>,
     /// Which bytes of it.
     pub(crate) range: Range<u64>,
-    /// Another one follows.
+    /// Another step follows.
     pub more: bool,
 }
 
-/// What a part waits for before it can go on.
+/// What a range waits for.
 enum Waits {
     Nothing,
     /// The blocking pool reads for it.
     Fetch(Asked<Result<Vec<u8>>>),
-    /// The blocking pool had no room, or the read panicked: it is tried again, until the handler's deadline.
+    /// The blocking pool was full, or the read panicked; it is tried again until the handler's deadline.
     Room(Sleep),
 }
 
 impl FilePart {
-    /// Of an open file. A range that ends before it starts is empty.
+    /// Makes the body of a range. A range that ends before it starts is empty.
     pub fn new(file: Arc<dyn File>, range: Range<u64>) -> FilePart {
         FilePart {
             file,
@@ -87,22 +86,22 @@ impl FilePart {
         }
     }
 
-    /// Its first step was [in memory](begins_warm) a moment ago, and is not looked at again.
+    /// Tells it that its first step was [in memory](begins_warm) a moment ago, so that it does not look again.
     pub fn assume_warm(&mut self) {
         self.begins_warm = true;
     }
 
-    /// Bytes that are left of it.
+    /// Returns the bytes that are left.
     pub fn left(&self) -> u64 {
         self.rest.end - self.rest.start
     }
 
-    /// Whether what is left is worth sending without being read.
+    /// Returns true if the rest is large enough to be sent without being read.
     pub fn is_large(&self) -> bool {
         self.left() >= SEND_FROM_BYTES
     }
 
-    /// All that is left, counted as given, where it is one step that was seen in memory a moment ago.
+    /// Takes the whole rest, if it is one step that was in memory a moment ago.
     pub(crate) fn take_whole(&mut self) -> Option<Step> {
         let is_whole = self.begins_warm && self.is_large() && step_length(self.left(), STEP_BYTES) == self.left();
         is_whole.then(|| {
@@ -112,8 +111,7 @@ impl FilePart {
         })
     }
 
-    /// The next bytes that can be sent without a wait for the disk, of a part that is [large](Self::is_large): counted as
-    /// given.
+    /// Takes the next step of a range that is [large](Self::is_large), when it can be sent without a wait for the disk.
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step>> {
         let left = self.left();
         let most = if self.last_step.is_some_and(|at| context::now().since(at) <= FAST) {
@@ -125,7 +123,7 @@ impl FilePart {
         loop {
             let warm = match self.fetched(cx) {
                 Poll::Pending => return Poll::Pending,
-                // It may have left the cache again; then it is fetched again where it is sent, by whoever waits.
+                // It may have left the cache again; then sending it waits for the disk.
                 Poll::Ready(Some(fetched)) => fetched.map(|_| true),
                 Poll::Ready(None) if std::mem::take(&mut self.begins_warm) => Ok(true),
                 Poll::Ready(None) => is_warm(&*self.file, &range),
@@ -145,7 +143,7 @@ impl FilePart {
         }
     }
 
-    /// Bytes that it holds, or that are read for it.
+    /// Returns the bytes that it holds or that are being read for it.
     pub(crate) fn held(&self) -> usize {
         if matches!(self.waits, Waits::Fetch(_)) { self.next_bytes() } else { 0 }
     }
@@ -154,7 +152,7 @@ impl FilePart {
         usize::try_from(self.left()).map_or(READ_BYTES, |left| left.min(READ_BYTES))
     }
 
-    /// The next bytes, or `None` at the end.
+    /// Polls for the next bytes; `None` at the end.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         loop {
             match self.fetched(cx) {
@@ -185,7 +183,7 @@ impl FilePart {
         Ok(bytes.into())
     }
 
-    /// What the blocking pool has fetched; `None` where it was not asked to, or did not do it.
+    /// Returns what the blocking pool has read; `None` if it was not asked to, or could not.
     fn fetched(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>>>> {
         if let Waits::Fetch(asked) = &mut self.waits {
             let Poll::Ready(fetched) = asked.poll(cx) else { return Poll::Pending };
@@ -203,19 +201,19 @@ impl FilePart {
     }
 }
 
-/// Bytes of the next step, where so many are left.
+/// Returns the length of the next step if `left` bytes are left.
 fn step_length(left: u64, most: u64) -> u64 {
-    // What would be left of it alone is not worth another step.
+    // A small rest joins this step.
     if left < most + SEND_FROM_BYTES { left } else { most }
 }
 
-/// Whether the first step of a whole file is in memory.
+/// Returns true if the first step of a whole file is in memory.
 pub fn begins_warm(file: &dyn File) -> bool {
     is_warm(file, &(0..step_length(file.metadata().length, STEP_BYTES))).is_ok_and(|warm| warm)
 }
 
-/// Whether a range is in memory, as far as its first and its last byte say: what is read ahead of, and what is pushed out
-/// of the cache, is hardly ever a hole between them.
+/// Returns true if the first and the last byte of a range are in memory. Read-ahead and eviction hardly ever leave a hole between
+/// them.
 fn is_warm(file: &dyn File, range: &Range<u64>) -> Result<bool> {
     for at in [range.start, range.end - 1] {
         match file.read_now(&mut [0], at)? {
@@ -231,7 +229,7 @@ fn ended_early() -> Error {
     Error::new(ErrorKind::UnexpectedEof, "the file is shorter than what was promised of it")
 }
 
-/// Reads a range, so that it is in memory.
+/// Brings a range into memory.
 fn touch(file: &dyn File, mut range: Range<u64>) -> Result<Vec<u8>> {
     let mut buffer = vec![0; TOUCH_BYTES];
     while range.start < range.end {
@@ -244,7 +242,7 @@ fn touch(file: &dyn File, mut range: Range<u64>) -> Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Reads into a buffer what a file has there.
+/// Reads from a file into a buffer.
 fn read(file: &dyn File, mut buffer: Vec<u8>, offset: u64) -> Result<Vec<u8>> {
     let count = file.read(&mut buffer, offset)?;
     Ok(shortened(buffer, count))

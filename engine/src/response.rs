@@ -14,26 +14,26 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A response: status, fields and a body.
+/// A response: status, header fields and a body.
 ///
-/// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`; a handler that sets the
-/// latter three itself is overruled, since they frame the message.
+/// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`. It ignores the latter three if a
+/// handler sets them, because they frame the message.
 ///
-/// Methods that begin with `with_` are for putting one together; the others change one that is there, as middleware does.
+/// Methods that begin with `with_` build a response; the others change an existing one, as middleware does.
 #[must_use]
 pub struct Response {
     pub(crate) status: StatusCode,
     pub(crate) reason: Option<Box<str>>,
     pub(crate) content_type: Option<&'static str>,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
-    /// Fields beside those, which the answer shares with others.
+    /// Header fields that the response shares with others. They come before its own.
     pub(crate) rendered: Option<Rc<Rendered>>,
     pub(crate) content: Content,
     pub(crate) close: bool,
 }
 
-/// Fields that many answers of a worker share: as they are, as the lines of HTTP/1, and as the whole head that was made of
-/// them last.
+/// Header fields that many responses of a worker share: as names and values, as lines of HTTP/1, and as the last whole head that
+/// was rendered with them.
 #[derive(Debug)]
 pub struct Rendered {
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
@@ -43,7 +43,7 @@ pub struct Rendered {
 
 #[derive(Debug, Default)]
 struct KeptHead {
-    /// The second of its date, its status and the length that it announces.
+    /// The second of the date, the status and the announced length.
     key: (u64, u16, usize),
     bytes: Vec<u8>,
 }
@@ -54,14 +54,14 @@ impl Rendered {
         &self.fields
     }
 
-    /// These fields, rendered.
+    /// Renders header fields.
     pub fn new(fields: Vec<(HeaderName, HeaderValue)>) -> Rc<Rendered> {
         let lines =
             fields.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
         Rc::new(Rendered { lines: lines.collect::<Vec<_>>().concat(), fields, head: RefCell::default() })
     }
 
-    /// The head that was kept, if it is still the same.
+    /// Returns the kept head, if it has the same key.
     #[inline]
     pub(crate) fn head(&self, key: (u64, u16, usize)) -> Option<Ref<'_, [u8]>> {
         let head = self.head.borrow();
@@ -78,11 +78,11 @@ impl Rendered {
 
 /// A response's body.
 pub enum Content {
-    /// Bytes that are there.
+    /// Bytes.
     Bytes(Bytes),
-    /// Parts that are made or read as the peer takes them.
+    /// Parts that are made, or read, as the peer takes them.
     Stream(Box<Streamed>),
-    /// None: another protocol takes over.
+    /// No body: another protocol takes over.
     Switch(Box<Switch>),
 }
 
@@ -96,26 +96,26 @@ impl fmt::Debug for Content {
     }
 }
 
-/// A body that comes in parts.
+/// A body in parts.
 pub struct Streamed {
-    /// Bytes of the whole body, where that is known.
+    /// The length of the whole body in bytes, if it is known.
     pub length: Option<u64>,
-    /// What makes the parts.
+    /// Makes the parts.
     pub body: BodyStream,
-    /// What makes the fields behind it.
+    /// Makes the trailer fields.
     pub trailers: Option<Trailers>,
 }
 
-/// To be referred to by the fields of a response.
+/// For [`Response::headers`], which returns references.
 static CONTENT_TYPE: HeaderName = header::CONTENT_TYPE;
 
 /// The media type of text.
 pub const TEXT: &str = "text/plain; charset=utf-8";
-/// The media type of bytes of which nothing is known.
+/// The media type of arbitrary bytes.
 pub const BINARY: &str = "application/octet-stream";
 
 impl Response {
-    /// An empty response.
+    /// Makes a response without a body.
     #[inline]
     pub const fn new(status: StatusCode) -> Response {
         Response {
@@ -129,7 +129,7 @@ impl Response {
         }
     }
 
-    /// A response with the given body, `text/plain` in UTF-8.
+    /// Makes a response with a text, `text/plain` in UTF-8.
     #[inline]
     pub fn text(text: impl Into<Cow<'static, str>>) -> Response {
         let bytes = match text.into() {
@@ -139,17 +139,17 @@ impl Response {
         Response::bytes(TEXT, bytes)
     }
 
-    /// A response with the given body, `text/html` in UTF-8.
+    /// Makes a response with a page, `text/html` in UTF-8.
     pub fn html(text: impl Into<Cow<'static, str>>) -> Response {
         let mut response = Response::text(text);
         response.content_type = Some("text/html; charset=utf-8");
         response
     }
 
-    /// A response with the given body and media type.
+    /// Makes a response with a body and its media type.
     #[inline]
     pub fn bytes(content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
-        // In one piece: fields that are set afterwards would be stored twice and waited for.
+        // Built in one expression: fields set afterwards would be stored twice (measured).
         Response {
             status: StatusCode::OK,
             reason: None,
@@ -161,9 +161,8 @@ impl Response {
         }
     }
 
-    /// A response whose body comes in parts. The stream is asked for the next part only when the peer has taken most of
-    /// what came before, so a slow reader slows the producer. An error ends the connection: the peer sees that the body is
-    /// cut short.
+    /// Makes a response whose body is a stream of parts. The engine polls the stream for the next part only when the peer has taken
+    /// most of the parts before, so a slow peer slows the producer. An error cuts the body short, and the peer sees that.
     pub fn stream<S, E>(stream: S) -> Response
     where
         S: Stream<Item = Result<Bytes, E>> + 'static,
@@ -172,8 +171,8 @@ impl Response {
         Response::streamed(None, BodyStream::new(stream))
     }
 
-    /// As [`stream`](Self::stream), with the length announced. A body that turns out shorter or longer ends the
-    /// connection.
+    /// As [`stream`](Self::stream), with an announced length in bytes. A stream that is shorter or longer is cut, and the peer sees
+    /// that.
     pub fn stream_of<S, E>(length: u64, stream: S) -> Response
     where
         S: Stream<Item = Result<Bytes, E>> + 'static,
@@ -182,16 +181,16 @@ impl Response {
         Response::streamed(Some(length), BodyStream::new(stream))
     }
 
-    /// A response whose body is a part of an open file, without a content type. What is not in memory is fetched by the
-    /// blocking pool, not by the worker. A file that turns out shorter ends the connection, as with
+    /// Makes a response whose body is a range of an open file, without a content type. The blocking pool, and not the worker, reads
+    /// bytes that are not in memory. If the file is shorter than the range, the body is cut, as with
     /// [`stream_of`](Self::stream_of).
     ///
-    /// Status, `Content-Range` and all else that says which part it is are the caller's.
+    /// The caller sets the status, `Content-Range` and other fields that describe the range.
     pub fn file_part(file: Arc<impl File + 'static>, range: Range<u64>) -> Response {
         Response::of_part(FilePart::new(file, range))
     }
 
-    /// A response whose body is a part of an open file, without a content type.
+    /// Makes a response whose body is a range of an open file, without a content type.
     pub fn of_part(part: FilePart) -> Response {
         let (length, body) = (Some(part.left()), BodyStream::File(part));
         Response::with_content(Content::Stream(Box::new(Streamed { length, body, trailers: None })))
@@ -203,25 +202,25 @@ impl Response {
         response
     }
 
-    /// A response with this content, without a content type.
+    /// Makes a response with this content, without a content type.
     pub fn with_content(content: Content) -> Response {
         let mut response = Response::new(StatusCode::OK);
         response.content = content;
         response
     }
 
-    /// What is sent behind the head.
+    /// Returns the content that follows the head.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// The same, to change it.
+    /// Returns the content, to change it.
     pub fn content_mut(&mut self) -> &mut Content {
         &mut self.content
     }
 
-    /// Fields to send behind a streamed body, asked for when it has ended. They reach clients of HTTP/1.1 and HTTP/2, in
-    /// HTTP/1.1 only where the length is not announced.
+    /// Sets a function that makes the trailer fields after a streamed body has ended. They reach clients of HTTP/2, and of HTTP/1.1
+    /// if no length is announced.
     pub fn with_trailers(mut self, trailers: impl FnOnce() -> Vec<(HeaderName, HeaderValue)> + 'static) -> Response {
         if let Content::Stream(streamed) = &mut self.content {
             streamed.trailers = Some(Box::new(trailers));
@@ -229,8 +228,7 @@ impl Response {
         self
     }
 
-    /// Leaves out the length of a streamed body of no bytes: trailers could not follow it in HTTP/1, and without trailers it is
-    /// no stream.
+    /// Removes the length 0 of a streamed body: in HTTP/1 no trailers could follow it. Without trailers the body becomes empty bytes.
     pub(crate) fn make_room_for_trailers(&mut self) {
         if let Content::Stream(streamed) = &mut self.content
             && streamed.length == Some(0)
@@ -242,21 +240,21 @@ impl Response {
         }
     }
 
-    /// Changes the status.
+    /// Sets the status.
     pub fn with_status(mut self, status: StatusCode) -> Response {
         self.status = status;
         self
     }
 
-    /// Changes the status.
+    /// Sets the status.
     pub fn set_status(&mut self, status: StatusCode) {
         self.status = status;
     }
 
-    /// Replaces the reason phrase that goes with the status.
+    /// Replaces the reason phrase of the status line.
     ///
     /// # Errors
-    /// Where it has a control byte: it would end the line.
+    /// If it has a control byte, which could end the line.
     pub fn with_reason(mut self, reason: &str) -> Result<Response, InvalidReason> {
         if reason.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
             return Err(InvalidReason);
@@ -265,14 +263,14 @@ impl Response {
         Ok(self)
     }
 
-    /// Adds a field. `HeaderValue` cannot hold a line break, so no field can split a response.
+    /// Adds a header field. `HeaderValue` cannot hold a line break, so no field can split a response.
     #[doc(alias = "with_field")]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
         self.add_header(name, value);
         self
     }
 
-    /// Adds a field, behind those of the same name; a response has one `Content-Type`, which it replaces.
+    /// Adds a header field after those of the same name. A response has one `Content-Type`, which is replaced.
     #[doc(alias = "add_field")]
     pub fn add_header(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
@@ -281,14 +279,14 @@ impl Response {
         self.fields.push((name, value));
     }
 
-    /// Sets a field, in place of all those of the same name.
+    /// Sets a header field and removes all others of the same name.
     #[doc(alias = "set_field")]
     pub fn set_header(&mut self, name: HeaderName, value: HeaderValue) {
         self.remove_header(&name);
         self.fields.push((name, value));
     }
 
-    /// Removes all fields of a name. The engine's own are not there yet, and come all the same.
+    /// Removes all header fields of a name. The engine adds its own later.
     #[doc(alias = "remove_field")]
     pub fn remove_header(&mut self, name: &HeaderName) {
         self.own_headers();
@@ -298,13 +296,13 @@ impl Response {
         self.fields.retain(|(known, _)| known != name);
     }
 
-    /// Fields that many responses of a worker share: they stand before its own.
+    /// Sets the header fields that the response shares with others. They come before its own.
     pub fn share_headers(&mut self, fields: Rc<Rendered>) {
         self.rendered = Some(fields);
     }
 
-    /// Makes the fields that it shares with others its own, so that they can be changed. The content type of
-    /// [`bytes`](Self::bytes) and the like is not among them.
+    /// Copies the shared header fields into its own, so that they can be changed, and returns them all. The content type that
+    /// [`bytes`](Self::bytes) and similar functions set is not among them.
     pub fn own_headers(&mut self) -> &mut Vec<(HeaderName, HeaderValue)> {
         if let Some(rendered) = self.rendered.take() {
             self.fields.splice(0..0, rendered.fields.iter().cloned());
@@ -312,8 +310,8 @@ impl Response {
         &mut self.fields
     }
 
-    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). A dropped
-    /// body also announces no length, which in a 304 would be taken for that of the unchanged content (section 8.6).
+    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). The response then
+    /// announces no length, which clients would take in a 304 for the length of the unchanged content (section 8.6).
     #[inline]
     pub(crate) fn drop_forbidden_content(&mut self) {
         if matches!(self.status.as_u16(), 204 | 205 | 304) && !matches!(self.content, Content::Switch(_)) {
@@ -327,13 +325,13 @@ impl Response {
         self
     }
 
-    /// The value of the first field of that name; the engine's own are not there yet.
+    /// Returns the value of the first header field of that name. The engine adds its own later.
     #[doc(alias = "field")]
     pub fn header(&self, name: &HeaderName) -> Option<&[u8]> {
         self.headers().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Names and values of all fields, in the order in which they are sent; the engine's own are not there yet.
+    /// Returns names and values of all header fields, in the order in which they are sent. The engine adds its own later.
     #[doc(alias = "fields")]
     pub fn headers(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
         let content_type = self.content_type.map(|value| (&CONTENT_TYPE, value.as_bytes()));
@@ -341,12 +339,12 @@ impl Response {
         content_type.into_iter().chain(shared.chain(&self.fields).map(|(name, value)| (name, value.as_bytes())))
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// An error in words, as text.
+    /// Makes a response with a status and a text, for errors.
     pub fn error(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Response {
         Response::text(text).with_status(status)
     }
@@ -371,7 +369,7 @@ impl fmt::Display for InvalidReason {
 
 impl std::error::Error for InvalidReason {}
 
-/// The answer where a body did not arrive whole: 400, 408, 413 or 503, and why.
+/// The answer to a body that was not received whole: 400, 408, 413 or 503, with the reason.
 impl From<BodyError> for Response {
     fn from(error: BodyError) -> Response {
         let response = Response::error(error.status(), format!("{error}\n"));
