@@ -3,67 +3,66 @@
 use crate::error::{Error, Result};
 use std::time::Duration;
 
-/// How a server talks to the kernel.
+/// The interface to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring where the system has and allows it, else readiness.
+    /// io_uring if the system has and allows it, else readiness.
     #[default]
     Auto,
-    /// io_uring; where it is not to be had, readiness, and a warning.
+    /// io_uring; if it is not available, readiness and a warning.
     Uring,
     /// epoll.
     Readiness,
-    /// A thread for each connection, out of a bounded pool: for comparison, and for code that must block.
+    /// A thread for each connection, from a bounded pool: for comparison, and for handlers that must block.
     Threads,
 }
 
 /// How connections reach the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// Each worker has its own queue on the port, and the kernel spreads connections over them (SO_REUSEPORT). Other
-    /// processes of the same user may join the port.
+    /// Each worker has its own queue at the port, and the kernel spreads connections over them (SO_REUSEPORT). Other processes of
+    /// the same user can listen at the port, too.
     #[default]
     ReusePort,
-    /// One thread accepts and hands each connection to the worker that has the fewest.
+    /// One thread accepts connections and gives each to the worker with the fewest.
     Handoff,
 }
 
-/// How long peers may take. Zero turns a deadline off; for `linger` and `shutdown` it means at once.
+/// The time that peers and handlers have. Zero turns a timeout off; for `linger` and `shutdown` it means at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Deadlines")]
 pub struct Timeouts {
-    /// From a connection's start to the end of its TLS handshake: it closes after that.
+    /// From the start of a connection to the end of its TLS handshake. After that the connection closes.
     pub handshake: Duration,
-    /// From a connection's first byte, or its start, to the end of a request's head: 408 after that.
+    /// From the first byte of a request, or the start of the connection, to the end of the head. After that 408.
     pub head: Duration,
-    /// Over how long a body's rate is judged; a body that brings less than the rate in that time is 408.
+    /// The period in which a body must bring `body_rate` on average; a slower body is answered 408.
     pub body: Duration,
-    /// Bytes a second that a body has to bring at least.
+    /// The least rate of a body, in bytes per second.
     pub body_rate: u32,
-    /// How long a connection may stay open without a request.
+    /// A connection without a request closes after this time.
     pub idle: Duration,
-    /// How long a peer may take nothing of what is sent to it; on a stream of HTTP/2 whose window is closed, less than
-    /// `body_rate`.
+    /// A peer that takes no bytes of its answers for this time is cut; on a stream of HTTP/2, one that takes less than `body_rate`.
     pub write: Duration,
-    /// How long an async handler, a blocking one or an answer from elsewhere may take: 503 after that.
+    /// The time of an async or blocking handler, or of an answer from elsewhere. After that 503.
     pub handler: Duration,
-    /// How long another protocol, after an upgrade or CONNECT, may pass no byte in either direction.
+    /// Another protocol, after an upgrade or CONNECT, is ended if no byte passes in either direction for this time.
     pub tunnel: Duration,
-    /// How long what a peer still sends is read and dropped after the last answer, so that it is not lost to a reset.
+    /// After the last answer, what the peer still sends is read and dropped for this time, so that no reset destroys the answer.
     pub linger: Duration,
-    /// How long a graceful shutdown waits for what is under way.
+    /// The time that a graceful shutdown waits for pending requests.
     pub shutdown: Duration,
-    /// A plain handler that holds its worker longer than this is named in a warning, and so is one poll of an async handler.
+    /// A warning names a plain handler, or one poll of an async handler, that holds its worker for longer than this.
     pub stall: Duration,
 }
 
 impl Timeouts {
-    /// Bytes that a body must bring while its rate is judged once.
+    /// Returns the bytes that a body must bring in one period.
     pub(crate) fn least_body(&self) -> u64 {
         u64::from(self.body_rate) * self.body.as_secs().max(1)
     }
 
-    /// Bytes that a peer must take of an answer in the time that it has to take something.
+    /// Returns the bytes that a peer must take of an answer within `write`.
     pub(crate) fn least_taken(&self) -> u64 {
         (u64::from(self.body_rate) * self.write.as_secs().max(1)).max(1)
     }
@@ -81,10 +80,10 @@ impl Default for Timeouts {
             body_rate: 500,
             // Browsers keep connections for about a minute.
             idle: Duration::from_secs(75),
-            // A kernel that reads 4 KB/s announces new room in steps of up to 128 KB where segments are large.
+            // A kernel whose reader takes 4 KB/s announces new room in steps of up to 128 KB if segments are large.
             write: Duration::from_secs(60),
             handler: Duration::from_secs(60),
-            // What chats and proxies send to keep a connection comes every minute; most translators of addresses forget later.
+            // Chats and proxies send keep-alives about every minute; most NATs forget a connection later.
             tunnel: Duration::from_secs(300),
             linger: Duration::from_secs(2),
             shutdown: Duration::from_secs(30),
@@ -93,29 +92,29 @@ impl Default for Timeouts {
     }
 }
 
-/// How much of everything.
+/// Bounds on connections, bodies and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Caps")]
 pub struct Limits {
-    /// Connections at once, over all workers; none: what the descriptor limit allows, less a reserve of 32.
+    /// Open connections, over all workers. `None`: what the limit of descriptors allows, less a reserve of 32.
     pub connections: Option<u32>,
-    /// Connections at once from one address, where a /64 counts as one in IPv6. Behind a proxy every peer has its address: raise it there.
+    /// Open connections of one address; a /64 counts as one address in IPv6. Raise it behind a proxy, whose address all peers have.
     pub connections_a_peer: u32,
-    /// Requests on one connection, so that long-lived ones are spread anew now and then. 0: no bound.
+    /// Requests on one connection, so that balancers can spread long-lived connections again. 0: no bound.
     pub requests_a_connection: u32,
-    /// Bytes of a request's body that handlers take: 413 above. Streamed bodies have their own, below.
+    /// Bytes of a body that a handler takes whole; larger bodies are answered 413.
     pub body_bytes: u64,
-    /// Bytes of a body that a handler takes in parts. Nothing holds all of it, so it may be large: 1 TiB.
+    /// Bytes of a body that a handler takes in parts. Nothing holds all of it, so the default is large: 1 TiB.
     pub streamed_body_bytes: u64,
-    /// Bytes of a body that are read and dropped because no handler wants them; the connection closes above.
+    /// Bytes of a body that no handler takes, which are read and dropped. The connection closes if there are more.
     pub unread_body_bytes: u64,
     /// Threads of the blocking pool.
     pub blocking_threads: usize,
-    /// Jobs that wait for a thread of the blocking pool: 503 above.
+    /// Jobs that wait for a thread of the blocking pool; further ones are answered 503.
     pub blocking_queue: usize,
-    /// Connections that the threads engine serves at once.
+    /// Connections that the engine `threads` serves at the same time.
     pub connection_threads: usize,
-    /// Connections that wait for a thread of the threads engine: 503 above.
+    /// Connections that wait for a thread of the engine `threads`; further ones are answered 503.
     pub connection_queue: usize,
 }
 
@@ -136,49 +135,48 @@ impl Default for Limits {
     }
 }
 
-/// A server's settings.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Workers; 0: one for each CPU that the process may use.
+    /// The number of workers. 0: one for each CPU that the process may use.
     pub workers: usize,
     /// Pins each worker to a CPU of its own.
     pub pin: bool,
-    /// How to talk to the kernel.
+    /// The interface to the kernel.
     pub engine: Engine,
     /// How connections reach the workers.
     pub balance: Balance,
     /// Options of listening sockets.
     pub socket: highwire_io::Options,
-    /// Bounds of heads, fields and chunk framing.
+    /// The parser's bounds on heads, fields and chunk framing.
     pub parser: highwire_proto::Limits,
-    /// Whether HTTP/1 is spoken. Without it every connection has to begin with HTTP/2, in the clear and under TLS.
+    /// Serves HTTP/1. If it is off, every connection must begin with HTTP/2, with and without TLS.
     pub http1: bool,
-    /// Whether HTTP/2 is spoken in the clear, to clients that know that it is (RFC 9113 section 3.3).
+    /// Serves HTTP/2 without TLS to clients with prior knowledge (RFC 9113 section 3.3).
     pub http2_cleartext: bool,
-    /// Whether HTTP/2 is offered under TLS, by ALPN.
+    /// Offers HTTP/2 under TLS, by ALPN.
     pub http2_tls: bool,
-    /// Whether a client under TLS that offers no ALPN may speak HTTP/2 all the same, if `http2_tls` is on. RFC 9113 section 3.2
-    /// demands ALPN.
+    /// Lets a client under TLS speak HTTP/2 without ALPN, if `http2_tls` is on. RFC 9113 section 3.2 demands ALPN.
     pub http2_without_alpn: bool,
-    /// What HTTP/2 lets a peer do.
+    /// Bounds of HTTP/2.
     pub http2: highwire_proto::h2::Bounds,
-    /// How long peers may take.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// How much of everything.
+    /// Bounds on connections, bodies and threads.
     pub limits: Limits,
-    /// Bytes that the engine may hold for peers, at most what the process may use. None: half of that, or a
-    /// quarter if that is less than 128 MiB.
+    /// Bytes that the engine may hold for all peers. `None`: half of the memory that the process may use, or a quarter if that is less
+    /// than 128 MiB.
     pub memory: Option<usize>,
-    /// The `Server` field; none leaves it out.
+    /// The value of the `Server` field. `None`: no such field.
     pub server_name: Option<String>,
-    /// A POST with `X-HTTP-Method-Override: PUT`, `PATCH` or `DELETE` is taken as one of these, for clients that can send
-    /// nothing but GET and POST.
+    /// Treats a POST with `X-HTTP-Method-Override: PUT`, `PATCH` or `DELETE` as a request with that method, for clients that can send
+    /// only GET and POST.
     pub method_override: bool,
-    /// Refuses a request of HTTP/1 with 400 if its absolute target (`GET http://a/`) and its Host field name different hosts. By
-    /// default the target's replaces the field's, as RFC 9112 section 3.2.2 demands: routes, handlers and services see one host.
-    /// A proxy that goes by Host may have seen another.
+    /// Answers a request of HTTP/1 with 400 if its absolute target (`GET http://a/`) and its Host field name different hosts. By
+    /// default the host of the target replaces that of the field, as RFC 9112 section 3.2.2 demands; a proxy that reads only Host may
+    /// have seen another host.
     pub refuse_other_host: bool,
-    /// One `tracing` event for each request, target `highwire::access`.
+    /// Emits a `tracing` event for each request, with the target `highwire::access`.
     pub access_log: bool,
 }
 
@@ -207,11 +205,10 @@ impl Default for Config {
     }
 }
 
-/// Less does not hold what a few connections need: each that reads a head has a buffer of some kilobytes, a session of TLS
-/// twelve.
+/// The least memory budget. A few connections need as much: each needs some kilobytes for a head, and twelve for a TLS session.
 const LEAST_MEMORY: usize = 64 * 1024;
 
-/// More workers than any machine has cores: a slip of the keyboard.
+/// No machine has so many cores; a larger number is a mistake.
 const MOST_WORKERS: usize = 1024;
 
 impl Config {

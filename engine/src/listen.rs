@@ -1,4 +1,4 @@
-//! How a server listens at an address, beside the address itself.
+//! The options of a listener, beside its address.
 
 use super::config::Config;
 use super::connection::Connection;
@@ -12,7 +12,7 @@ use crate::service::Service;
 #[cfg(feature = "tls")]
 use std::sync::atomic::Ordering;
 
-/// How to listen at an address: [`Server::listen_with`](super::Server::listen_with) takes it.
+/// The options of a listener, for [`Server::listen_with`](super::Server::listen_with).
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Listen {
@@ -24,35 +24,34 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// In the clear.
+    /// Plain HTTP, without TLS.
     pub fn new() -> Listen {
         Listen::default()
     }
 
-    /// For TLS: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the configuration are seen within seconds.
+    /// Serves TLS: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the configuration are used within seconds.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: crate::tls::TlsConfig) -> Listen {
         self.tls = Some(config);
         self
     }
 
-    /// Beside TLS, connections in the clear are served too: a connection's first byte says which it is. An address that requires client
-    /// certificates cannot serve them: a connection in the clear has none.
+    /// Serves connections without TLS beside those with TLS; the first byte of a connection tells which it is. An address that requires
+    /// client certificates cannot do this, because a connection without TLS has none.
     #[cfg(feature = "tls")]
     pub fn and_plain(mut self) -> Listen {
         self.plain_too = true;
         self
     }
 
-    /// Every connection begins with whose it is: the PROXY protocol of HAProxy, version 1 or 2. Connections that begin with
-    /// anything else are cut. Whoever reaches such an address can say that it is anybody, so nobody but the proxy may reach
-    /// it.
+    /// Expects a header of HAProxy's PROXY protocol, version 1 or 2, at the beginning of each connection, and cuts connections that
+    /// begin with anything else. Only the proxy may reach such an address: any client could pretend to be another.
     pub fn proxy_protocol(mut self) -> Listen {
         self.proxied = true;
         self
     }
 
-    /// Whether connections begin with HTTP in the clear.
+    /// Returns true if connections begin with plain HTTP.
     pub(super) fn is_plain(&self) -> bool {
         #[cfg(feature = "tls")]
         let has_tls = self.tls.is_some();
@@ -61,7 +60,7 @@ impl Listen {
         !has_tls && !self.proxied
     }
 
-    /// Returns true if connections in the clear are served.
+    /// Returns true if connections without TLS are served.
     fn has_clear(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_none() || self.plain_too;
@@ -69,7 +68,7 @@ impl Listen {
         return true;
     }
 
-    /// What connections that come this way need.
+    /// Checks the options and builds the TLS configuration.
     pub(super) fn listener_setup(self, config: &Config) -> Result<ListenerSetup> {
         if self.has_clear() && !config.http1 && !config.http2_cleartext {
             let text = "a listener in the clear needs http1 or http2_cleartext: both are off";
@@ -105,7 +104,7 @@ impl Listen {
     }
 }
 
-/// Another second has begun: one of the workers looks whether files of the TLS configurations have changed.
+/// Called by each worker in each second: one of them looks whether files of the TLS configurations have changed.
 pub(super) fn look_at_files(_setups: &[ListenerSetup], _shared: &Shared, _seconds: u64) {
     #[cfg(feature = "tls")]
     if !_setups.is_empty() && _shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
@@ -113,7 +112,7 @@ pub(super) fn look_at_files(_setups: &[ListenerSetup], _shared: &Shared, _second
     }
 }
 
-/// What connections that came by one listener begin with.
+/// The beginning of connections of one listener.
 #[derive(Clone, Default)]
 pub(crate) struct ListenerSetup {
     pub(crate) tls: Option<ListenerTls>,
@@ -122,7 +121,7 @@ pub(crate) struct ListenerSetup {
 }
 
 impl ListenerSetup {
-    /// Gives a connection the TLS of its listener: returns true if there is any, and memory for it.
+    /// Gives a connection a TLS session. Returns false if there is no memory for it.
     #[cfg(feature = "tls")]
     pub(super) fn secure(&self, connection: &mut Connection, worker: &mut WorkerContext<impl Service>) -> bool {
         let secure = self.tls.as_ref().and_then(Secure::accept);
@@ -134,7 +133,7 @@ impl ListenerSetup {
         false
     }
 
-    /// Whether there is nothing before HTTP.
+    /// Returns true if connections begin with plain HTTP.
     pub(crate) fn is_plain(&self) -> bool {
         self.tls.is_none() && !self.proxied
     }

@@ -16,10 +16,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A worker thread's stack. Handlers run on it; it is reserved, not used, until they do.
+/// The stack of a worker thread, on which handlers run. Its memory is used only as far as handlers touch it.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// How often the thread that watches the workers looks at them, at least.
+/// The longest time between two looks of the thread that watches the workers.
 const WATCH: Duration = Duration::from_millis(50);
 
 /// A bound server, ready to run.
@@ -27,7 +27,7 @@ pub struct Server<M> {
     make: Arc<M>,
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
-    /// What connections of each listener begin with, in their order.
+    /// The setup of each listener, in their order.
     listener_setups: Vec<ListenerSetup>,
 }
 
@@ -38,10 +38,10 @@ impl<M: MakeService> std::fmt::Debug for Server<M> {
 }
 
 impl<M: MakeService> Server<M> {
-    /// A server that does not listen yet. `make` makes the service of each worker.
+    /// Makes a server that does not listen yet. `make` makes the service of each worker.
     ///
     /// # Errors
-    /// What is wrong with the settings.
+    /// If settings contradict each other or are out of range.
     pub fn new(make: M, config: Config) -> Result<Server<M>> {
         config.check()?;
         let (make, shared) = (Arc::new(make), Arc::new(Shared::new(config)));
@@ -58,7 +58,7 @@ impl<M: MakeService> Server<M> {
     /// Listens on another address.
     ///
     /// # Errors
-    /// Why it cannot be listened on.
+    /// If the address is malformed or the system refuses it.
     pub fn listen(self, address: &str) -> Result<Server<M>> {
         self.listen_with(address, Listen::new())
     }
@@ -67,16 +67,16 @@ impl<M: MakeService> Server<M> {
     /// configuration are seen within seconds.
     ///
     /// # Errors
-    /// Why it cannot be listened on, or what is wrong with the configuration.
+    /// If the address is malformed, the system refuses it, or the TLS configuration is wrong.
     #[cfg(feature = "tls")]
     pub fn listen_tls(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server<M>> {
         self.listen_with(address, Listen::new().tls(config))
     }
 
-    /// Listens on another address in the way that is said: TLS and the clear on one port, behind a proxy.
+    /// Listens on another address with options: TLS, TLS and plain HTTP at one port, the PROXY protocol.
     ///
     /// # Errors
-    /// Why it cannot be listened on, or what is wrong with the configuration of TLS.
+    /// If the address is malformed, the system refuses it, or the options are wrong.
     pub fn listen_with(mut self, address: &str, listen: Listen) -> Result<Server<M>> {
         let address = Address::parse(address)?;
         let config = self.shared.config();
@@ -87,9 +87,9 @@ impl<M: MakeService> Server<M> {
         let listener_setup = listen.listener_setup(config)?;
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
-        // Sharing the port among our workers must not mean sharing it with a stranger by accident: the first bind shares
-        // with nobody, and fails where somebody listens. A port of the system's choice is nobody else's, and is kept: given
-        // back for a moment, it could be taken.
+        // Our workers share the port, but another program must not share it by accident. So the first bind is exclusive, and fails
+        // if another program listens. A port that the system chooses is free, and is bound only once, because another program could
+        // take it between two binds.
         options.reuse_port |= several && matches!(address, Address::Tcp(socket) if socket.port() == 0);
         let mut listener = Listener::bind(&address, &options)?;
         if several && !options.reuse_port && matches!(address, Address::Tcp(_)) {
@@ -103,37 +103,38 @@ impl<M: MakeService> Server<M> {
         Ok(self)
     }
 
-    /// Listens on a socket that is there already, in the clear.
+    /// Listens on an existing socket, without TLS.
     ///
     /// # Errors
-    /// That nothing is spoken in the clear.
+    /// If the settings turn off every protocol without TLS.
     pub fn listen_on(mut self, listener: Listener) -> Result<Server<M>> {
         self.listener_setups.push(Listen::new().listener_setup(self.shared.config())?);
         self.listeners.push(listener);
         Ok(self)
     }
 
-    /// Where the server listens; ports that were asked for as 0 are filled in.
+    /// Returns the addresses of the listeners, with the actual port for each port 0.
     pub fn addresses(&self) -> Vec<String> {
         self.listeners.iter().map(|listener| listener.address().to_string()).collect()
     }
 
-    /// Runs until SIGTERM or SIGINT: the first stops gracefully, the second at once. Installs handlers for both.
+    /// Runs until SIGTERM or SIGINT: the first signal begins a graceful shutdown, the second ends at once. Installs handlers for both
+    /// signals.
     ///
     /// # Errors
-    /// What keeps the server from running.
+    /// If a worker cannot start, or fails.
     pub fn run(self) -> Result<()> {
         self.run_with_stats().map(|report| tracing::info!(%report, "stopped"))
     }
 
-    /// As [`run`](Self::run), and says what became of the connections.
+    /// As [`run`](Self::run), and returns the final counts.
     ///
     /// # Errors
-    /// What keeps the server from running.
+    /// As [`run`](Self::run).
     #[doc(alias = "run_and_report")]
     pub fn run_with_stats(self) -> Result<Stats> {
         let notifier = Notifier::new()?;
-        // An earlier server of this process may have been stopped by a signal too.
+        // A signal may have stopped an earlier server of this process.
         let before = highwire_io::signal::count();
         highwire_io::signal::install(notifier)?;
         let handle = self.start()?;
@@ -161,20 +162,20 @@ impl<M: MakeService> Server<M> {
     /// Runs in threads of its own, without signal handlers, until [`Handle::shutdown`].
     ///
     /// # Errors
-    /// What keeps the server from starting.
+    /// If it has no listener, or a worker cannot start.
     pub fn start(self) -> Result<Handle> {
         if self.listeners.is_empty() {
             return Err(Error::Setting("the server has no address to listen on".to_string()));
         }
-        // Before there are threads: then it takes no time.
+        // Before threads exist, because the kernel then grows the table of descriptors without a delay.
         highwire_io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
         self.start_all()
     }
 
-    /// Runs in threads of its own, without an address, for requests of this process: [`Handle::call`].
+    /// Runs in threads of its own, without a listener, for requests of this process: [`Handle::call`].
     ///
     /// # Errors
-    /// What keeps the server from starting.
+    /// If a worker cannot start, or the engine is `threads`.
     #[cfg(feature = "call")]
     pub fn start_inside(self) -> Result<Handle> {
         if self.shared.config().engine == Engine::Threads {
@@ -213,10 +214,10 @@ impl<M: MakeService> Server<M> {
         Ok(handle)
     }
 
-    /// Runs until [`Handle::shutdown`] is called on what `with_handle` was given. Never touches signals: hosts keep theirs.
+    /// Calls `with_handle` and runs until [`Handle::shutdown`]. Installs no signal handlers.
     ///
     /// # Errors
-    /// What keeps the server from running.
+    /// If a worker cannot start, or fails.
     pub fn serve(self, with_handle: impl FnOnce(Handle)) -> Result<()> {
         let mut handle = self.start()?;
         let threads = std::mem::take(&mut handle.threads);
@@ -224,21 +225,18 @@ impl<M: MakeService> Server<M> {
         join(threads)
     }
 
-    /// One worker on the present thread, over a driver of the caller's: for hosts with a loop of their own, and for the
-    /// simulator.
+    /// Makes a worker over the caller's driver, for hosts with a loop of their own and for the simulator.
     ///
     /// # Errors
-    /// What keeps the worker from starting.
+    /// If the worker cannot start.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D, M::Service>> {
         Worker::new(&*self.make, self.shared, driver, self.listeners, self.listener_setups)
     }
 
-    /// The same, where the driver has a listener of its own, as the simulator has: connections that come by it begin as `listen`
-    /// says.
+    /// The same, for a driver that has a listener of its own, as the simulator has. `listen` holds for its connections.
     ///
     /// # Errors
-    /// What is wrong with the configuration of TLS, what keeps the worker from starting, and that the server listens somewhere
-    /// itself.
+    /// If the TLS configuration is wrong, the worker cannot start, or the server has listeners.
     pub fn into_worker_with<D: Driver>(mut self, driver: D, listen: Listen) -> Result<Worker<D, M::Service>> {
         if !self.listeners.is_empty() {
             let problem = "the server listens itself, beside the listener of its driver";
@@ -265,7 +263,7 @@ impl<M: MakeService> Server<M> {
             for share in &mut shares[1..] {
                 share.push(another(self.shared.config(), &listener)?);
             }
-            // The last handle closes the socket, and removes a unix socket's file: nobody but a worker may keep one.
+            // Only workers may keep a handle: the last one closes the socket and removes the file of a unix socket.
             shares[0].push(listener);
         }
         let cpus = highwire_io::affinity::cpus();
@@ -292,7 +290,7 @@ impl<M: MakeService> Server<M> {
                         Ok(())
                     }
                     Err(error) => {
-                        // The one who waits gets the error; if nobody does, nobody wants it.
+                        // `start` waits for this message, unless it has failed already.
                         let _ = tell.send(Err(error));
                         Ok(())
                     }
@@ -321,19 +319,19 @@ impl<M: MakeService> Server<M> {
     }
 }
 
-/// Whether io_uring is to be had. On a thread of its own: the kernel interrupts whoever made a ring when it takes the ring
-/// down, and the caller's next blocking call would fail with EINTR.
+/// Makes a ring to see whether io_uring is available. It uses a thread of its own, because the kernel interrupts the thread that made
+/// a ring when the ring is torn down, and the caller's next blocking call would fail with EINTR.
 fn probe_uring() -> std::io::Result<()> {
     let probe = std::thread::Builder::new().name("highwire-probe".to_string()).spawn(|| Uring::new().map(drop))?;
     probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
 }
 
-/// A listener for another worker: a queue of its own on the port where that is possible, else the same queue.
+/// Makes a listener for another worker: with a queue of its own at the port if possible, else with the same queue.
 fn another(config: &Config, listener: &Listener) -> Result<Listener> {
     match listener.address() {
         address @ Address::Tcp(_) if config.balance == Balance::ReusePort => {
             let options = highwire_io::Options { reuse_port: true, ..config.socket.clone() };
-            // An inherited socket may not share its port; then its queue is shared.
+            // An inherited socket may have been bound without SO_REUSEPORT; then the workers share its queue.
             Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)
         }
         _ => Ok(listener.duplicate()?),
@@ -353,7 +351,7 @@ fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
     first
 }
 
-/// Tells a route's name, and whether futures answer its requests.
+/// Returns the name of a route, and true if its handler is async.
 type Describe = dyn Fn(u32) -> (String, bool) + Send + Sync;
 
 /// A running server.
@@ -372,23 +370,23 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Where the server listens.
+    /// Returns the addresses of the listeners.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    /// What became of its connections so far.
+    /// Returns the counts so far.
     #[doc(alias = "report")]
     pub fn stats(&self) -> Stats {
         Stats::of(&self.shared)
     }
 
-    /// Connections that are open now.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.shared.connection_count()
     }
 
-    /// Stops accepting, finishes what is under way, and ends at the shutdown deadline at the latest.
+    /// Begins a graceful shutdown: stops accepting, finishes pending requests, and ends at the shutdown deadline at the latest.
     #[doc(alias = "stop")]
     pub fn shutdown(&self) {
         self.shared.draining.store(true, Ordering::Release);
@@ -401,8 +399,8 @@ impl Handle {
         self.shutdown();
     }
 
-    /// Gives a request of this process to the worker that has the fewest of them. Where there are too many in all, or the
-    /// workers have ended, the answer is 503.
+    /// Gives a request of this process to the worker with the fewest of them. The answer is 503 if there are too many, or the workers
+    /// have ended.
     #[cfg(feature = "call")]
     pub fn call(
         &self,
@@ -422,15 +420,15 @@ impl Handle {
         future
     }
 
-    /// Whether every worker has ended.
+    /// Returns true if every worker has ended.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until the server has stopped.
+    /// Waits until the server has stopped. Returns the final counts.
     ///
     /// # Errors
-    /// What ended it, if it was not asked to.
+    /// If a worker has failed.
     #[doc(alias = "wait")]
     pub fn join(self) -> Result<Stats> {
         join(self.threads)?;
@@ -438,30 +436,30 @@ impl Handle {
     }
 }
 
-/// Notices handlers that hold their worker.
+/// Watches the workers: for handlers that hold them, and for memory that can be given back.
 #[derive(Default)]
 struct Watch {
     /// The beat of each worker at the last look, and how often it was the same.
     last: Vec<(u64, u32)>,
-    /// The most that peers had of the memory budget since memory was last given back.
+    /// The most bytes charged to the budget since memory was last given back.
     most: usize,
-    /// At how many looks in a row they had much less.
+    /// The number of looks in a row at which much less was charged.
     looks: u32,
 }
 
-/// Looks in a row at which peers must have had much less before memory is given back: a second, so that a load which swings does
-/// not cost a pass over the heap each time.
+/// Memory is given back after so many looks in a row with much less charged: a second, so that a swinging load does not cost a pass
+/// over the heap each time.
 const LOOKS_A_TRIM: u32 = 20;
 
-/// Looks in a row until it is given back once more: what connections leave behind is freed bit by bit.
+/// Memory is given back once more after so many looks, because connections free their memory bit by bit.
 const LOOKS_A_LAST_TRIM: u32 = 60;
 
-/// What peers must have had, and have no more, for memory to be given back: beside each byte that is charged to the budget, the
-/// heap keeps some that are not, of handlers and of blocks between those in use.
+/// Memory is given back only if the charge has fallen by so many bytes. (The heap keeps uncharged bytes besides: those of handlers,
+/// and free blocks between used ones.)
 const LEAST_FREED: usize = 1024 * 1024;
 
 impl Watch {
-    /// After peers that held much have gone, gives what they held back to the system.
+    /// Gives freed memory back to the system after peers that held much have gone.
     fn trim(&mut self, handle: &Handle) {
         let used = handle.shared.budget.used();
         self.most = self.most.max(used);
@@ -499,7 +497,7 @@ impl Watch {
     }
 }
 
-/// Returns what a handler does wrong if it holds its worker.
+/// Returns the text of the warning about a handler that holds its worker.
 fn problem(is_async: bool) -> &'static str {
     match is_async {
         true => "one poll of an async handler holds its worker; move what blocks or computes to `spawn_blocking`",
