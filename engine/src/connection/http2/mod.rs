@@ -1,8 +1,7 @@
-//! A connection that speaks HTTP/2: what is received becomes requests, each on a stream of its own.
+//! A connection that speaks HTTP/2: it serves many requests at the same time, each on a stream.
 //!
-//! The connection is the same as for HTTP/1: its socket, its window of unread bytes, its place in the memory account. What
-//! differs is here: several exchanges at once (`Active`), and a schedule of who sends next. A request that is answered at
-//! once has no `Active`, as one in HTTP/1 has no exchange.
+//! Socket, unread bytes and memory account are those of any connection. This folder adds the exchanges of several streams
+//! (`Active`), and a schedule that decides which stream sends next. A request that is answered at once has no `Active`.
 
 mod carrier;
 mod grants;
@@ -31,13 +30,12 @@ use crate::worker::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
 use highwire_proto::{Head, Length, h2};
 
-/// Answers that pipelined streams may put into one batch before the peer has to take some.
+/// Bytes of answers that may be sent in one batch before the peer has to take some.
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Returns true if the first bytes are the preface of HTTP/2, and it may be spoken here; `None` if more have to come to know.
-    /// Under TLS it has to be negotiated (RFC 9113 section 3.2), so that a connection without it is one whose client offered no
-    /// ALPN, at best.
+    /// Returns true if the first bytes are the preface of HTTP/2 and the settings allow it; `None` if they are too few to tell. Under
+    /// TLS the client must have negotiated it by ALPN (RFC 9113 section 3.2).
     #[cold]
     pub(in crate::connection) fn begins_http2(
         &self,
@@ -55,7 +53,7 @@ impl Connection {
         if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
     }
 
-    /// Begins with HTTP/2 at once, where nothing else is spoken here.
+    /// Begins with HTTP/2 at once, if HTTP/1 is turned off.
     pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
             connection.begin_http2(worker, out);
@@ -63,7 +61,7 @@ impl Connection {
         });
     }
 
-    /// From here on the connection speaks HTTP/2.
+    /// Switches the connection to HTTP/2.
     #[cold]
     pub(in crate::connection) fn begin_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let config = worker.shared.config();
@@ -78,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Reads events until the window holds no more, or the peer has to take some answers first. Returns how many bytes were used.
+    /// Parses the window until it is used up or the peer has to take some answers first. Returns the number of bytes used.
     pub(in crate::connection) fn advance_http2(
         &mut self,
         window: &[u8],
@@ -103,7 +101,7 @@ impl Transport {
         out: &mut Out<'_>,
     ) -> usize {
         let mut fields = std::mem::take(&mut worker.fields);
-        // A copy of a few numbers, since the rest of what is lent with them changes meanwhile.
+        // A copy of a few numbers, because `worker` is borrowed mutably meanwhile.
         let limits = &worker.shared.config().parser.clone();
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(worker.tick / TICKS_A_SECOND);
@@ -173,7 +171,7 @@ impl Transport {
         worker.fields = fields;
         self.tell_fed(http2, worker, out);
         if has_opened {
-            // Behind all that was said: whatever is behind it would wait until the peer has taken what it lets out.
+            // After all events, because a blocked connection parses no more.
             self.pump_http2(http2, worker, out);
         }
         at
@@ -198,7 +196,7 @@ impl Transport {
     ) {
         let (head, window) = request;
         if http2.stalls_too_much() {
-            // Nothing was done for it, so that the client may send it again (RFC 9113 section 8.7).
+            // The request was not processed, so the client may send it again (RFC 9113 section 8.7).
             quiet::log!(Memory, warn, "a client that does not take its answers asks for more; the stream is refused");
             return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
         }
@@ -213,7 +211,7 @@ impl Transport {
         H2 { transport: self, http2, stream, out }.begin(length, head, window, worker);
     }
 
-    /// Bytes of a body came.
+    /// Receives bytes of a body.
     fn data_http2(
         &mut self,
         http2: &mut Http2,
@@ -239,7 +237,7 @@ impl Transport {
         H2 { transport: self, http2, stream, out }.data(data, worker);
     }
 
-    /// Charges what has come of bodies, and tells handlers of it: once for all that was received in one go.
+    /// Charges the received bytes of bodies and polls their handlers, once for all bytes of a call.
     fn tell_fed(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if http2.fed.is_empty() {
             return;
@@ -259,7 +257,7 @@ impl Transport {
         self.work.spend_since(begun, worker.stopwatch);
     }
 
-    /// Credits the peer for what a handler has taken of a body.
+    /// Credits the peer for the bytes that a handler has taken of a body.
     pub(in crate::connection) fn credit_http2(
         &mut self,
         http2: &mut Http2,
@@ -276,7 +274,7 @@ impl Transport {
             active.given -= taken;
             let waits = active.waits == Waits::Handler || (active.waits == Waits::Body && was_closed);
             if waits && awaits_body && !active.is_answered() && active.exchange.tunnel().is_none() {
-                // The handler reads on: from here on the peer is waited for again.
+                // The handler has read on, so the peer's time begins again.
                 active.waits = Waits::Body;
                 active.judge_from_now(worker, arrived);
             }
@@ -284,7 +282,7 @@ impl Transport {
         }
     }
 
-    /// A body ended.
+    /// Ends a body.
     fn end_http2(
         &mut self,
         http2: &mut Http2,

@@ -1,5 +1,4 @@
-//! The sending half of a connection that speaks HTTP/2: answers, as far as the peer's windows allow; who sends next; what the
-//! streams wait for, and how long.
+//! Sending over HTTP/2: answers, as far as the peer's windows allow, and the order in which streams send.
 
 use super::H2;
 use super::streams::{Active, Http2};
@@ -23,14 +22,14 @@ use highwire_proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use highwire_proto::{Head, Length};
 use http::header;
 
-/// Bytes of answers that are handed to the driver before it has to say that they are out.
+/// Bytes of answers that the driver gets before it has to report that the kernel has them.
 const AHEAD_BYTES: usize = 64 * 1024;
 
 /// Frames in a row before other connections have their turn.
 const FRAMES_A_TURN: usize = 64;
 
 impl Transport {
-    /// Sends a response, or begins with one that cannot be sent at once.
+    /// Sends a response, or its head if the body cannot be sent at once.
     #[inline]
     pub(in crate::connection) fn send_http2(
         &mut self,
@@ -59,7 +58,7 @@ impl Transport {
             _ if withheld => {}
             Content::Bytes(bytes) if bytes.is_empty() => {}
             Content::Bytes(bytes) => {
-                // In one go where the windows allow it, as they nearly always do for what is small.
+                // A small body is sent at once if the windows allow it, as they nearly always do.
                 let whole = bytes.len() <= FRAME_BYTES as usize && http2.schedule.is_empty();
                 let sent = match whole {
                     true => http2.http.send_data(stream, &bytes, true, &mut out.queue.output).unwrap_or(0),
@@ -70,7 +69,7 @@ impl Transport {
                     let (write_due, all) = (worker.tick.saturating_add(worker.timeouts.write), http2.sent);
                     let active = http2.active(stream, worker);
                     (active.due, active.waits, active.sent_before) = (write_due, Waits::Write, all);
-                    // All of it stays until the last of it is sent.
+                    // The whole body stays in memory until its last byte is sent.
                     active.lent = if bytes.is_unique() { bytes.len() } else { 0 };
                     active.pending = bytes.slice(sent..);
                     active.exchange.outgoing.begin();
@@ -94,7 +93,7 @@ impl Transport {
         self.done_http2(http2, stream, worker, out);
     }
 
-    /// Where a stream's answer is complete: its exchange goes, and a peer that still sends is told that nobody reads.
+    /// If a stream's answer is complete, removes its exchange. The rest of a request that is not complete is dropped.
     pub(in crate::connection) fn done_http2(
         &mut self,
         http2: &mut Http2,
@@ -118,21 +117,21 @@ impl Transport {
                 (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
                 return;
             }
-            // Both have ended, and the stream's place is free for another. What its task still does has nothing to do with it.
+            // Both directions have ended, and another stream may use the place. The task goes on as a spawned one.
             if let Some(task) = active.exchange.detach_tunnel() {
                 worker.context.spawn(task);
             }
             return http2.forget(stream, worker);
         }
         if is_open {
-            // Complete before the request was: the rest of it is dropped as it comes, up to the bound that it has in HTTP/1.
+            // The answer is complete before the request. The rest of the request is dropped, up to the same bound as in HTTP/1.
             let most = worker.body_limit(u32::MAX, BodyUse::None);
             let active = http2.active(stream, worker);
-            // Whoever speaks another protocol ends as a connection does.
+            // After a tunnel the peer has as long as after the last answer of a connection.
             let is_tunnel = active.exchange.tunnel().is_some();
             let due = worker.tick.saturating_add(if is_tunnel { worker.timeouts.linger } else { worker.timeouts.body });
             if active.intake.bytes > most {
-                // More than that has come already.
+                // More than the bound has been received already.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
                 return http2.forget(stream, worker);
             }
@@ -148,7 +147,7 @@ impl Transport {
         http2.forget(stream, worker);
     }
 
-    /// Sends on with whoever's turn it is, as far as the peer takes it.
+    /// Sends frames of the scheduled streams, as far as the peer takes them.
     pub(in crate::connection) fn pump_http2(
         &mut self,
         http2: &mut Http2,
@@ -194,7 +193,7 @@ impl Transport {
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let is_pending = !active.pending.is_empty();
         if !is_pending && http2.http.waits_for_window(stream) {
-            // What the body gave now would only be held.
+            // A part made now would only be held in memory.
             let all = http2.sent;
             http2.get(stream).into_iter().for_each(|active| active.took(0, all, worker));
             return Sent::Waits;
@@ -207,7 +206,7 @@ impl Transport {
         exchange.sent_or_abort(sent, worker)
     }
 
-    /// Moves on what can move on one stream: its handler, its bodies, its other protocol.
+    /// Drives everything that can go on on one stream: handler, bodies, tunnel.
     fn drive_stream(
         &mut self,
         http2: &mut Http2,
@@ -222,7 +221,7 @@ impl Transport {
         } else if exchange.tunnel().is_some() {
             self.poll_tunnel(http2, stream, worker, out);
         } else if exchange.outgoing.is_streaming() && active.waits != Waits::Write {
-            // One that waits for its window is scheduled when that opens.
+            // A stream that waits for its window is scheduled when the window opens.
             http2.schedule(stream);
         }
         self.credit_http2(http2, stream, worker, out);
@@ -230,7 +229,7 @@ impl Transport {
 }
 
 impl Http2 {
-    /// A stream has something to send.
+    /// Puts a stream that has something to send into the schedule.
     pub(in crate::connection) fn schedule(&mut self, stream: StreamRef) {
         let priority = self.http.priority(stream);
         let Some(active) = self.get(stream) else { return };
@@ -239,7 +238,7 @@ impl Http2 {
         }
     }
 
-    /// The peer allows more on a stream: whether that has something to send.
+    /// The peer has widened the window of a stream. Returns true if the stream has something to send.
     pub(in crate::connection) fn opened(&mut self, stream: StreamRef) -> bool {
         let capacity = self.http.capacity(stream);
         let has_something = self.get(stream).is_some_and(|active| can_send(active, capacity));
@@ -249,7 +248,7 @@ impl Http2 {
         has_something
     }
 
-    /// The peer allows more on all streams together: whether one of them has something to send.
+    /// The peer has widened the window of the connection. Returns true if a stream has something to send.
     pub(in crate::connection) fn all_opened(&mut self) -> bool {
         for place in 0..self.active.len() {
             let Some(active) = &self.active[place] else { continue };
@@ -263,14 +262,14 @@ impl Http2 {
 }
 
 impl Connection {
-    /// Moves on whatever can move: handlers, bodies, unread frames.
+    /// Drives everything that can go on: handlers, bodies, unread frames.
     pub(in crate::connection) fn drive_http2(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        // What the peer has said comes first: where more can always be sent, it would never be heard.
+        // The unread frames come first, because a connection that can always send would never parse them.
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
@@ -283,7 +282,7 @@ impl Connection {
         self.driven(worker, head, out);
     }
 
-    /// A task of one of the streams was woken.
+    /// Runs the woken task of a stream.
     pub(crate) fn woken_stream(
         &mut self,
         place: usize,
@@ -307,7 +306,7 @@ impl Connection {
         });
     }
 
-    /// After streams were moved on: sends what they have, and reads on.
+    /// After streams were driven: sends what they have, and parses on.
     fn driven(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let Connection { transport, http2: Some(http2), .. } = self else { return };
         transport.pump_http2(http2, worker, out);
@@ -318,14 +317,14 @@ impl Connection {
     }
 }
 
-/// Whether a stream has something to send, now that it may send so many bytes. One that has waited for a window still does where
-/// that is not its own: it stays among those that the peer stalls.
+/// Returns true if a stream that may send so many bytes has something to send. A stream that the window of the connection still
+/// blocks counts as stalled.
 fn can_send(active: &Active, capacity: usize) -> bool {
     let has_something = active.is_answered() && (!active.pending.is_empty() || active.exchange.outgoing.is_streaming());
     has_something && (capacity > 0 || active.waits != Waits::Write)
 }
 
-/// Writes an answer's fields.
+/// Writes the header fields of an answer.
 fn write_fields(
     writer: &mut FieldWriter<'_>,
     worker: &WorkerContext<impl Service>,
@@ -350,7 +349,7 @@ fn write_fields(
         }
     }
     let length = match length {
-        // As in HTTP/1: a status that has no body announces none.
+        // As in HTTP/1, a status without a body announces no length.
         _ if matches!(status, 204 | 304) => None,
         Length::Empty => Some(0),
         Length::Exact(length) => Some(length),

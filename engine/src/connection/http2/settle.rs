@@ -1,4 +1,4 @@
-//! A connection that speaks HTTP/2, after whatever happened to it: what it waits for now, how long, and who has waited too long.
+//! Decides after each event what a connection that speaks HTTP/2 and its streams wait for, and ends streams that waited too long.
 
 use super::H2;
 use super::streams::{Active, Http2};
@@ -16,7 +16,7 @@ use highwire_proto::Head;
 use highwire_proto::h2::{Code, StreamRef};
 
 impl Connection {
-    /// After whatever happened: what the connection waits for now, and how long.
+    /// Runs after each event: sends the written bytes, and sets phase and deadline.
     pub(in crate::connection) fn settle_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.is_ending() {
             return out.flush(self.transport.id);
@@ -68,18 +68,18 @@ impl Connection {
         {
             self.wait_for(Phase::Head, worker);
         } else {
-            // Whatever else comes, such as PINGs, is no request.
+            // PINGs and other frames do not count as requests.
             self.transport.phase = Phase::Idle;
             worker.deadlines.set_at(self.transport.id.index, idle_due);
         }
     }
 
-    /// The peer sends no more: ends streams that wait for it, for the rest of a request or for a window. Nothing can help them,
-    /// and what they hold would be held until their deadlines.
+    /// After the peer's end: resets streams that wait for the rest of a request or for a window. They would hold memory until their
+    /// deadlines.
     fn end_hopeless(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(http2) = &mut self.http2 else { return };
         for place in 0..http2.active.len() {
-            // They are all forgotten with the last one.
+            // `active` is freed with its last stream.
             let Some(Some(active)) = http2.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.tunnel().is_some());
             let waits = active.waits == Waits::Write && !active.scheduled;
@@ -90,8 +90,7 @@ impl Connection {
         }
     }
 
-    /// The memory budget has no room for what the streams hold: those that hold the most are reset until it has. Whether
-    /// that was enough.
+    /// Resets the streams that hold the most until the memory budget has room. Returns false if that is not enough.
     #[cold]
     fn give_way(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) -> bool {
         let Connection { transport, http2: Some(http2), .. } = self else { return false };
@@ -121,10 +120,10 @@ impl Connection {
             }
             Phase::Streams | Phase::Write => {
                 let Connection { transport, http2: Some(http2), .. } = &mut *self else { return };
-                // What the peer has to take has the rest of its time.
+                // The deadline for the peer to take bytes stays.
                 transport.phase = phase;
                 if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
-                    // Whoever has begun a stream meanwhile has it served.
+                    // The second GOAWAY names the last stream that is served.
                     http2.http.go_away(&mut out.queue.output);
                 }
                 transport.streams_expired(http2, worker, out);
@@ -153,7 +152,7 @@ impl Connection {
 }
 
 impl Transport {
-    /// Ends what streams have waited for too long.
+    /// Ends streams that have waited too long.
     fn streams_expired(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let arrived = http2.arrived;
         let bodies = http2.active.iter().flatten().filter(|active| active.waits == Waits::Body).count() as u64;
@@ -168,21 +167,21 @@ impl Transport {
             }
             let (is_collected, is_tunnel) = (active.granted > 0, active.exchange.tunnel().is_some());
             if waits == Waits::Body && !answered && is_collected && !http2.http.may_receive_on(stream) {
-                // It waits behind a body that began before it, and that one has to come fast enough.
+                // It waits behind an older body, whose rate is judged.
                 if let Some(active) = http2.get(stream) {
                     active.judge_from_now(worker, arrived);
                 }
                 continue;
             }
             if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
-                // The peer may send no more until the handler has read, or answered.
+                // The peer may not send until the handler has read or answered.
                 if let Some(active) = http2.get(stream) {
                     (active.due, active.waits) = (worker.tick.saturating_add(worker.timeouts.handler), Waits::Handler);
                 }
                 continue;
             }
             if waits == Waits::Body && !answered && !http2.http.may_receive() {
-                // Nor until the handlers of others have read: they have their own time.
+                // The peer may not send until the handlers of other streams have read; they have deadlines of their own.
                 if let Some(active) = http2.get(stream) {
                     active.judge_from_now(worker, arrived);
                 }
@@ -201,8 +200,8 @@ impl Transport {
 }
 
 impl Http2 {
-    /// Whether a stream only waits for others that share the connection's window, and the peer takes what they send, as fast
-    /// as it would have to take it from this one.
+    /// Returns true if a stream waits only for others that share the connection's window, and the peer takes their bytes as fast as it
+    /// would have to take this one's.
     fn waits_for_its_turn(&mut self, stream: StreamRef, worker: &WorkerContext<impl Service>) -> bool {
         let (is_open, all) = (self.http.is_open_by_itself(stream), self.sent);
         let Some(active) = self.get(stream) else { return false };
@@ -216,9 +215,9 @@ impl Http2 {
 }
 
 impl Active {
-    /// The peer has taken some of the answer. It has its time from when it could begin, and again whenever it has taken as
-    /// much as a body would have to bring in that time: whoever takes a byte now and then keeps all the rest in memory.
-    /// `all`: what has been sent on all streams.
+    /// Records that the peer has taken bytes of the answer. Its deadline begins when it could take the first byte, and again each time
+    /// it has taken `body_rate` times the timeout, so that a peer cannot keep an answer in memory by taking single bytes. `all`: the
+    /// bytes sent on all streams.
     pub(in crate::connection) fn took(&mut self, bytes: usize, all: u64, worker: &WorkerContext<impl Service>) {
         self.taken += bytes as u64;
         if self.waits != Waits::Write || self.taken >= worker.shared.config().timeouts.least_taken() {
@@ -227,14 +226,14 @@ impl Active {
         }
     }
 
-    /// From now on the body's rate is judged anew; `all`: what has come on all streams.
+    /// Begins a new period for the body's rate. `all`: the bytes received on all streams.
     pub(in crate::connection) fn judge_from_now(&mut self, worker: &WorkerContext<impl Service>, all: u64) {
         (self.intake.arrived, self.arrived_before) = (0, all);
         self.due = worker.tick.saturating_add(worker.timeouts.body);
     }
 
-    /// Whether the body came fast enough since it was last looked at; then it is looked at again later. Streams take turns:
-    /// where it did not, it is enough that all `bodies` together came as fast as each of them should.
+    /// Returns true if the body was fast enough in the last period, and begins a new one. Because streams take turns, it is also enough
+    /// if all `bodies` together were as fast as each of them should be.
     fn body_is_fast_enough(&mut self, worker: &WorkerContext<impl Service>, all: u64, bodies: u64) -> bool {
         let wanted = worker.shared.config().timeouts.least_body();
         let is_fast =

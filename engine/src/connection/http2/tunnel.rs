@@ -1,7 +1,7 @@
-//! Other protocols on a stream of HTTP/2: CONNECT (RFC 9113 section 8.5), and CONNECT with a protocol (RFC 8441).
+//! Tunnels on a stream of HTTP/2: CONNECT (RFC 9113 section 8.5), and CONNECT with a protocol (RFC 8441).
 //!
-//! What the handler's task writes is the body of an answer without an end of its own, and what its peer sends is the body
-//! of a request: windows, back-pressure and turns are those of any stream.
+//! The bytes that the tunnel's task writes are the body of the response, and the peer's bytes are the body of the request, so that
+//! windows, back-pressure and turns are those of any stream.
 
 use super::H2;
 use super::streams::{Active, Http2};
@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-/// What the other protocol's task has written, as a body.
+/// The bytes that a tunnel's task has written, as a body.
 struct Written {
     raw: Rc<RefCell<Raw>>,
 }
@@ -45,13 +45,13 @@ impl Stream for Written {
             return Poll::Ready(None);
         }
         raw.mark_flushed();
-        // Its task puts the stream back into the schedule when it has written more.
+        // The stream is scheduled again when the task has written more.
         Poll::Pending
     }
 }
 
 impl Transport {
-    /// A CONNECT came: what its stream brings is kept for the protocol that may be accepted.
+    /// Prepares for a CONNECT: keeps the peer's bytes for a tunnel that the handler may accept.
     pub(in crate::connection) fn connect_http2(
         &mut self,
         http2: &mut Http2,
@@ -62,8 +62,8 @@ impl Transport {
         http2.active(stream, worker).exchange.propose_tunnel(Raw::new(waker));
     }
 
-    /// Makes of a handler's answer to a CONNECT what is sent: an accepted protocol becomes a body; any other success would
-    /// say that there is a tunnel (RFC 9110 section 9.3.6), and is none.
+    /// Converts a handler's answer to a CONNECT: the response of an accepted tunnel gets the task's bytes as its body. Any other
+    /// success is replaced, because it would mean that there is a tunnel (RFC 9110 section 9.3.6).
     pub(in crate::connection) fn answer_connect(
         &mut self,
         active: &mut Active,
@@ -82,7 +82,7 @@ impl Transport {
             Ok(raw) => {
                 let body = BodyStream::new(Written { raw });
                 response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
-                // As 101 in HTTP/1 (RFC 8441 section 4).
+                // 200 in place of HTTP/1's 101 (RFC 8441 section 4).
                 response.status = StatusCode::OK;
                 worker.context.inbox.waker(self.stream_task(active.stream).number()).wake();
             }
@@ -90,7 +90,7 @@ impl Transport {
         }
     }
 
-    /// Bytes of another protocol came.
+    /// Receives bytes of a tunnel.
     pub(in crate::connection) fn data_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -104,7 +104,7 @@ impl Transport {
         {
             let mut raw = tunnel.raw.borrow_mut();
             raw.push(data);
-            // Whatever its task takes, the peer is credited for.
+            // So that the stream's task runs when the reader takes bytes, and credits the peer.
             raw.paused = true;
             drop(raw);
             active.given += data.len();
@@ -116,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// The peer ended its direction.
+    /// The peer has ended its direction.
     pub(in crate::connection) fn end_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -132,7 +132,7 @@ impl Transport {
         self.poll_tunnel(http2, stream, worker, out);
     }
 
-    /// Runs the other protocol's task; what it wrote is sent when it is the stream's turn.
+    /// Polls a tunnel's task, and schedules the stream if the task has written.
     pub(in crate::connection) fn poll_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -153,7 +153,7 @@ impl Transport {
         if active.exchange.outgoing.is_streaming() && has_something {
             http2.schedule(stream);
         } else if active.is_answered() && !active.exchange.outgoing.is_streaming() {
-            // Our direction had ended before.
+            // Our direction has ended already.
             let is_open = http2.http.awaits_body(stream);
             if is_finished || !is_open {
                 self.done_http2(http2, stream, worker, out);
@@ -163,7 +163,7 @@ impl Transport {
 }
 
 impl Transport {
-    /// No byte has passed on a stream for too long: its task hears of it, and what it says at once is the last.
+    /// Ends a tunnel through which no byte has passed for too long: first tells its task, which has a second for a last word.
     pub(in crate::connection) fn end_idle_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -186,7 +186,7 @@ impl Transport {
 }
 
 impl Http2 {
-    /// The peer has ended the connection's direction, and none of its streams': other protocols there are cut.
+    /// Cuts the tunnels of a peer that has ended the TCP stream without ending theirs.
     pub(in crate::connection) fn end_tunnels(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         for place in 0..self.active.len() {
             let Some(Some(active)) = self.active.get(place) else { continue };
@@ -200,7 +200,7 @@ impl Http2 {
 }
 
 impl Active {
-    /// Until when a stream whose body has nothing to send may wait.
+    /// Returns the deadline of a stream whose body has nothing to send.
     pub(in crate::connection) fn body_due(&self, worker: &WorkerContext<impl Service>) -> u32 {
         let after = match self.exchange.tunnel() {
             Some(tunnel) if tunnel.raw.borrow().is_idle() => TICKS_A_SECOND,
@@ -210,19 +210,19 @@ impl Active {
         worker.tick.saturating_add(after)
     }
 
-    /// Bytes of another protocol came: its time begins anew.
+    /// Sets the deadline anew after bytes of a tunnel were received.
     fn tunnel_moved(&mut self, worker: &WorkerContext<impl Service>) {
         if self.is_answered() && self.waits == Waits::Handler {
             self.due = self.body_due(worker);
         }
     }
 
-    /// Returns true if another protocol still reads, or writes.
+    /// Returns true if a half of a tunnel still exists.
     pub(in crate::connection) fn has_living_tunnel(&self) -> bool {
         self.exchange.tunnel().is_some_and(|tunnel| !tunnel.is_finished())
     }
 
-    /// Bytes that its handler, or its other protocol, has got and not taken; `None` where nothing is given to anybody.
+    /// Returns the bytes that wait for a handler's or a tunnel's reader; `None` without a reader.
     pub(in crate::connection) fn untaken(&self) -> Option<usize> {
         if let Some(tunnel) = self.exchange.tunnel() {
             return Some(tunnel.raw.borrow().bytes);
@@ -230,7 +230,7 @@ impl Active {
         self.exchange.incoming.untaken()
     }
 
-    /// The server stops: another protocol is told that nothing more comes.
+    /// Tells a tunnel that the server stops.
     pub(in crate::connection) fn drain(&self) {
         if let Some(tunnel) = self.exchange.tunnel() {
             tunnel.drain();
