@@ -134,7 +134,7 @@ pub struct BodyQueue {
     end: Option<Result<(), BodyError>>,
     trailers: Vec<(HeaderName, HeaderValue)>,
     reader: Option<Waker>,
-    /// Wakes the connection when the reader has taken some and the connection waits for that.
+    /// Wakes the connection when the reader takes a part while `paused` is set, and when the reader drops the body.
     connection: Option<Waker>,
     /// The connection has stopped receiving because the queue holds enough.
     pub(crate) paused: bool,

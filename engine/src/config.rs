@@ -78,7 +78,7 @@ impl Default for Timeouts {
             body: Duration::from_secs(10),
             // A modem of 1998 is ten times as fast.
             body_rate: 500,
-            // Browsers keep connections for about a minute.
+            // Longer than a client that closes idle connections after a minute, so that such a client closes first.
             idle: Duration::from_secs(75),
             // A kernel whose reader takes 4 KB/s announces new room in steps of up to 128 KB if segments are large.
             write: Duration::from_secs(60),

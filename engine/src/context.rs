@@ -165,7 +165,7 @@ impl Context {
         }
     }
 
-    /// Wakes a task at a moment, or after the driver's present turn if that is now.
+    /// Wakes a task at `at`. If `at` is not in the future, the worker wakes the task when the driver's turn has returned.
     pub(crate) fn wake_at(&self, at: Instant, waker: Waker) {
         self.add_timer(at, waker);
     }

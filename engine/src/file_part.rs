@@ -43,7 +43,7 @@ const TOUCH_BYTES: usize = 64 * 1024;
 /// The time to wait for a full blocking pool. A disk takes about as long.
 const POOL_PAUSE: Duration = Duration::from_millis(10);
 
-/// The rest of a part of an open file.
+/// A response body that sends a range of an open file. It keeps track of the bytes that are not sent yet.
 pub struct FilePart {
     file: Arc<dyn File>,
     rest: Range<u64>,

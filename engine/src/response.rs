@@ -286,7 +286,7 @@ impl Response {
         self.fields.push((name, value));
     }
 
-    /// Removes all header fields of a name. The engine adds its own later.
+    /// Removes all header fields with this name. The engine adds its own fields, such as `Date`, when it sends the response.
     #[doc(alias = "remove_field")]
     pub fn remove_header(&mut self, name: &HeaderName) {
         self.own_headers();

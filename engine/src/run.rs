@@ -172,7 +172,7 @@ impl<M: MakeService> Server<M> {
         self.start_all()
     }
 
-    /// Runs in threads of its own, without a listener, for requests of this process: [`Handle::call`].
+    /// Starts the server in its own threads. It needs no listener: this process passes requests to it with [`Handle::call`].
     ///
     /// # Errors
     /// If a worker cannot start, or the engine is `threads`.
@@ -451,7 +451,7 @@ struct Watch {
 /// over the heap each time.
 const LOOKS_A_TRIM: u32 = 20;
 
-/// Memory is given back once more after so many looks, because connections free their memory bit by bit.
+/// The watch trims the heap a second time after so many low looks in a row, because connections free their memory gradually.
 const LOOKS_A_LAST_TRIM: u32 = 60;
 
 /// Memory is given back only if the charge has fallen by so many bytes. (The heap keeps uncharged bytes besides: those of handlers,
@@ -459,7 +459,7 @@ const LOOKS_A_LAST_TRIM: u32 = 60;
 const LEAST_FREED: usize = 1024 * 1024;
 
 impl Watch {
-    /// Gives freed memory back to the system after peers that held much have gone.
+    /// Returns freed heap memory to the system when the charged bytes have stayed far below their last maximum.
     fn trim(&mut self, handle: &Handle) {
         let used = handle.shared.budget.used();
         self.most = self.most.max(used);

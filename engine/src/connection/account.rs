@@ -72,7 +72,8 @@ impl Account {
         true
     }
 
-    /// Gives back all bytes but those of the TLS session, which lives as long as the connection. Returns the bytes that the driver holds.
+    /// Gives the whole charge back to the worker's share, and keeps only the size of the TLS session. Returns the bytes that the driver
+    /// holds.
     pub(super) fn close(&mut self, share: &mut Share) -> usize {
         let unsent = self.unsent as usize;
         share.give(self.charged as usize);

@@ -28,8 +28,8 @@ impl Transport {
         self.account.held() + self.unread.capacity() + self.sealed.capacity()
     }
 
-    /// Drops the unread bytes and gives back all but the TLS session, when no request is served any more. Returns the bytes that the
-    /// driver holds.
+    /// Frees the unread bytes and gives the whole charge back to the worker's share, when the connection serves no more requests. The
+    /// account keeps the size of the TLS session, which the next `charge` counts again. Returns the bytes that the driver holds.
     pub(super) fn close_account(&mut self, worker: &mut WorkerContext<impl Service>) -> usize {
         self.unread = Vec::new();
         self.account.close(&mut worker.share)

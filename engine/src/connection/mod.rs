@@ -176,7 +176,7 @@ impl Connection {
         self.transport.ended = true;
         // The end of the TCP stream follows the peer's close_notify and changes nothing.
         self.transport.end_said |= is_said;
-        // Bytes of a handshake that waits for its turn were received before the end.
+        // The handshake bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this again.
         if self.transport.is_ending() || !self.transport.sealed.is_empty() {
             return;
         }
@@ -239,7 +239,7 @@ impl Connection {
 
     /// Parses the kept unread bytes.
     pub(super) fn proceed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
-        // The end of a body may still be due, although it has no bytes.
+        // Even if no bytes are unread, the parser may still have to report the end of a body.
         let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
         if self.transport.is_ending() || (self.transport.unread.is_empty() && !end_is_due()) {
             return;
@@ -278,7 +278,7 @@ impl Connection {
         self.exchange.as_ref()?.tunnel()
     }
 
-    /// Returns true if the next request may be parsed: the peer takes its answers, and no exchange is pending.
+    /// Returns true if the parser may read on: the peer takes our bytes, no body was refused, and the connection is not ending.
     fn may_read(&self) -> bool {
         !self.transport.blocked && !self.body_refused && !self.transport.is_ending()
     }

@@ -90,7 +90,8 @@ impl Connection {
         self.wait_for(phase, worker);
     }
 
-    /// Tells the protocol of the peer's end, after all bytes before it have been parsed.
+    /// Parses the unread bytes. Then tells the protocol's state machine that the peer has ended its direction, unless bytes that can
+    /// still be parsed have to wait.
     fn see_end(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         use h1::state::State;
         // Unread bytes may have become readable.

@@ -124,7 +124,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
         match outcome {
             Outcome::Ready => match &mut answer {
-                // A handler that took a `Replier` answers by it alone.
+                // The handler's result is the answer only if the handler took no `Replier`; else the `Replier` gives the answer.
                 Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
                     self.answer(response, worker);
                 }
@@ -265,7 +265,8 @@ pub(crate) trait Lifecycle: Carrier {
         self.send_end(trailers?).map(|()| Sent::Over)
     }
 
-    /// Cuts a response if sending failed.
+    /// Returns the result of a send. If the send, the response's body or its trailers failed, aborts the exchange and returns
+    /// [`Sent::Waits`].
     fn sent_or_abort(&mut self, sent: Result<Sent, Abort>, worker: &mut WorkerContext<impl Service>) -> Sent {
         sent.unwrap_or_else(|abort| {
             if let Abort::BodyMisfit(_) = abort {

@@ -140,7 +140,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.remote.notifier.notify();
     }
 
-    /// The same, without waiting for pending requests.
+    /// Stops as [`shutdown`](Self::shutdown) does, but cuts the pending requests.
     pub fn abort(&self) {
         self.state.cx.shared.aborting.store(true, Ordering::Release);
         self.shutdown();

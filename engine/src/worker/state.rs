@@ -304,7 +304,8 @@ impl<S: Service> WorkerState<S> {
         let late = self.drain_until.is_some_and(|until| until <= self.cx.now);
         let ends_now = late || shared.aborting.load(Ordering::Acquire);
         if !std::mem::take(&mut self.came) || ends_now {
-            // Connections that wait in the kernel's backlog are still served, if there is time; then the listeners close.
+            // The worker closes its listeners in the first turn that brings no new connection, so that it still serves the kernel's
+            // backlog. After the deadline or an abort it closes them at once.
             for listener in std::mem::take(&mut self.listeners) {
                 queue.push(Op::CloseListener { listener });
             }

@@ -1,7 +1,8 @@
 //! A connection that speaks HTTP/2: it serves many requests at the same time, each on a stream.
 //!
-//! Socket, unread bytes and memory account are those of any connection. This folder adds the exchanges of several streams
-//! (`Active`), and a schedule that decides which stream sends next. A request that is answered at once has no `Active`.
+//! An HTTP/2 connection uses the same socket, unread buffer and memory account as an HTTP/1 connection. This folder adds one
+//! `Active` for each stream whose exchange is pending, and a schedule that decides which stream sends next. A stream whose request is
+//! answered at once needs no `Active`.
 
 mod carrier;
 mod grants;

@@ -117,7 +117,8 @@ impl Transport {
                 (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
                 return;
             }
-            // Both directions have ended, and another stream may use the place. The task goes on as a spawned one.
+            // Both directions have ended, so another stream may reuse this index of `active`. If the tunnel's task has not finished,
+            // the worker runs it on as a spawned task.
             if let Some(task) = active.exchange.detach_tunnel() {
                 worker.context.spawn(task);
             }
