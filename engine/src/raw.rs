@@ -37,6 +37,10 @@ impl Switch {
 /// Bytes that either direction may be ahead before the other side has to take some.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
+/// After so many turns the kernel has the bytes of an arena, unless the driver has reported `Blocked`: operations that are queued
+/// while the driver reports completions start in its next turn.
+const TURNS_TO_KERNEL: u32 = 2;
+
 /// Why another protocol's bytes end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -74,8 +78,8 @@ pub(crate) struct Raw {
     /// Somebody waits for that.
     pub(crate) wants_flush: bool,
     /// Bytes that were copied into a turn's arena, and the number of that turn.
-    pub(crate) copied: usize,
-    pub(crate) copied_in: u32,
+    copied: usize,
+    copied_in: u32,
     reader_gone: bool,
     writer_gone: bool,
     reader: Option<Waker>,
@@ -124,6 +128,21 @@ impl Raw {
             self.wants_flush = false;
             self.writer.take().into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Counts bytes that were copied into the arena of a turn. Returns the count of that turn.
+    pub(crate) fn count_copied(&mut self, bytes: usize, turn: u32) -> usize {
+        if self.copied_in != turn {
+            (self.copied_in, self.copied) = (turn, 0);
+        }
+        self.copied += bytes;
+        self.copied
+    }
+
+    /// Returns true if the driver may not have given the last copied bytes to the kernel yet. It reports only bytes that it could
+    /// not send, so they count as sent after [`TURNS_TO_KERNEL`].
+    pub(crate) fn is_in_arena(&self, turn: u32) -> bool {
+        self.copied > 0 && turn.wrapping_sub(self.copied_in) < TURNS_TO_KERNEL
     }
 
     /// Returns true if the task was told that nothing has passed for too long.

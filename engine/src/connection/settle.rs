@@ -6,6 +6,7 @@ use super::out::Out;
 use super::phase::Phase;
 use super::transport::Transport;
 use crate::exchange::Exchange;
+use crate::raw::Raw;
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Head, h1};
@@ -170,9 +171,9 @@ impl Transport {
 }
 
 impl Transport {
-    /// Sets the deadline of a tunnel anew after bytes have passed.
-    pub(super) fn tunnel_moved(&self, worker: &mut WorkerContext<impl Service>) {
-        if self.phase == Phase::Tunnel {
+    /// Sets the deadline of a tunnel anew after bytes have passed, unless the tunnel is ending because none did for too long.
+    pub(super) fn tunnel_moved(&self, raw: &Raw, worker: &mut WorkerContext<impl Service>) {
+        if self.phase == Phase::Tunnel && !raw.is_idle() {
             worker.deadlines.set(self.id.index, worker.tick, worker.timeouts.tunnel);
         }
     }

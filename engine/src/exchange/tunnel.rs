@@ -61,6 +61,13 @@ impl Tunnel {
         self.end(if is_said { Ended::Peer } else { Ended::Broken });
     }
 
+    /// Tells the task that nothing has passed for too long. Returns false if it was told before.
+    pub(crate) fn tell_idle(&self) -> bool {
+        let is_new = !self.raw.borrow().is_idle();
+        self.end(Ended::Idle);
+        is_new
+    }
+
     /// The server stops.
     pub(crate) fn drain(&self) {
         self.raw.borrow_mut().drain();

@@ -7,13 +7,14 @@ use crate::connection::out::Out;
 use crate::connection::phase::Phase;
 use crate::date::HeadKey;
 use crate::deadline::TICKS_A_SECOND;
+use crate::exchange::Tunnel;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::Sent;
 use crate::exchange::lifecycle::Lifecycle;
 use crate::fields::is_framing;
 use crate::file_part::Step;
 use crate::quiet;
-use crate::raw::{Ended, RAW_BYTES, Raw, Switch};
+use crate::raw::{RAW_BYTES, Raw, Switch};
 use crate::response::{Content, Rendered, Response, Streamed};
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -27,10 +28,6 @@ use std::task::Waker;
 /// A body up to this length is copied behind its head, and a tunnel's write behind earlier ones, so that one send takes all. A longer
 /// one is sent without a copy. Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
 const INLINE_BYTES: usize = 16 * 1024;
-
-/// After so many turns the kernel has the bytes of an arena, unless the driver has reported `Blocked`: operations that are queued
-/// while the driver reports completions start in its next turn.
-const TURNS_TO_KERNEL: u32 = 2;
 
 /// Bytes of a body in parts that the driver gets before it has to report that the kernel has them.
 const AHEAD_BYTES: usize = 64 * 1024;
@@ -348,12 +345,10 @@ impl Connection {
             raw.push(bytes);
             raw.paused = raw.held >= RAW_BYTES;
             let full = raw.paused;
+            self.transport.tunnel_moved(&raw, worker);
             drop(raw);
             if full {
                 self.transport.pause(out.queue);
-            }
-            if !self.tunnel().is_some_and(|tunnel| tunnel.raw.borrow().is_idle()) {
-                self.transport.tunnel_moved(worker);
             }
         }
         if self.recharge(worker) { self.drive_tunnel(worker, out) } else { self.abort(worker, out) }
@@ -369,17 +364,25 @@ impl Connection {
         let raw = tunnel.raw.clone();
         let mut raw = raw.borrow_mut();
         if !self.transport.blocked {
-            self.send_written(&mut raw, worker, out);
+            if !raw.outgoing.is_empty() {
+                self.send_written(&mut raw, worker, out);
+            } else if !raw.is_in_arena(worker.turn) {
+                raw.mark_flushed();
+            }
+            if raw.wants_flush && !self.transport.blocked {
+                // The driver says nothing when it has sent all, so the flush looks again after its turn.
+                worker.context.wake_at(worker.now, worker.context.inbox.waker(number));
+            }
         }
         raw.paused = raw.held >= RAW_BYTES;
         let (is_written, is_finished) = (raw.is_written() && raw.outgoing.is_empty(), raw.is_finished());
-        let was_copied = raw.copied > 0 && worker.turn.wrapping_sub(raw.copied_in) < TURNS_TO_KERNEL;
+        let is_in_arena = raw.is_in_arena(worker.turn);
         drop(raw);
         if !self.recharge(worker) {
             return self.abort(worker, out);
         }
         if is_written && is_finished {
-            if self.transport.ended && !self.transport.blocked && was_copied && out.waiting() == 0 {
+            if self.transport.ended && !self.transport.blocked && is_in_arena && out.waiting() == 0 {
                 // An empty operation behind the copied bytes: the connection closes after the driver has reported it.
                 out.send_bytes(self.transport.id, Bytes::new());
                 self.transport.blocked = true;
@@ -397,23 +400,10 @@ impl Connection {
 
     /// Sends what a tunnel's task has written: small writes together, large ones without a copy.
     fn send_written(&mut self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        if raw.outgoing.is_empty() {
-            if raw.copied == 0 || worker.turn.wrapping_sub(raw.copied_in) >= TURNS_TO_KERNEL {
-                raw.mark_flushed();
-            } else if raw.wants_flush {
-                // The driver reports only bytes that it could not send, so the flush ends when it has had the time to.
-                let waker = worker.context.inbox.waker(self.transport.task().number());
-                worker.context.wake_at(worker.now, waker);
-            }
-            return;
-        }
-        if raw.copied_in != worker.turn {
-            (raw.copied_in, raw.copied) = (worker.turn, 0);
-        }
-        let mut unsent = 0;
+        let (mut unsent, mut copied) = (0, 0);
         for bytes in raw.outgoing.drain(..) {
             if bytes.len() <= INLINE_BYTES {
-                raw.copied += bytes.len();
+                copied += bytes.len();
                 unsent += if self.transport.blocked { bytes.len() } else { 0 };
                 out.queue.output.extend_from_slice(&bytes);
             } else {
@@ -422,7 +412,7 @@ impl Connection {
                 self.transport.blocked = true;
             }
         }
-        if raw.copied > RAW_BYTES && !self.transport.blocked {
+        if raw.count_copied(copied, worker.turn) > RAW_BYTES && !self.transport.blocked {
             // That is enough for one turn: the rest waits until the driver reports that the kernel has this.
             unsent += out.flush_and_hear(self.transport.id);
             self.transport.blocked = true;
@@ -430,16 +420,9 @@ impl Connection {
         raw.outgoing_held = 0;
         if self.transport.blocked {
             self.transport.account.set_unsent(unsent);
-        } else if raw.wants_flush {
-            let waker = worker.context.inbox.waker(self.transport.task().number());
-            worker.context.wake_at(worker.now, waker);
         }
-        if !raw.wants_flush {
-            raw.writer.take().into_iter().for_each(Waker::wake);
-        }
-        if !raw.is_idle() {
-            self.transport.tunnel_moved(worker);
-        }
+        raw.writer.take().into_iter().for_each(Waker::wake);
+        self.transport.tunnel_moved(raw, worker);
     }
 
     /// Ends a tunnel through which no byte has passed for too long: first tells its task, which has a second for a last word.
@@ -448,11 +431,9 @@ impl Connection {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) {
-        let Some(tunnel) = self.tunnel() else { return self.finish(worker, out) };
-        if tunnel.raw.borrow().is_idle() {
+        if !self.tunnel().is_some_and(Tunnel::tell_idle) {
             return self.finish(worker, out);
         }
-        tunnel.end(Ended::Idle);
         worker.count_cut();
         self.transport.phase = Phase::Tunnel;
         worker.deadlines.set(self.transport.id.index, worker.tick, TICKS_A_SECOND);

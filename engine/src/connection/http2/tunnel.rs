@@ -11,7 +11,7 @@ use crate::connection::transport::Transport;
 use crate::deadline::TICKS_A_SECOND;
 use crate::exchange::Waits;
 use crate::exchange::lifecycle::Lifecycle;
-use crate::raw::{Ended, Raw};
+use crate::raw::Raw;
 use crate::response::{Content, Response, Streamed};
 use crate::service::Service;
 use crate::worker::WorkerContext;
@@ -36,9 +36,7 @@ impl Stream for Written {
         let mut raw = self.raw.borrow_mut();
         if let Some(bytes) = raw.outgoing.pop_front() {
             raw.outgoing_held -= bytes.len() + PART_BYTES;
-            if !raw.wants_flush {
-                raw.writer.take().into_iter().for_each(Waker::wake);
-            }
+            raw.writer.take().into_iter().for_each(Waker::wake);
             return Poll::Ready(Some(Ok(bytes)));
         }
         if raw.is_written() {
@@ -173,11 +171,10 @@ impl Transport {
     ) {
         let Some(active) = http2.get(stream) else { return };
         let Some(tunnel) = active.exchange.tunnel() else { return };
-        if tunnel.raw.borrow().is_idle() {
+        if !tunnel.tell_idle() {
             http2.http.reset(stream, Code::Cancel, &mut out.queue.output);
             return http2.forget(stream, worker);
         }
-        tunnel.end(Ended::Idle);
         active.due = worker.tick.saturating_add(TICKS_A_SECOND);
         worker.count_cut();
         self.poll_tunnel(http2, stream, worker, out);
