@@ -66,6 +66,8 @@ pub(crate) struct Raw {
     pub(crate) bytes: usize,
     /// Nothing more comes, and why.
     end: Option<Ended>,
+    /// Nothing has passed for too long, and the task was woken to end. Kept apart from `end`, which may have another reason already.
+    told_idle: bool,
     /// The server stops.
     drains: bool,
     /// The reader was told so, and may read on.
@@ -145,9 +147,15 @@ impl Raw {
         self.copied > 0 && turn.wrapping_sub(self.copied_in) < TURNS_TO_KERNEL
     }
 
+    /// Tells the task that nothing has passed for too long. Returns false if it was told before.
+    pub(crate) fn tell_idle(&mut self) -> bool {
+        self.end(Ended::Idle);
+        !std::mem::replace(&mut self.told_idle, true)
+    }
+
     /// Returns true if the task was told that nothing has passed for too long.
     pub(crate) fn is_idle(&self) -> bool {
-        self.end == Some(Ended::Idle)
+        self.told_idle
     }
 
     fn is_broken(&self) -> bool {

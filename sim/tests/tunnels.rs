@@ -267,6 +267,23 @@ fn whoever_ignores_that_nothing_passes_is_cut() {
 }
 
 #[test]
+fn a_task_that_stays_after_the_peers_end_is_cut_too() {
+    async fn task(mut stream: RawStream) {
+        while let Ok(Some(_)) = stream.read().await {}
+        see(format!("{:?}", stream.ended()));
+        std::future::pending::<()>().await;
+    }
+    for (name, mut peer) in Peer::all(|| app(task)) {
+        peer.end();
+        peer.pass(19);
+        assert_eq!((peer.heard(), seen()), ((Vec::new(), None), vec!["Some(Peer)".into()]), "{name}");
+        peer.pass(4);
+        assert!(peer.heard().1.is_some(), "{name}");
+        assert_eq!(peer.worker().tasks(), 0, "{name}");
+    }
+}
+
+#[test]
 fn bytes_that_nobody_reads_do_not_stop_the_writer() {
     async fn task(stream: RawStream) {
         let (reader, mut writer) = stream.split();

@@ -63,9 +63,7 @@ impl Tunnel {
 
     /// Tells the task that nothing has passed for too long. Returns false if it was told before.
     pub(crate) fn tell_idle(&self) -> bool {
-        let is_new = !self.raw.borrow().is_idle();
-        self.end(Ended::Idle);
-        is_new
+        self.raw.borrow_mut().tell_idle()
     }
 
     /// The server stops.
