@@ -92,7 +92,7 @@ impl Calls {
         }
     }
 
-    /// The worker ends: so does whatever is under way, and nothing is taken any more.
+    /// Cuts the requests under way and takes no more, because the worker ends.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.inbox.close();
         for index in 0..self.slots.len() as u32 {

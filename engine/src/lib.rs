@@ -90,13 +90,14 @@ pub use tracing as __tracing;
 pub use worker::Worker;
 
 /// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.
-/// A program calls it at its start; the library never does so by itself.
+/// The library never calls this function by itself. A program may call it when it starts.
 pub fn raise_descriptor_limit() {
     highwire_io::memory::raise_descriptors();
 }
 
 /// Sets up the heaps of the C library (glibc): no more than there are processors, and one where the address space is limited.
-/// A running server then gives memory that its peers have freed back to the system. A program calls it at its start, before it makes threads; the library never does so by itself.
+/// After this call, a running server returns freed memory to the system. The library never calls this function by itself. A
+/// program may call it when it starts, before it makes threads.
 pub fn share_heap() {
     highwire_io::memory::share_heap();
 }

@@ -95,7 +95,7 @@ impl Raw {
         Raw { connection: Some(connection), flushed: true, ..Raw::default() }
     }
 
-    /// Bytes came. They are dropped where nobody reads.
+    /// Keeps received bytes for the reader, or drops them if the reader is gone.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.reader_gone {
             return;
@@ -167,7 +167,7 @@ impl Raw {
         self.writer_gone
     }
 
-    /// Returns true if nobody reads or writes any more.
+    /// Returns true if the reader and the writer are gone.
     pub(crate) fn is_finished(&self) -> bool {
         self.reader_gone && self.writer_gone
     }
@@ -255,11 +255,11 @@ impl RawStream {
 }
 
 impl RawReader {
-    /// The next bytes, or `None` at an end that [`ended`](Self::ended) explains. After [`Ended::Draining`], which is told once, more
-    /// may come.
+    /// Waits for the next bytes and returns them. Returns `None` when they end; [`ended`](Self::ended) then gives the reason. When
+    /// the server stops, `None` with [`Ended::Draining`] is returned once, and later calls may return more bytes.
     ///
     /// # Errors
-    /// Where the connection broke.
+    /// If the connection broke.
     pub async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
         poll_fn(|cx| {
             let mut raw = self.raw.borrow_mut();
@@ -314,7 +314,7 @@ impl RawWriter {
             }
             raw.outgoing_held += bytes.len() + PART_BYTES;
             raw.flushed = false;
-            // Whoever takes the first bytes takes those behind them, too.
+            // The connection takes all waiting bytes at once, so only the first ones wake it.
             let is_first = raw.outgoing.is_empty();
             raw.outgoing.push_back(bytes);
             if is_first {

@@ -108,7 +108,7 @@ impl Replier {
         }
     }
 
-    /// Does what was left to be done and answers with its result, or does nothing where nobody waits for that any more.
+    /// Runs the function given to [`leave`](Self::leave) and answers with its result. Does nothing if the request has been cut.
     pub fn work(mut self) {
         let Some(slot) = &self.slot else { return };
         if let Content::Work(work) = slot.take(|content| matches!(content, Content::Work(_))) {

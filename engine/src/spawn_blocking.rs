@@ -56,7 +56,7 @@ impl<R> Drop for Filler<R> {
 /// Runs a function that blocks or computes for long on the bounded blocking pool, and waits for its result: for what an
 /// async handler has to do between other things.
 ///
-/// The function runs to its end even where nobody waits for it any more.
+/// If the caller drops the future, the function runs to its end all the same.
 ///
 /// # Errors
 /// Where the pool is full, and where the function panics.

@@ -46,7 +46,7 @@ impl Sleep {
     }
 }
 
-/// A sleep that nobody waits for any more costs nothing.
+/// A dropped sleep gives its timer back.
 impl Drop for Sleep {
     fn drop(&mut self) {
         self.cancel();

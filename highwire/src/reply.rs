@@ -32,8 +32,8 @@ impl Reply {
         self.replier.send(move || answer.into_response());
     }
 
-    /// Runs a function on the blocking pool and answers with its result; 503 where the pool is full. Where nobody waits for the
-    /// answer any more before the function has begun, it does not begin.
+    /// Runs a function on the blocking pool and answers with its result, or with 503 if the pool is full. If the request is cut
+    /// before the function has begun, the function does not run.
     pub(crate) fn offload<R: IntoResponse + Send + 'static>(
         self,
         shared: &Shared,
