@@ -34,6 +34,11 @@
 //! is not known any more, is dropped without a report. Want of descriptors or memory pauses the listener and reports `AcceptFailed`; all else that can go
 //! wrong with one incoming connection is that connection's end, and unseen here.
 //!
+//! **Connecting.** [`Op::Connect`](crate::Op::Connect) carries a token of the loop's choice. Exactly one completion answers it,
+//! [`Connected`](crate::Completion::Connected) with the new socket or [`ConnectFailed`](crate::Completion::ConnectFailed), unless
+//! [`Op::CancelConnect`](crate::Op::CancelConnect) comes first. An attempt has no deadline of the driver's: the kernel gives up after
+//! about two minutes, and a loop that wants to give up earlier cancels.
+//!
 //! **Failing.** A turn that returns an error was the driver's last: every later one returns an error too and touches nothing, since
 //! the kernel may still read what the failed turn has handed over. The driver is dropped then.
 //!
@@ -41,7 +46,7 @@
 
 use crate::clock;
 use crate::wake::Notifier;
-use crate::{Address, Completion, Instant, Listener, ListenerId, Queue, Socket, SocketId};
+use crate::{Completion, Instant, Listener, ListenerId, Queue, Socket, SocketId};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -67,12 +72,6 @@ pub trait Driver {
     /// # Errors
     /// What the system says.
     fn adopt(&mut self, socket: Socket) -> io::Result<SocketId>;
-
-    /// Begins to connect; [`Completion::Connected`] or [`Completion::Failed`] follows.
-    ///
-    /// # Errors
-    /// What the system says at once.
-    fn connect(&mut self, address: &Address) -> io::Result<SocketId>;
 
     /// A descriptor that is readable whenever a turn would find something to do, for a foreign loop to wait on; see
     /// [`arm`](Self::arm).

@@ -21,6 +21,7 @@ pub mod sim;
 pub mod testing;
 pub mod wake;
 
+mod connecting;
 mod embed;
 mod outgoing;
 mod readiness;

@@ -1,5 +1,6 @@
 //! The vocabulary between a loop and its driver: operations in, completions out.
 
+use crate::Address;
 use crate::file::File;
 use bytes::Bytes;
 use std::io;
@@ -93,6 +94,19 @@ pub enum Op {
         /// The socket.
         socket: SocketId,
     },
+    /// Open a connection. [`Completion::Connected`] or [`Completion::ConnectFailed`] follows.
+    Connect {
+        /// The loop's own number for this attempt. No other attempt in progress may have it.
+        token: u64,
+        /// The peer's address; not [`Address::Inherited`].
+        address: Address,
+    },
+    /// Give up a connection attempt: no completion of it follows. A token that names no attempt in progress is ignored; its
+    /// completion may have been reported already.
+    CancelConnect {
+        /// The attempt's token.
+        token: u64,
+    },
     /// Stop accepting: connections wait in the kernel's backlog.
     PauseAccept {
         /// The listener.
@@ -129,10 +143,19 @@ pub enum Completion<'a> {
         /// Why.
         error: io::Error,
     },
-    /// A connection that was asked for stands.
+    /// An attempt of [`Op::Connect`] has succeeded. The socket receives from now on.
     Connected {
-        /// Its socket.
+        /// The attempt's token.
+        token: u64,
+        /// The connection's socket.
         socket: SocketId,
+    },
+    /// An attempt of [`Op::Connect`] has failed: the peer refuses, does not answer, or cannot be reached.
+    ConnectFailed {
+        /// The attempt's token.
+        token: u64,
+        /// Why.
+        error: io::Error,
     },
     /// Bytes came, at least one; they are valid during the call only.
     Received {

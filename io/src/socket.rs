@@ -411,8 +411,20 @@ pub(crate) fn connect(address: &Address) -> io::Result<(OwnedFd, Peer)> {
     }
 }
 
+/// Returns true if a socket's connection attempt has succeeded, and false if it is in progress.
+///
+/// # Errors
+/// Returns why the attempt has failed.
+pub(crate) fn is_connected(descriptor: RawFd) -> io::Result<bool> {
+    match pending_error(descriptor) {
+        Some(error) => Err(error),
+        // Only a connected socket has a peer's address. (One that was reset since then has an error.)
+        None => Ok(peer_of(descriptor).is_some()),
+    }
+}
+
 /// The error that waits on a socket, such as why a connection could not be made.
-pub(crate) fn pending_error(descriptor: RawFd) -> Option<io::Error> {
+fn pending_error(descriptor: RawFd) -> Option<io::Error> {
     let mut number: libc::c_int = 0;
     let mut length = size_of_val(&number) as libc::socklen_t;
     // SAFETY: the pointers describe the integer and its length.

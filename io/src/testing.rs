@@ -13,7 +13,7 @@ mod simulated;
 
 use crate::file::File;
 use crate::sim::Arrived;
-use crate::{Driver, Instant, SocketId};
+use crate::{Address, Driver, Instant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +33,11 @@ pub trait Peers {
     /// Connects a client to the driver's listener: the port that the driver sees it at, where it sees one.
     fn connect(&mut self) -> Option<u16>;
 
-    /// Has the driver connect to a new client: the driver's socket, or `None` where it cannot.
-    fn dial(&mut self) -> Option<SocketId>;
+    /// Adds a client that waits for the driver to connect to it. Returns where.
+    fn expect(&mut self) -> Address;
+
+    /// Returns true once the driver has connected to a client of [`expect`](Self::expect), which the client accepts now.
+    fn is_accepted(&mut self, client: usize) -> bool;
 
     /// Sends from a client: how many bytes were taken, at once.
     fn send(&mut self, client: usize, bytes: &[u8]) -> usize;
@@ -84,6 +87,8 @@ pub struct Traits {
     pub resets_show: bool,
     /// Bytes of one direction that the kernel may hold for an accepted connection.
     pub capacity: u64,
+    /// Connection attempts of the driver may fail.
+    pub connects_fail: bool,
     /// Bytes that a loop asks to be sent on one connection: enough to fill every buffer on the way.
     pub most: u64,
 }

@@ -1,25 +1,102 @@
-//! A connection that is closed while it is being made is gone: its descriptor, and the kernel's tries to reach the peer. This
-//! needs the kernel's own table of connections, so it is of Linux.
-#![cfg(target_os = "linux")]
+//! Connection attempts of the drivers of a real kernel: refused, answered, cancelled. What is tested is what the kernel does about
+//! them, so this needs the kernel.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so best by failing where it stands")]
 
-use highwire_io::{Address, Completion, Driver, Instant, Op, Queue, Readiness, Sink};
+use highwire_io::{Address, Completion, Driver, Instant, Op, Queue, Readiness, Sink, SocketId};
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant as Moment};
 
 /// What has to happen happens within this time.
 const STUCK: Duration = Duration::from_secs(10);
 
-struct Nobody;
-
-impl Sink for Nobody {
-    fn begin(&mut self, _: Instant) {}
-    fn complete(&mut self, _: Completion<'_>, _: &mut Queue) {}
+/// What has happened to the attempts and their connections.
+#[derive(Debug, Default)]
+struct Seen {
+    connected: Vec<(u64, SocketId)>,
+    failed: Vec<(u64, ErrorKind)>,
+    received: Vec<u8>,
+    /// The sink answers these tokens with an attempt at the address.
+    next: Option<(u64, Address)>,
 }
 
-/// Connections of this machine to a port that wait for the first answer (SYN_SENT, 02 in the table).
+impl Sink for Seen {
+    fn begin(&mut self, _: Instant) {}
+
+    fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue) {
+        match completion {
+            Completion::Connected { token, socket } => self.connected.push((token, socket)),
+            Completion::ConnectFailed { token, error } => {
+                self.failed.push((token, error.kind()));
+                if let Some((token, address)) = self.next.take() {
+                    queue.push(Op::Connect { token, address });
+                }
+            }
+            Completion::Received { bytes, .. } => self.received.extend(bytes),
+            _ => {}
+        }
+    }
+}
+
+struct Test<D> {
+    driver: D,
+    queue: Queue,
+    seen: Seen,
+}
+
+impl<D: Driver> Test<D> {
+    fn new(driver: D) -> Test<D> {
+        Test { driver, queue: Queue::new(), seen: Seen::default() }
+    }
+
+    fn connect(&mut self, token: u64, address: &Address) {
+        self.queue.push(Op::Connect { token, address: address.clone() });
+    }
+
+    fn turn(&mut self) {
+        let until = self.driver.now() + Duration::from_millis(1);
+        self.driver.turn(Some(until), &mut self.queue, &mut self.seen).unwrap();
+    }
+
+    fn wait(&mut self, what: &str, done: impl Fn(&Seen) -> bool) {
+        let until = Moment::now() + STUCK;
+        while !done(&self.seen) {
+            assert!(Moment::now() < until, "{}: {what}: {:?}", self.driver.name(), self.seen);
+            self.turn();
+        }
+    }
+}
+
+/// Runs a test over each driver that this system has.
+macro_rules! each {
+    ($test:ident) => {
+        $test(Test::new(Readiness::new().unwrap()));
+        #[cfg(target_os = "linux")]
+        match highwire_io::Uring::new() {
+            Ok(driver) => $test(Test::new(driver)),
+            Err(error) => println!("not run: {error}"),
+        }
+    };
+}
+
+/// A listener whose backlog is full, so that the kernel leaves connection attempts without an answer, and what fills it.
+fn silent() -> (Socket, SocketAddr, Vec<TcpStream>) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let waiting: Vec<_> = std::iter::repeat_with(|| TcpStream::connect_timeout(&address, Duration::from_millis(200)))
+        .map_while(Result::ok)
+        .collect();
+    assert!(!waiting.is_empty(), "the kernel accepts some connections into the backlog");
+    (listener, address, waiting)
+}
+
+/// Returns how many connections of this machine to a port wait for the first answer (SYN_SENT, 02 in the kernel's table).
+#[cfg(target_os = "linux")]
 fn tries(port: u16) -> usize {
-    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the kernel's table");
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let peer = format!(":{port:04X}");
     let is_one = |line: &&str| {
         let mut words = line.split_whitespace().skip(2);
@@ -28,33 +105,100 @@ fn tries(port: u16) -> usize {
     table.lines().filter(is_one).count()
 }
 
-fn check(mut driver: impl Driver) {
-    // Nobody accepts, and there is hardly room for whoever waits for that: the kernel leaves others without an answer.
-    let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    full.bind(&SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).expect("a free port");
-    full.listen(0).expect("it listens");
-    let address = full.local_addr().expect("its address").as_socket().expect("of TCP");
-    let waiting: Vec<_> = std::iter::repeat_with(|| TcpStream::connect_timeout(&address, Duration::from_millis(200)))
-        .map_while(Result::ok)
-        .collect();
-    assert!(!waiting.is_empty(), "some are taken");
-    let socket = driver.connect(&Address::Tcp(address)).expect("it begins");
-    let mut queue = Queue::default();
-    driver.turn(Some(Instant { nanoseconds: 0 }), &mut queue, &mut Nobody).expect("a turn");
-    assert_eq!(tries(address.port()), 1, "{}: it is tried", driver.name());
-    queue.push(Op::Close { socket });
+#[cfg(target_os = "linux")]
+fn cancel(mut test: Test<impl Driver>) {
+    let (_listener, address, _waiting) = silent();
+    test.connect(7, &Address::Tcp(address));
+    test.turn();
+    assert_eq!(tries(address.port()), 1, "{}: it is tried", test.driver.name());
+    test.queue.push(Op::CancelConnect { token: 7 });
     let until = Moment::now() + STUCK;
     while tries(address.port()) > 0 {
-        assert!(Moment::now() < until, "{}: it is still tried", driver.name());
-        driver.turn(Some(Instant { nanoseconds: 0 }), &mut queue, &mut Nobody).expect("a turn");
+        assert!(Moment::now() < until, "{}: it is still tried", test.driver.name());
+        test.turn();
     }
+    // The token is free again, and one that names no attempt is ignored.
+    test.queue.push(Op::CancelConnect { token: 7 });
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    test.connect(7, &Address::Tcp(listener.local_addr().unwrap()));
+    test.wait("the second attempt ends", |seen| !seen.connected.is_empty());
+    assert_eq!((test.seen.connected[0].0, &test.seen.failed[..]), (7, &[][..]));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cancelled_attempt_is_gone_and_never_answered() {
+    each!(cancel);
+}
+
+fn refuse(mut test: Test<impl Driver>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let free = Address::Tcp(listener.local_addr().unwrap());
+    drop(listener);
+    let answering = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    // From the sink, an attempt with the token of the one that has just ended.
+    test.seen.next = Some((1, Address::Tcp(answering.local_addr().unwrap())));
+    test.connect(1, &free);
+    test.wait("the sink's attempt succeeds", |seen| !seen.connected.is_empty());
+    assert_eq!(test.seen.failed, [(1, ErrorKind::ConnectionRefused)]);
+    let (mut peer, _) = answering.accept().unwrap();
+    peer.write_all(b"hello").unwrap();
+    test.wait("the peer's bytes arrive", |seen| seen.received == b"hello");
+    let socket = test.seen.connected[0].1;
+    test.queue.output.extend(b"bye");
+    test.queue.push(Op::Send { socket, start: 0, end: 3, more: false });
+    test.queue.push(Op::Close { socket });
+    test.turn();
+    test.turn();
+    let mut sent = String::new();
+    peer.read_to_string(&mut sent).unwrap();
+    assert_eq!(sent, "bye");
 }
 
 #[test]
-fn a_connection_that_is_closed_while_it_is_made_is_gone() {
-    check(Readiness::new().expect("a driver"));
-    match highwire_io::Uring::new() {
-        Ok(driver) => check(driver),
-        Err(error) => println!("not run: {error}"),
+fn a_refused_attempt_fails_and_the_sink_may_try_another() {
+    each!(refuse);
+}
+
+fn misuse(mut test: Test<impl Driver>) {
+    let (_listener, address, _waiting) = silent();
+    test.connect(1, &Address::Tcp(address));
+    test.connect(1, &Address::Tcp(address));
+    #[cfg(unix)]
+    {
+        test.connect(2, &Address::Inherited(0));
+        test.connect(3, &Address::Unix("/nowhere/to/be/found".into()));
     }
+    // Refused at once, and cancelled before that is reported.
+    test.connect(4, &Address::Inherited(0));
+    test.queue.push(Op::CancelConnect { token: 4 });
+    test.turn();
+    test.turn();
+    let mut expected = vec![(1, ErrorKind::AlreadyExists)];
+    expected.extend(cfg!(unix).then_some((2, ErrorKind::InvalidInput)));
+    expected.extend(cfg!(unix).then_some((3, ErrorKind::NotFound)));
+    assert_eq!(test.seen.failed, expected, "{}", test.driver.name());
+    assert!(test.seen.connected.is_empty());
+}
+
+#[test]
+fn an_attempt_that_cannot_begin_is_reported_as_failed() {
+    each!(misuse);
+}
+
+fn early_data(mut test: Test<impl Driver>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    test.connect(1, &Address::Tcp(listener.local_addr().unwrap()));
+    test.turn();
+    // The peer's bytes are there before the driver has looked at the connection again.
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.write_all(b"hello").unwrap();
+    drop(peer);
+    test.wait("bytes that arrive with the connection are received", |seen| seen.received == b"hello");
+    assert_eq!(test.seen.connected.len(), 1);
+}
+
+#[test]
+fn bytes_that_arrive_before_the_connection_is_reported_are_received() {
+    each!(early_data);
 }

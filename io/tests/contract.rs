@@ -9,8 +9,9 @@ use highwire_io::file::{File, Files, Folder, Open};
 use highwire_io::random::Seeded;
 use highwire_io::sim::Arrived;
 use highwire_io::testing::{Peers, Traits, run};
-use highwire_io::{Address, Driver, Instant, Listener, Options, Readiness, SocketId};
+use highwire_io::{Address, Driver, Instant, Listener, Options, Readiness};
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -66,25 +67,24 @@ struct Real<D> {
     driver: D,
     transport: Transport,
     address: SockAddr,
-    /// Where the driver connects to.
-    others: Socket,
+    /// Where the driver is to connect to, by the numbers of the clients.
+    expecting: HashMap<usize, Socket>,
     clients: Vec<Option<Socket>>,
     /// Clients whose send has failed.
     refused: Vec<bool>,
-    paths: [PathBuf; 2],
+    paths: Vec<PathBuf>,
     waiting: std::time::Instant,
 }
 
 impl<D: Driver> Real<D> {
     fn new(mut driver: D, transport: Transport, name: &str) -> Real<D> {
-        let paths = [unix_path(&format!("{name}-to")), unix_path(&format!("{name}-from"))];
+        let paths = vec![unix_path(name)];
         let listener = listen(transport, &paths[0]);
         let address = listener.local_addr().unwrap();
         let inherited = Address::Inherited(listener.into_raw_fd());
         driver.listen(Listener::bind(&inherited, &Options::default()).unwrap()).unwrap();
-        let others = listen(transport, &paths[1]);
         let (clients, refused, waiting) = (Vec::new(), Vec::new(), std::time::Instant::now());
-        Real { driver, transport, address, others, clients, refused, paths, waiting }
+        Real { driver, transport, address, expecting: HashMap::new(), clients, refused, paths, waiting }
     }
 
     fn add(&mut self, client: Socket) {
@@ -111,7 +111,12 @@ impl<D: Driver> Peers for Real<D> {
     }
 
     fn traits(&self) -> Traits {
-        Traits { resets_show: self.transport == Transport::Tcp, capacity: CAPACITY, most: 3 * CAPACITY }
+        Traits {
+            resets_show: self.transport == Transport::Tcp,
+            capacity: CAPACITY,
+            connects_fail: false,
+            most: 3 * CAPACITY,
+        }
     }
 
     fn connect(&mut self) -> Option<u16> {
@@ -124,16 +129,25 @@ impl<D: Driver> Peers for Real<D> {
         port
     }
 
-    fn dial(&mut self) -> Option<SocketId> {
-        let to = self.others.local_addr().unwrap();
-        let address = match to.as_socket() {
-            Some(address) => Address::Tcp(address),
-            None => Address::Unix(to.as_pathname().unwrap().into()),
-        };
-        let socket = self.driver.connect(&address).unwrap();
-        let (client, _) = self.others.accept().unwrap();
-        self.add(client);
-        Some(socket)
+    fn expect(&mut self) -> Address {
+        let client = self.clients.len();
+        let path = unix_path(&format!("{}-{client}", self.driver.name()));
+        let listener = listen(self.transport, &path);
+        listener.set_nonblocking(true).unwrap();
+        let at = listener.local_addr().unwrap();
+        self.paths.push(path.clone());
+        self.expecting.insert(client, listener);
+        self.clients.push(None);
+        self.refused.push(false);
+        at.as_socket().map_or(Address::Unix(path), Address::Tcp)
+    }
+
+    fn is_accepted(&mut self, client: usize) -> bool {
+        if let Some(Ok((socket, _))) = self.expecting.get(&client).map(Socket::accept) {
+            socket.set_nonblocking(true).unwrap();
+            self.clients[client] = Some(socket);
+        }
+        self.clients[client].is_some()
     }
 
     fn send(&mut self, client: usize, bytes: &[u8]) -> usize {

@@ -378,7 +378,8 @@ impl<S: Service> Sink for WorkerState<S> {
                 self.pause_accept(queue);
             }
             Completion::Woken => (self.woken, self.handed) = (true, true),
-            Completion::Connected { .. } => {}
+            // Workers open no connections.
+            Completion::Connected { .. } | Completion::ConnectFailed { .. } => {}
         }
     }
 }

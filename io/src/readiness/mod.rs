@@ -9,6 +9,7 @@
 mod send;
 
 use crate::clock::{self, RealClock};
+use crate::connecting::Connecting;
 use crate::embed::Nest;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
@@ -27,6 +28,8 @@ use std::time::Duration;
 const NOTIFIER: Token = Token(usize::MAX);
 /// Listener tokens have this bit, socket tokens do not: generations have 24 bits.
 const LISTENER: usize = 1 << 62;
+/// Tokens of connection attempts have this bit.
+const ATTEMPT: usize = 1 << 61;
 
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
@@ -43,7 +46,6 @@ struct Connection {
     descriptor: OwnedFd,
     peer: Peer,
     paused: bool,
-    connecting: bool,
     /// No more is received: the peer ended its direction, or the connection broke.
     ended: bool,
     /// It broke, or lacks what was to be sent; the loop knows, or is about to be told. Nothing more is sent.
@@ -79,6 +81,7 @@ pub struct Readiness {
     events: Option<Events>,
     buffer: Box<[u8]>,
     connections: Slots<Connection>,
+    connecting: Connecting<(OwnedFd, Peer)>,
     listeners: Vec<Option<Accepting>>,
     /// Sockets and listeners that have more to give than one turn takes, or were resumed.
     ready: VecDeque<Token>,
@@ -86,6 +89,8 @@ pub struct Readiness {
     drained: VecDeque<SocketId>,
     blocked: VecDeque<SocketId>,
     broken: VecDeque<(SocketId, io::Error)>,
+    /// Connection attempts that failed at once.
+    refused: VecDeque<(u64, io::Error)>,
     lingering: Vec<Lingering>,
     nest: Option<Nest>,
     notifier: Notifier,
@@ -108,11 +113,13 @@ impl Readiness {
             events: Some(Events::with_capacity(limit::EVENTS_A_TURN)),
             buffer: vec![0; limit::RECEIVE_BYTES].into_boxed_slice(),
             connections: Slots::new(),
+            connecting: Connecting::new(),
             listeners: Vec::new(),
             ready: VecDeque::new(),
             drained: VecDeque::new(),
             blocked: VecDeque::new(),
             broken: VecDeque::new(),
+            refused: VecDeque::new(),
             lingering: Vec::new(),
             nest: None,
             notifier,
@@ -121,29 +128,68 @@ impl Readiness {
         })
     }
 
-    fn insert(&mut self, descriptor: OwnedFd, peer: Peer, connecting: bool) -> io::Result<SocketId> {
+    fn insert(&mut self, descriptor: OwnedFd, peer: Peer) -> io::Result<SocketId> {
         let raw = descriptor.as_raw_fd();
         let connection = Connection {
             descriptor,
             peer,
             paused: false,
-            connecting,
             ended: false,
             failed: false,
             queued: false,
-            both: connecting,
+            both: false,
             lifted: Lifted::default(),
             outgoing: None,
         };
         let socket = self.connections.insert(connection);
-        let interest = if connecting { BOTH } else { Interest::READABLE };
-        match self.poll.registry().register(&mut SourceFd(&raw), token(socket), interest) {
+        match self.poll.registry().register(&mut SourceFd(&raw), token(socket), Interest::READABLE) {
             Ok(()) => Ok(socket),
             Err(error) => {
                 self.connections.remove(socket);
                 Err(error)
             }
         }
+    }
+
+    fn connect(&mut self, token: u64, address: &Address) {
+        if let Err(error) = self.begin_to_connect(token, address) {
+            self.refused.push_back((token, error));
+        }
+    }
+
+    fn begin_to_connect(&mut self, token: u64, address: &Address) -> io::Result<()> {
+        let (descriptor, peer) = socket::connect(address)?;
+        let raw = descriptor.as_raw_fd();
+        let attempt = self.connecting.insert(token, (descriptor, peer))?;
+        let key = Token(ATTEMPT | self::token(attempt).0);
+        self.poll.registry().register(&mut SourceFd(&raw), key, BOTH).inspect_err(|_| {
+            self.connecting.remove(attempt);
+        })
+    }
+
+    fn cancel_connect(&mut self, token: u64) {
+        // Dropping the descriptor takes it out of the poll, too.
+        self.connecting.cancel(token);
+        self.refused.retain(|(refused, _)| *refused != token);
+    }
+
+    /// Looks at a connection attempt that the kernel has reported.
+    fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
+        let Some((descriptor, _)) = self.connecting.get(attempt) else { return };
+        let connected = match socket::is_connected(descriptor.as_raw_fd()) {
+            Ok(false) => return,
+            connected => connected,
+        };
+        let Some((token, (descriptor, peer))) = self.connecting.remove(attempt) else { return };
+        // The new registration reports what has arrived meanwhile.
+        let deregister = |descriptor: &OwnedFd| self.poll.registry().deregister(&mut SourceFd(&descriptor.as_raw_fd()));
+        let inserted = connected.and_then(|_| deregister(&descriptor)).and_then(|()| self.insert(descriptor, peer));
+        let completion = match inserted {
+            Ok(socket) => Completion::Connected { token, socket },
+            Err(error) => Completion::ConnectFailed { token, error },
+        };
+        sink.complete(completion, queue);
+        self.start(queue);
     }
 
     /// Starts every queued operation.
@@ -193,6 +239,8 @@ impl Readiness {
                         self.again(socket);
                     }
                 }
+                Op::Connect { token, address } => self.connect(token, &address),
+                Op::CancelConnect { token } => self.cancel_connect(token),
                 Op::PauseAccept { listener } => self.pause_accept(listener, true),
                 Op::ResumeAccept { listener } => self.pause_accept(listener, false),
                 Op::CloseListener { listener } => {
@@ -248,6 +296,9 @@ impl Readiness {
                 self.tell(socket, Completion::Drained { socket }, queue, sink);
             } else if let Some((socket, error)) = self.broken.pop_front() {
                 self.tell(socket, Completion::Failed { socket, error }, queue, sink);
+            } else if let Some((token, error)) = self.refused.pop_front() {
+                sink.complete(Completion::ConnectFailed { token, error }, queue);
+                self.start(queue);
             } else {
                 return;
             }
@@ -274,7 +325,7 @@ impl Readiness {
                 return;
             }
             let error = match socket::accept(accepting.listener.raw()) {
-                Ok((descriptor, peer)) => match self.insert(descriptor, peer, false) {
+                Ok((descriptor, peer)) => match self.insert(descriptor, peer) {
                     Ok(socket) => {
                         sink.complete(Completion::Accepted { listener, socket, peer }, queue);
                         self.start(queue);
@@ -303,7 +354,7 @@ impl Readiness {
     fn receive<S: Sink>(&mut self, socket: SocketId, look_again: bool, queue: &mut Queue, sink: &mut S) {
         for _ in 0..limit::RECEIVES_A_TURN {
             let Some(connection) = self.connections.get(socket) else { return };
-            if connection.paused || connection.ended || connection.connecting {
+            if connection.paused || connection.ended {
                 return;
             }
             match socket::receive(connection.descriptor.as_raw_fd(), &mut self.buffer) {
@@ -363,12 +414,7 @@ impl Driver for Readiness {
     fn adopt(&mut self, socket: Socket) -> io::Result<SocketId> {
         let peer = socket.peer;
         let descriptor = socket.into_descriptor();
-        self.insert(descriptor, peer, false)
-    }
-
-    fn connect(&mut self, address: &Address) -> io::Result<SocketId> {
-        let (descriptor, peer) = socket::connect(address)?;
-        self.insert(descriptor, peer, true)
+        self.insert(descriptor, peer)
     }
 
     fn descriptor(&mut self) -> io::Result<RawFd> {
@@ -398,7 +444,8 @@ impl Driver for Readiness {
         self.start(queue);
         // What operations led to is reported after the wait, with everything else: what the sink does about it may change how
         // long the next wait may be.
-        let at_once = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
+        let has_reports = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
+        let at_once = has_reports || !self.refused.is_empty();
         let patience = if at_once { Some(Duration::ZERO) } else { self.patience(until) };
         let mut events = self.events.take().unwrap_or_else(|| Events::with_capacity(limit::EVENTS_A_TURN));
         match self.poll.poll(&mut events, patience) {
@@ -419,6 +466,7 @@ impl Driver for Readiness {
                 Token(token) if token & LISTENER != 0 => {
                     self.accept(ListenerId((token & !LISTENER) as u32), queue, sink)
                 }
+                Token(token) if token & ATTEMPT != 0 => self.attempted(id(Token(token & !ATTEMPT)), queue, sink),
                 socket => {
                     if event.is_writable() {
                         self.writable(id(socket), queue, sink);
@@ -441,7 +489,7 @@ impl Driver for Readiness {
                 Some(token) => {
                     let Some(connection) = self.connections.get(id(token)) else { continue };
                     connection.queued = false;
-                    if connection.outgoing.is_some() && !connection.connecting {
+                    if connection.outgoing.is_some() {
                         self.writable(id(token), queue, sink);
                     }
                     self.receive(id(token), true, queue, sink);

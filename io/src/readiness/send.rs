@@ -78,14 +78,6 @@ impl Readiness {
 
     pub(super) fn writable<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
-        if connection.connecting {
-            connection.connecting = false;
-            let completion = match socket::pending_error(connection.descriptor.as_raw_fd()) {
-                Some(error) => Completion::Failed { socket, error },
-                None => Completion::Connected { socket },
-            };
-            return self.tell(socket, completion, queue, sink);
-        }
         let flushed = connection.flush();
         let Some(outgoing) = &mut connection.outgoing else { return };
         match flushed {

@@ -15,6 +15,8 @@ pub struct Faults {
     pub late: u32,
     /// The connection breaks.
     pub reset: u32,
+    /// A connection attempt of the driver fails.
+    pub connect: u32,
     /// Accepting fails for want of descriptors (EMFILE) or memory.
     pub accept: u32,
 }
@@ -22,6 +24,6 @@ pub struct Faults {
 impl Faults {
     /// Every fault, often enough that each run of a few hundred operations meets several.
     pub fn all() -> Faults {
-        Faults { split: true, short_send: 4, no_send: 8, stall: 3, late: 4, reset: 2000, accept: 10 }
+        Faults { split: true, short_send: 4, no_send: 8, stall: 3, late: 4, reset: 2000, connect: 6, accept: 10 }
     }
 }

@@ -1,7 +1,8 @@
 //! The simulator: a driver over a network in memory, in one thread, in virtual time, with every fault that a kernel can
 //! deliver, all decided by a seed.
 //!
-//! A [`Network`] holds the links between clients, which a test plays, and the server's driver. [`Simulated`] keeps the
+//! A [`Network`] holds the links between the driver and its peers, which a test plays: clients that connect to it
+//! ([`Network::connect`]) and hosts that it connects to ([`Network::listen`]). [`Simulated`] keeps the
 //! contract of [`crate::driver`], as awkwardly as the contract allows: bytes come in pieces of any size, sends are short,
 //! sockets stall, connections break, accepting fails. The same seed gives the same run.
 //!
@@ -13,8 +14,9 @@ pub mod files;
 mod network;
 
 pub use faults::Faults;
-pub use network::{Arrived, Client, Network};
+pub use network::{Arrived, Client, Host, Network};
 
+use crate::connecting::Connecting;
 use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::slots::Slots;
 use crate::wake::Notifier;
@@ -43,6 +45,8 @@ struct Connection {
 pub struct Simulated {
     network: Network,
     connections: Slots<Connection>,
+    connecting: Connecting<Address>,
+    refused: Vec<(u64, io::Error)>,
     listening: bool,
     listeners: u32,
     accept_paused: bool,
@@ -82,6 +86,8 @@ impl Simulated {
         Ok(Simulated {
             network,
             connections: Slots::new(),
+            connecting: Connecting::new(),
+            refused: Vec::new(),
             listening: true,
             listeners: 0,
             accept_paused: false,
@@ -151,6 +157,15 @@ impl Simulated {
                 }
                 Op::PauseRecv { socket } => self.pause(socket, true),
                 Op::ResumeRecv { socket } => self.pause(socket, false),
+                Op::Connect { token, address } => {
+                    if let Err(error) = self.connecting.insert(token, address) {
+                        self.refused.push((token, error));
+                    }
+                }
+                Op::CancelConnect { token } => {
+                    self.connecting.cancel(token);
+                    self.refused.retain(|(refused, _)| *refused != token);
+                }
                 Op::PauseAccept { .. } => self.accept_paused = true,
                 Op::ResumeAccept { .. } => self.accept_paused = false,
                 Op::CloseListener { .. } => {
@@ -236,22 +251,51 @@ impl Simulated {
                     sink.complete(Completion::AcceptFailed { listener, error }, queue);
                 }
                 Some((listener, Ok((link, peer)))) => {
-                    let connection = Connection {
-                        link,
-                        paused: false,
-                        just_paused: false,
-                        ended: false,
-                        outgoing: None,
-                        failed: false,
-                        lost: false,
-                        closed: false,
-                        closed_at: self.now,
-                    };
-                    let socket = self.connections.insert(connection);
+                    let socket = self.insert(link);
                     sink.complete(Completion::Accepted { listener, socket, peer }, queue);
                 }
             }
             any = true;
+        }
+        any
+    }
+
+    fn insert(&mut self, link: usize) -> SocketId {
+        self.connections.insert(Connection {
+            link,
+            paused: false,
+            just_paused: false,
+            ended: false,
+            outgoing: None,
+            failed: false,
+            lost: false,
+            closed: false,
+            closed_at: self.now,
+        })
+    }
+
+    /// Ends the connection attempts that have an answer. Returns true if there was one.
+    fn connect<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {
+        let mut ended = std::mem::take(&mut self.refused);
+        let mut any = !ended.is_empty();
+        let attempts: Vec<SocketId> = self.connecting.ids().collect();
+        for attempt in attempts {
+            let Some(answer) = self.connecting.get(attempt).and_then(|address| self.network.answer(address)) else {
+                continue;
+            };
+            let Some((token, _)) = self.connecting.remove(attempt) else { continue };
+            match answer {
+                Ok(link) => {
+                    let socket = self.insert(link);
+                    sink.complete(Completion::Connected { token, socket }, queue);
+                    any = true;
+                }
+                Err(error) => ended.push((token, error)),
+            }
+        }
+        any |= !ended.is_empty();
+        for (token, error) in ended {
+            sink.complete(Completion::ConnectFailed { token, error }, queue);
         }
         any
     }
@@ -343,10 +387,6 @@ impl Driver for Simulated {
         Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator has no real sockets"))
     }
 
-    fn connect(&mut self, _: &Address) -> io::Result<SocketId> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator plays clients only"))
-    }
-
     fn descriptor(&mut self) -> io::Result<RawFd> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator waits for nothing"))
     }
@@ -371,12 +411,13 @@ impl Driver for Simulated {
         }
         any |= self.report(queue, sink);
         any |= self.accept(queue, sink);
+        any |= self.connect(queue, sink);
         let mut ids: Vec<_> = self.connections.ids().collect();
         self.network.shuffle(&mut ids);
         for id in ids {
             any |= self.move_bytes(id, queue, sink);
         }
-        self.idle = !any && queue.ops.is_empty() && self.reports.is_empty();
+        self.idle = !any && queue.ops.is_empty() && self.reports.is_empty() && self.refused.is_empty();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Faults, Receiving};
 use crate::random::Seeded;
-use crate::{Instant, ListenerId, Peer, SocketId};
+use crate::{Address, Instant, ListenerId, Peer, SocketId};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -42,6 +42,7 @@ struct Link {
 struct State {
     links: Vec<Link>,
     backlog: VecDeque<usize>,
+    hosts: Vec<Listening>,
     faults: Faults,
     random: Seeded,
     now: Instant,
@@ -51,7 +52,27 @@ struct State {
     trace: u64,
 }
 
+impl Link {
+    fn new(peer: Peer, listener: u32) -> Link {
+        Link {
+            to_server: Direction::default(),
+            to_client: Direction::default(),
+            broken: false,
+            fault: false,
+            told: false,
+            server_gone: false,
+            client_gone: false,
+            peer,
+            listener,
+        }
+    }
+}
+
 impl State {
+    fn host(&mut self, address: &Address) -> Option<&mut Listening> {
+        self.hosts.iter_mut().find(|host| host.address == *address)
+    }
+
     /// Mixes an event into the trace, so that two runs can be told apart.
     fn note(&mut self, what: u64) {
         self.trace = (self.trace.rotate_left(5) ^ what).wrapping_mul(0x517c_c1b7_2722_0a95);
@@ -75,11 +96,26 @@ pub enum Arrived {
     Reset,
 }
 
-/// The clients' end of a link. Dropped, it closes.
+/// The test's end of a link: of a client that has connected to the driver, or of a host that the driver has connected to. It
+/// closes when it is dropped.
 #[derive(Debug)]
 pub struct Client {
     network: Network,
     link: usize,
+}
+
+/// A server that a test plays, for the driver to connect to. It refuses connections once it is dropped.
+#[derive(Debug)]
+pub struct Host {
+    network: Network,
+    address: Address,
+}
+
+#[derive(Debug)]
+struct Listening {
+    address: Address,
+    is_silent: bool,
+    backlog: VecDeque<usize>,
 }
 
 impl Network {
@@ -88,6 +124,7 @@ impl Network {
         let state = State {
             links: Vec::new(),
             backlog: VecDeque::new(),
+            hosts: Vec::new(),
             faults,
             random: Seeded::new(seed),
             now: Instant { nanoseconds: 1_000_000_000 },
@@ -142,22 +179,54 @@ impl Network {
         let link = state.links.len();
         let peer = Peer::Internet(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 1024 + (link % 60_000) as u16);
         let broken = state.refusing;
-        state.links.push(Link {
-            to_server: Direction::default(),
-            to_client: Direction::default(),
-            broken,
-            fault: false,
-            told: false,
-            server_gone: false,
-            client_gone: false,
-            peer,
-            listener: listener.0,
-        });
+        state.links.push(Link { broken, ..Link::new(peer, listener.0) });
         if !broken {
             state.backlog.push_back(link);
         }
         state.note(1);
         Client { network: self.clone(), link }
+    }
+
+    /// Adds a host that listens at an address.
+    ///
+    /// # Panics
+    /// If another host listens there.
+    pub fn listen(&self, address: Address) -> Host {
+        let mut state = self.state.borrow_mut();
+        assert!(state.host(&address).is_none(), "another host listens at {address}");
+        state.hosts.push(Listening { address: address.clone(), is_silent: false, backlog: VecDeque::new() });
+        Host { network: self.clone(), address }
+    }
+
+    /// Returns how a connection attempt of the driver's ends: with a link, or with an error. Returns `None` while there is no
+    /// answer.
+    pub(super) fn answer(&self, address: &Address) -> Option<io::Result<usize>> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        if state.random.one_in(state.faults.stall) {
+            return None;
+        }
+        let peer = match address {
+            Address::Tcp(address) => Peer::Internet(address.ip(), address.port()),
+            Address::Unix(_) => Peer::Local,
+            Address::Inherited(_) => return Some(Err(io::ErrorKind::InvalidInput.into())),
+        };
+        let fails = state.random.one_in(state.faults.connect);
+        let link = state.links.len();
+        let answer = match state.host(address) {
+            Some(host) if host.is_silent => return None,
+            Some(_) if fails => Err(io::ErrorKind::HostUnreachable.into()),
+            Some(host) => {
+                host.backlog.push_back(link);
+                Ok(link)
+            }
+            None => Err(io::ErrorKind::ConnectionRefused.into()),
+        };
+        if answer.is_ok() {
+            state.links.push(Link::new(peer, 0));
+        }
+        state.note(10 + ((link as u64) << 8) + (u64::from(answer.is_ok()) << 32));
+        Some(answer)
     }
 
     pub(super) fn shuffle(&self, ids: &mut [SocketId]) {
@@ -273,6 +342,35 @@ impl Network {
     }
 }
 
+impl Host {
+    /// Takes the next connection of the driver's, if there is one.
+    pub fn accept(&self) -> Option<Client> {
+        let link = self.network.state.borrow_mut().host(&self.address)?.backlog.pop_front()?;
+        Some(Client { network: self.network.clone(), link })
+    }
+
+    /// Makes the host ignore connection attempts, as a host behind a firewall that drops packets does; or answer them again.
+    pub fn set_silent(&self, is_silent: bool) {
+        if let Some(host) = self.network.state.borrow_mut().host(&self.address) {
+            host.is_silent = is_silent;
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let mut state = self.network.state.borrow_mut();
+        let state = &mut *state;
+        state.hosts.retain_mut(|host| {
+            let is_this = host.address == self.address;
+            if is_this {
+                host.backlog.iter().for_each(|&link| state.links[link].broken = true);
+            }
+            !is_this
+        });
+    }
+}
+
 impl Client {
     /// Sends: how much the link took. What is sent to a server that has closed breaks the link.
     pub fn send(&self, bytes: &[u8]) -> usize {
@@ -307,6 +405,11 @@ impl Client {
             (false, true) => Some(Arrived::End),
             (false, false) => None,
         }
+    }
+
+    /// Returns the peer's address as the driver sees it.
+    pub fn address(&self) -> Peer {
+        self.network.state.borrow().links[self.link].peer
     }
 
     /// Ends the client's direction.

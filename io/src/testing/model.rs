@@ -4,7 +4,7 @@ use super::Traits;
 use super::program::{Action, Step};
 use crate::file::File;
 use crate::random::Seeded;
-use crate::{Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
+use crate::{Address, Completion, Instant, ListenerId, Op, Peer, Queue, Sink, SocketId};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +13,10 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) port: Option<u16>,
+    /// The loop connects to it, and not the other way round.
+    pub(super) dialed: bool,
+    /// It waits for the loop's connection.
+    pub(super) expects: bool,
     /// Its connection, where the driver has told of it.
     pub(super) connection: Option<usize>,
     pub(super) sent: u64,
@@ -29,7 +33,7 @@ pub(super) struct Client {
 impl Client {
     /// Whether it still has its socket.
     pub(super) fn is_here(&self) -> bool {
-        !self.reset && !self.closed
+        !self.reset && !self.closed && !self.expects
     }
 }
 
@@ -62,7 +66,6 @@ pub(super) struct Connection {
     pub(super) socket: SocketId,
     pub(super) client: usize,
     pub(super) fate: Fate,
-    connecting: bool,
     dialed: bool,
     pub(super) asked: u64,
     /// What was asked before the present turn.
@@ -97,6 +100,8 @@ pub(super) struct Model {
     leaving: Vec<SocketId>,
     /// Steps that wait for a completion.
     pub(super) later: VecDeque<Step>,
+    /// Clients that the loop is to connect to.
+    pub(super) addresses: VecDeque<(usize, Address)>,
     accepting: Door,
     pub(super) accept_failed: bool,
     pub(super) woken: bool,
@@ -171,6 +176,7 @@ impl Model {
             used: HashSet::new(),
             leaving: Vec::new(),
             later: VecDeque::new(),
+            addresses: VecDeque::new(),
             accepting: Door::Open,
             accept_failed: false,
             woken: false,
@@ -190,11 +196,6 @@ impl Model {
         eprintln!("{:#?}\n{:#?}", self.clients, self.connections);
     }
 
-    /// The driver was asked to connect to a client.
-    pub(super) fn dialed(&mut self, socket: SocketId, client: usize) {
-        self.add(socket, client, true);
-    }
-
     fn add(&mut self, socket: SocketId, client: usize, dialed: bool) {
         let number = self.connections.len();
         assert!(self.used.insert(socket), "{socket:?} is used twice");
@@ -204,7 +205,6 @@ impl Model {
             socket,
             client,
             fate: Fate::Open,
-            connecting: dialed,
             dialed,
             asked: 0,
             asked_before: 0,
@@ -222,7 +222,7 @@ impl Model {
 
     /// Which client came: the one at that port, or else the first of those that wait.
     fn client_at(&self, peer: Peer) -> usize {
-        let waiting = |client: &Client| client.connection.is_none();
+        let waiting = |client: &Client| client.connection.is_none() && !client.dialed;
         let found = match peer {
             Peer::Internet(_, port) => {
                 self.clients.iter().position(|client| waiting(client) && client.port == Some(port))
@@ -273,6 +273,13 @@ impl Model {
                 self.accept_failed = false;
                 return queue.push(Op::ResumeAccept { listener });
             }
+            Action::Dial => {
+                if let Some((client, address)) = self.addresses.pop_front() {
+                    self.note(if within { "dial (within)" } else { "dial" }, client, 0);
+                    queue.push(Op::Connect { token: client as u64, address });
+                }
+                return;
+            }
             _ => {}
         }
         let Some(number) = step.who.checked_rem(self.connections.len()) else { return };
@@ -281,7 +288,7 @@ impl Model {
         let connection = &mut self.connections[number];
         let (socket, open) = (connection.socket, connection.fate == Fate::Open);
         // What is said of a socket that is gone has to be ignored, so it is said now and then.
-        let may_send = !open || !(connection.failed || connection.shut || connection.connecting);
+        let may_send = !open || !(connection.failed || connection.shut);
         match step.action {
             Action::Send if may_send => self.send(number, count, false, queue),
             Action::SendBytes if may_send => self.send_bytes(number, count, queue),
@@ -408,13 +415,9 @@ impl Model {
         }
         assert!(!connection.failed, "{completion:?} after Failed");
         match completion {
-            Completion::Connected { .. } => {
-                assert!(std::mem::take(&mut connection.connecting), "connected twice");
-            }
             Completion::Received { bytes, .. } => {
                 assert!(!bytes.is_empty(), "received nothing");
                 assert!(!connection.ended, "received after the end");
-                assert!(!connection.connecting, "received before it was connected");
                 check_stream(connection.client, Way::ToLoop, connection.received, bytes);
                 connection.received += bytes.len() as u64;
                 assert!(connection.received <= client.sent, "received more than was sent");
@@ -503,7 +506,19 @@ impl Sink for Model {
                 self.woken = true;
                 (None, "woken", 0)
             }
-            Completion::Connected { socket } => (Some(*socket), "connected", 0),
+            Completion::Connected { token, socket } => {
+                let client = *token as usize;
+                assert!(self.clients[client].dialed, "the loop has not connected to client {client}");
+                self.add(*socket, client, true);
+                (Some(*socket), "connected", *token)
+            }
+            Completion::ConnectFailed { token, error } => {
+                let client = &mut self.clients[*token as usize];
+                assert!(self.traits.connects_fail, "the loop cannot connect: {error}");
+                assert!(client.expects && client.connection.is_none(), "client {token} has been connected to");
+                (client.expects, client.closed) = (false, true);
+                (None, "connect failed", *token)
+            }
             Completion::Received { socket, bytes } => (Some(*socket), "received", bytes.len() as u64),
             Completion::Ended { socket } => (Some(*socket), "ended", 0),
             Completion::Failed { socket, .. } => (Some(*socket), "failed", 0),

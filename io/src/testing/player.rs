@@ -59,7 +59,13 @@ impl<P: Peers> Player<P> {
     fn step(&mut self, step: Step) {
         match step.action {
             Action::Connect => self.connect(),
-            Action::Dial => self.dial(),
+            Action::Dial if self.model.clients.len() >= CLIENTS => {}
+            Action::Dial => {
+                let client = self.model.clients.len();
+                self.model.addresses.push_back((client, self.peers.expect()));
+                self.model.clients.push(Client { dialed: true, expects: true, ..Client::default() });
+                self.perform(step);
+            }
             Action::Notify => {
                 self.peers.driver().notifier().notify();
                 self.notified = true;
@@ -75,8 +81,16 @@ impl<P: Peers> Player<P> {
                 }
             }
             Action::Nothing => {}
-            _ if step.within => self.model.later.push_back(step),
-            _ => self.model.perform(step, false, &mut self.queue),
+            _ => self.perform(step),
+        }
+    }
+
+    /// Does a step of the loop's, or leaves it to the sink.
+    fn perform(&mut self, step: Step) {
+        if step.within {
+            self.model.later.push_back(step);
+        } else {
+            self.model.perform(step, false, &mut self.queue);
         }
     }
 
@@ -85,17 +99,6 @@ impl<P: Peers> Player<P> {
             let port = self.peers.connect();
             self.model.note("connect", self.model.clients.len(), 0);
             self.model.clients.push(Client { port, ..Client::default() });
-        }
-    }
-
-    fn dial(&mut self) {
-        if self.model.clients.len() < CLIENTS
-            && let Some(socket) = self.peers.dial()
-        {
-            let client = self.model.clients.len();
-            self.model.note("dial", client, 0);
-            self.model.clients.push(Client::default());
-            self.model.dialed(socket, client);
         }
     }
 
@@ -146,6 +149,9 @@ impl<P: Peers> Player<P> {
         turned.expect("the driver is usable");
         self.model.turn_ended();
         self.model.note("turn", 0, 0);
+        for (number, client) in self.model.clients.iter_mut().enumerate() {
+            client.expects = client.expects && !self.peers.is_accepted(number);
+        }
         for connection in &self.model.connections {
             let client = connection.client;
             let explained = !self.model.clients[client].is_here() || self.peers.is_broken(client) || connection.short;
@@ -261,7 +267,8 @@ impl<P: Peers> Player<P> {
         }
         self.wait("what was sent has not arrived", true, |player| {
             let Player { peers, model, notified, .. } = player;
-            let waiting = model.clients.iter().any(|client| client.is_here() && client.connection.is_none());
+            let unconnected = |client: &Client| client.is_here() && client.connection.is_none();
+            let waiting = model.clients.iter().any(|client| client.expects || unconnected(client));
             let open = |connection: &&Connection| connection.fate == Fate::Open;
             let mut open = model.connections.iter().filter(open);
             let woken = !*notified || model.woken;

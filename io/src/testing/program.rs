@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Connect,
+    /// The loop connects to a client.
     Dial,
     ClientSend,
     ClientRead,

@@ -3,8 +3,10 @@
 use super::{Peers, Traits, run};
 use crate::file::{File, Files};
 use crate::sim::files::{DiskFaults, SimulatedFolder};
-use crate::sim::{Arrived, Client, Faults, Network, Simulated};
-use crate::{Instant, SocketId};
+use crate::sim::{Arrived, Client, Faults, Host, Network, Simulated};
+use crate::{Address, Instant, Peer};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ struct Simulation {
     network: Network,
     driver: Simulated,
     clients: Vec<Option<Client>>,
+    /// Hosts that the driver is to connect to, by the numbers of their clients.
+    hosts: HashMap<usize, Host>,
     waited: u32,
 }
 
@@ -39,11 +43,13 @@ pub fn driver(input: &[u8]) {
         late: 4,
         reset: [0, 0, 0, 100][usize::from(seldom & 3)],
         accept: odds(seldom >> 2),
+        connect: odds(seldom >> 4),
     };
     let play = || {
         let network = Network::new(u64::from(seed), faults.clone());
         let driver = Simulated::new(network.clone()).expect("a descriptor is left");
-        run(program, Simulation { network: network.clone(), driver, clients: Vec::new(), waited: 0 });
+        let (clients, hosts) = (Vec::new(), HashMap::new());
+        run(program, Simulation { network: network.clone(), driver, clients, hosts, waited: 0 });
         network.trace()
     };
     let trace = play();
@@ -61,17 +67,33 @@ impl Peers for Simulation {
     }
 
     fn traits(&self) -> Traits {
-        Traits { resets_show: true, capacity: LINK_BYTES, most: 2 * LINK_BYTES }
+        Traits { resets_show: true, capacity: LINK_BYTES, connects_fail: true, most: 2 * LINK_BYTES }
     }
 
     fn connect(&mut self) -> Option<u16> {
-        let port = 1024 + self.clients.len() as u16;
-        self.clients.push(Some(self.network.connect()));
-        Some(port)
+        let client = self.network.connect();
+        let port = match client.address() {
+            Peer::Internet(_, port) => Some(port),
+            Peer::Local => None,
+        };
+        self.clients.push(Some(client));
+        port
     }
 
-    fn dial(&mut self) -> Option<SocketId> {
-        None
+    fn expect(&mut self) -> Address {
+        let client = self.clients.len();
+        self.clients.push(None);
+        let address = Address::Tcp(SocketAddr::from((Ipv4Addr::new(10, 1, 0, 1), 1024 + client as u16)));
+        self.hosts.insert(client, self.network.listen(address.clone()));
+        address
+    }
+
+    fn is_accepted(&mut self, client: usize) -> bool {
+        let accepted = self.hosts.get(&client).and_then(Host::accept);
+        if accepted.is_some() {
+            self.clients[client] = accepted;
+        }
+        self.clients[client].is_some()
     }
 
     fn send(&mut self, client: usize, bytes: &[u8]) -> usize {

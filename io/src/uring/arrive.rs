@@ -1,8 +1,8 @@
-//! New connections, those that others make and those that we make; and ends of streams that the kernel keeps to itself.
+//! New connections, accepted or opened by the loop; and ends of streams that the kernel keeps to itself.
 
-use super::{Entry, Uring, ring};
-use crate::{Completion, ListenerId, Peer, Queue, Sink, SocketId, socket};
-use io_uring::cqueue;
+use super::{Entry, Uring, data, kind, ring};
+use crate::{Address, Completion, ListenerId, Peer, Queue, Sink, SocketId, socket};
+use io_uring::{cqueue, opcode, types};
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -48,7 +48,7 @@ impl Uring {
                 let peer = if is_tcp { socket::peer_of(descriptor.as_raw_fd()) } else { Some(Peer::Local) };
                 // One that its peer has reset meanwhile is over already; nobody knows any more whose it was.
                 if let Some(peer) = peer {
-                    let socket = self.insert(descriptor, peer, false);
+                    let socket = self.insert(descriptor, peer);
                     sink.complete(Completion::Accepted { listener, socket, peer }, queue);
                 }
             }
@@ -66,21 +66,38 @@ impl Uring {
         self.arm_accept(number);
     }
 
-    pub(super) fn connected<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
-        let Some(connection) = self.connections.get(socket) else { return };
-        connection.connecting = false;
-        if connection.closed {
-            return;
-        }
-        match socket::pending_error(connection.descriptor.as_raw_fd()) {
-            Some(error) => {
-                connection.ended = true;
-                sink.complete(Completion::Failed { socket, error }, queue);
+    pub(super) fn connect(&mut self, token: u64, address: &Address) {
+        let attempt = socket::connect(address).and_then(|(descriptor, peer)| {
+            let raw = types::Fd(descriptor.as_raw_fd());
+            Ok((self.connecting.insert(token, (descriptor, peer))?, raw))
+        });
+        match attempt {
+            // A connect operation of the ring would need the address in memory until the kernel has taken it.
+            Ok((attempt, raw)) => {
+                let entry = opcode::PollAdd::new(raw, libc::POLLOUT as u32).build();
+                self.submit(entry.user_data(data(kind::CONNECT, attempt)));
             }
-            None => {
-                self.arm(socket);
-                sink.complete(Completion::Connected { socket }, queue);
-            }
+            Err(error) => self.refused.push((token, error)),
         }
+    }
+
+    pub(super) fn cancel_connect(&mut self, token: u64) {
+        self.refused.retain(|(refused, _)| *refused != token);
+        if let Some((attempt, (descriptor, _))) = self.connecting.cancel(token) {
+            // The poll in flight would keep the attempt alive.
+            self.cancel(data(kind::CONNECT, attempt));
+            self.close_descriptor(descriptor);
+        }
+    }
+
+    /// Reports how a connection attempt ended.
+    pub(super) fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
+        let Some((token, (descriptor, peer))) = self.connecting.remove(attempt) else { return };
+        let completion = match socket::is_connected(descriptor.as_raw_fd()) {
+            Ok(true) => Completion::Connected { token, socket: self.insert(descriptor, peer) },
+            Ok(false) => Completion::ConnectFailed { token, error: io::ErrorKind::NotConnected.into() },
+            Err(error) => Completion::ConnectFailed { token, error },
+        };
+        sink.complete(completion, queue);
     }
 }

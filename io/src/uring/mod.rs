@@ -19,14 +19,13 @@ mod ring;
 mod send;
 
 use crate::clock::{self, RealClock};
+use crate::connecting::Connecting;
 use crate::embed::Nest;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Lifted, Socket};
 use crate::wake::Notifier;
-use crate::{
-    Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
-};
+use crate::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
 use io_uring::{cqueue, opcode, squeue, types};
 use provided::BufferRing;
 use ring::Ring;
@@ -81,7 +80,6 @@ struct Connection {
     paused: bool,
     /// It was paused before: see `look_for_end`.
     resumed: bool,
-    connecting: bool,
     ended: bool,
     /// An asynchronous send is in flight: its bytes are at the front of `outgoing`. Or, where a file is there: the socket
     /// is waited for.
@@ -115,6 +113,7 @@ pub struct Uring {
     ring: Ring,
     buffers: BufferRing,
     connections: Slots<Connection>,
+    connecting: Connecting<(OwnedFd, Peer)>,
     listeners: Vec<Option<Accepting>>,
     /// Arena sends of this round: socket and range.
     batch: Vec<(SocketId, u32, u32)>,
@@ -125,6 +124,8 @@ pub struct Uring {
     starved: Vec<SocketId>,
     entries: Vec<Entry>,
     broken: Vec<(SocketId, io::Error)>,
+    /// Connection attempts that failed at once.
+    refused: Vec<(u64, io::Error)>,
     blocked: Vec<SocketId>,
     drained: Vec<SocketId>,
     lingering: Vec<(SocketId, Instant)>,
@@ -152,6 +153,7 @@ impl Uring {
             ring,
             buffers,
             connections: Slots::new(),
+            connecting: Connecting::new(),
             listeners: Vec::new(),
             batch: Vec::new(),
             round: 1,
@@ -159,6 +161,7 @@ impl Uring {
             starved: Vec::new(),
             entries: Vec::with_capacity(256),
             broken: Vec::new(),
+            refused: Vec::new(),
             blocked: Vec::new(),
             drained: Vec::new(),
             lingering: Vec::new(),
@@ -181,7 +184,7 @@ impl Uring {
 
     fn arm(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.armed || connection.paused || connection.ended || connection.closed || connection.connecting {
+        if connection.armed || connection.paused || connection.ended || connection.closed {
             return;
         }
         connection.armed = true;
@@ -206,7 +209,7 @@ impl Uring {
         self.submit(entry.user_data(numbered(kind::IGNORED, 0)).flags(squeue::Flags::SKIP_SUCCESS));
     }
 
-    fn insert(&mut self, descriptor: OwnedFd, peer: Peer, connecting: bool) -> SocketId {
+    fn insert(&mut self, descriptor: OwnedFd, peer: Peer) -> SocketId {
         let id = self.connections.insert(Connection {
             descriptor,
             peer,
@@ -214,7 +217,6 @@ impl Uring {
             armed: false,
             paused: false,
             resumed: false,
-            connecting,
             ended: false,
             sending: false,
             closed: false,
@@ -261,6 +263,8 @@ impl Uring {
                         self.arm(socket);
                     }
                 }
+                Op::Connect { token, address } => self.connect(token, &address),
+                Op::CancelConnect { token } => self.cancel_connect(token),
                 Op::PauseAccept { listener } => {
                     if let Some(Some(accepting)) = self.listeners.get_mut(listener.0 as usize) {
                         accepting.paused = true;
@@ -313,7 +317,7 @@ impl Uring {
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
             kind::WRITABLE => self.writable(socket_of(entry.data), queue, sink),
-            kind::CONNECT => self.connected(socket_of(entry.data), queue, sink),
+            kind::CONNECT => self.attempted(socket_of(entry.data), queue, sink),
             kind::NOTIFIER => {
                 self.notifier.acknowledge();
                 if !cqueue::more(entry.flags) {
@@ -401,7 +405,7 @@ impl Uring {
     }
 
     fn has_reports(&self) -> bool {
-        !(self.broken.is_empty() && self.blocked.is_empty() && self.drained.is_empty())
+        !(self.broken.is_empty() && self.blocked.is_empty() && self.drained.is_empty() && self.refused.is_empty())
     }
 
     fn watch_notifier(&mut self) {
@@ -420,6 +424,9 @@ impl Uring {
                 connection.ended = true;
                 sink.complete(Completion::Failed { socket, error }, queue);
             }
+        }
+        for (token, error) in std::mem::take(&mut self.refused) {
+            sink.complete(Completion::ConnectFailed { token, error }, queue);
         }
         for _ in 0..self.blocked.len() + self.drained.len() {
             self.report_one(queue, sink);
@@ -466,15 +473,7 @@ impl Driver for Uring {
 
     fn adopt(&mut self, socket: Socket) -> io::Result<SocketId> {
         let peer = socket.peer;
-        Ok(self.insert(socket.into_descriptor(), peer, false))
-    }
-
-    fn connect(&mut self, address: &Address) -> io::Result<SocketId> {
-        let (descriptor, peer) = socket::connect(address)?;
-        let raw = types::Fd(descriptor.as_raw_fd());
-        let id = self.insert(descriptor, peer, true);
-        self.submit(opcode::PollAdd::new(raw, libc::POLLOUT as u32).build().user_data(data(kind::CONNECT, id)));
-        Ok(id)
+        Ok(self.insert(socket.into_descriptor(), peer))
     }
 
     fn descriptor(&mut self) -> io::Result<RawFd> {
@@ -504,7 +503,7 @@ impl Driver for Uring {
     fn release(&mut self, socket: SocketId) -> Option<Socket> {
         let round = self.round;
         let connection = self.connections.get(socket)?;
-        if connection.outgoing.is_some() || connection.round == round || connection.closed || connection.connecting {
+        if connection.outgoing.is_some() || connection.round == round || connection.closed {
             return None;
         }
         let connection = self.connections.remove(socket)?;

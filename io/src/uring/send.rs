@@ -6,7 +6,7 @@ use crate::socket::{self, Lifted, is_passing};
 use crate::{Completion, Queue, Sink, SocketId, limit};
 use io_uring::{opcode, squeue, types};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 impl Uring {
@@ -238,18 +238,18 @@ impl Uring {
         }
     }
 
-    /// Closes the descriptor. A receive in flight would keep the connection open, and a poll one that is being made, so they are
-    /// cancelled first.
+    /// Closes a connection. A receive in flight would keep it open, so it is cancelled first.
     pub(super) fn finish(&mut self, id: SocketId) {
         let Some(connection) = self.connections.remove(id) else { return };
         if connection.armed {
             self.cancel(data(kind::RECEIVE, id));
         }
-        if connection.connecting {
-            self.cancel(data(kind::CONNECT, id));
-        }
-        let descriptor = connection.descriptor.into_raw_fd();
-        let entry = opcode::Close::new(types::Fd(descriptor)).build();
+        self.close_descriptor(connection.descriptor);
+    }
+
+    /// Closes a descriptor behind the operations that were submitted before and name it.
+    pub(super) fn close_descriptor(&mut self, descriptor: OwnedFd) {
+        let entry = opcode::Close::new(types::Fd(descriptor.into_raw_fd())).build();
         self.submit(entry.user_data(numbered(kind::IGNORED, 0)).flags(squeue::Flags::SKIP_SUCCESS));
     }
 

@@ -54,7 +54,8 @@ pub(crate) fn in_all_weathers(scenario: impl Fn(&Weather)) {
     scenario(&Weather::fair());
     scenario(&Weather { only: true, ..Weather::fair() });
     for seed in 1..=4 {
-        let faults = Faults { split: true, short_send: 4, no_send: 8, stall: 3, late: 4, reset: 0, accept: 0 };
+        let faults =
+            Faults { split: true, short_send: 4, no_send: 8, stall: 3, late: 4, reset: 0, connect: 0, accept: 0 };
         let weather = Weather { seed, faults, only: seed % 2 == 0 };
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scenario(&weather)));
         if let Err(panic) = played {

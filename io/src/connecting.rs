@@ -1,0 +1,74 @@
+//! Connection attempts in progress, found by their slot (for the kernel's events) and by their token (for the loop).
+
+use crate::SocketId;
+use crate::slots::Slots;
+use std::collections::HashMap;
+use std::io;
+
+/// Attempts of one driver. `T` is the socket, or what stands for it in the simulator.
+#[derive(Debug)]
+pub(crate) struct Connecting<T> {
+    attempts: Slots<(u64, T)>,
+    by_token: HashMap<u64, SocketId>,
+}
+
+impl<T> Connecting<T> {
+    pub(crate) fn new() -> Connecting<T> {
+        Connecting { attempts: Slots::new(), by_token: HashMap::new() }
+    }
+
+    /// Adds an attempt. The returned id is this attempt's own: the connected socket gets another one.
+    ///
+    /// # Errors
+    /// Returns [`io::ErrorKind::AlreadyExists`] if another attempt in progress has the token.
+    pub(crate) fn insert(&mut self, token: u64, value: T) -> io::Result<SocketId> {
+        if self.by_token.contains_key(&token) {
+            let text = format!("a connection attempt with the token {token} is in progress already");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        let attempt = self.attempts.insert((token, value));
+        self.by_token.insert(token, attempt);
+        Ok(attempt)
+    }
+
+    pub(crate) fn get(&mut self, attempt: SocketId) -> Option<&mut T> {
+        self.attempts.get(attempt).map(|(_, value)| value)
+    }
+
+    /// Ends an attempt and returns its token.
+    pub(crate) fn remove(&mut self, attempt: SocketId) -> Option<(u64, T)> {
+        let (token, value) = self.attempts.remove(attempt)?;
+        self.by_token.remove(&token);
+        Some((token, value))
+    }
+
+    /// Ends the attempt that has a token.
+    pub(crate) fn cancel(&mut self, token: u64) -> Option<(SocketId, T)> {
+        let attempt = self.by_token.remove(&token)?;
+        let (_, value) = self.attempts.remove(attempt)?;
+        Some((attempt, value))
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SocketId> {
+        self.attempts.ids()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_one_attempt_until_it_ends() {
+        let mut connecting = Connecting::new();
+        let first = connecting.insert(7, 'a').expect("the token is free");
+        assert_eq!(connecting.insert(7, 'b').expect_err("it is taken").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(connecting.get(first), Some(&mut 'a'));
+        assert_eq!(connecting.remove(first), Some((7, 'a')));
+        assert_eq!(connecting.cancel(7), None);
+        let second = connecting.insert(7, 'c').expect("the token is free again");
+        assert_eq!(connecting.get(first), None);
+        assert_eq!(connecting.cancel(7), Some((second, 'c')));
+        assert_eq!(connecting.ids().count(), 0);
+    }
+}
