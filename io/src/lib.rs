@@ -16,6 +16,7 @@ pub mod listen;
 pub mod memory;
 pub mod op;
 pub mod random;
+pub mod resolve;
 pub mod signal;
 pub mod sim;
 pub mod testing;

@@ -58,3 +58,21 @@ pub const UNBOUNDED_FILE_BYTES: u64 = 1024 * 1024;
 /// Bytes in the output arena from which on what it holds is sent before another completion is looked at; and the capacity
 /// that it keeps after a turn that needed more.
 pub const OUTPUT_BYTES: usize = 1024 * 1024;
+
+/// Threads that look up host names at the same time. A lookup waits for name servers, up to half a minute if none answers.
+pub const RESOLVER_THREADS: usize = 8;
+
+/// Names that wait for a thread to look them up; further ones are refused.
+pub const RESOLVER_QUEUE: usize = 1024;
+
+/// Callers that wait for the lookup of one name; further ones are refused.
+pub const RESOLVER_CALLERS: usize = 65_536;
+
+/// Addresses of one name that are used; the rest of a longer list is dropped.
+pub const RESOLVED_ADDRESSES: usize = 64;
+
+/// Bytes of a host name: 253 characters (RFC 1035, section 2.3.4) and the dot of an absolute one.
+pub const HOST_NAME_BYTES: usize = 254;
+
+/// How long a thread that looks up names waits for another one before it ends.
+pub const RESOLVER_IDLE: Duration = Duration::from_secs(10);

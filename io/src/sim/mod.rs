@@ -11,6 +11,7 @@
 
 mod faults;
 pub mod files;
+pub mod names;
 mod network;
 
 pub use faults::Faults;
@@ -471,4 +472,64 @@ fn sending(connections: &mut Slots<Connection>, socket: SocketId) -> Option<&mut
 /// A connection that the loop has not closed.
 fn open(connections: &mut Slots<Connection>, socket: SocketId) -> Option<&mut Connection> {
     connections.get(socket).filter(|connection| !connection.closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct Seen(Vec<String>, Option<SocketId>);
+
+    impl Sink for Seen {
+        fn begin(&mut self, _: Instant) {}
+
+        fn complete(&mut self, completion: Completion<'_>, _: &mut Queue) {
+            if let Completion::Connected { socket, .. } = &completion {
+                self.1 = Some(*socket);
+            }
+            self.0.push(match completion {
+                Completion::Connected { token, .. } => format!("connected {token}"),
+                Completion::ConnectFailed { token, error } => format!("{token}: {}", error.kind()),
+                Completion::Received { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+                other => format!("{other:?}"),
+            });
+        }
+    }
+
+    #[test]
+    fn the_driver_connects_to_hosts_that_a_test_plays() {
+        let network = Network::new(1, Faults::default());
+        let mut driver = Simulated::new(network.clone()).expect("a descriptor");
+        let (mut queue, mut seen) = (Queue::new(), Seen::default());
+        let address = |port| Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let host = network.listen(address(80));
+        let silent = network.listen(address(81));
+        silent.set_silent(true);
+        for (token, port) in [(1, 80), (2, 81), (3, 82), (2, 80)] {
+            queue.push(Op::Connect { token, address: address(port) });
+        }
+        driver.turn(None, &mut queue, &mut seen).expect("a turn");
+        seen.0.sort();
+        assert_eq!(seen.0, ["2: entity already exists", "3: connection refused", "connected 1"]);
+        let (client, socket) = (host.accept().expect("the driver has connected"), seen.1.expect("a socket"));
+        assert_eq!(client.address(), crate::Peer::Internet(Ipv4Addr::LOCALHOST.into(), 80));
+        client.send(b"hello");
+        queue.push(Op::SendBytes { socket, bytes: Bytes::from_static(b"bye") });
+        seen.0.clear();
+        driver.turn(None, &mut queue, &mut seen).expect("a turn");
+        assert!(seen.0.contains(&"hello".to_string()));
+        assert_eq!(client.receive(10), Some(Arrived::Bytes(b"bye".to_vec())));
+        // The silent host never answers. Cancelled, the attempt is gone, even if the host answers again.
+        seen.0.clear();
+        network.advance(Duration::from_secs(1000));
+        driver.turn(None, &mut queue, &mut seen).expect("a turn");
+        queue.push(Op::CancelConnect { token: 2 });
+        silent.set_silent(false);
+        driver.turn(None, &mut queue, &mut seen).expect("a turn");
+        assert_eq!(seen.0, [""; 0]);
+        assert!(silent.accept().is_none());
+    }
 }

@@ -1,0 +1,293 @@
+//! Host names to addresses.
+//!
+//! A lookup is started with [`Resolve::resolve`] and answered by a call of a function, usually on another thread, so that no event
+//! loop waits. [`SystemResolver`] uses the system's resolver (`getaddrinfo`) and with it the hosts file, search domains and the
+//! order of RFC 6724. The simulator's twin is [`sim::names`](crate::sim::names).
+
+use crate::limit;
+use dns_lookup::{AddrInfoHints, LookupErrorKind, SockType, getaddrinfo};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Takes the result of a lookup: at least one address, the best one first.
+pub type Answer = Box<dyn FnOnce(io::Result<Vec<SocketAddr>>) + Send>;
+
+/// Looks up host names.
+pub trait Resolve: fmt::Debug + Send + Sync {
+    /// Starts a lookup. Calls `answer` exactly once, on any thread, possibly before this function returns.
+    ///
+    /// The host is a name or an IP address (without brackets). The addresses get the port.
+    ///
+    /// # Errors
+    /// The answer is [`io::ErrorKind::NotFound`] if the name does not exist or has no address, [`io::ErrorKind::TimedOut`] if no name
+    /// server has answered, [`io::ErrorKind::InvalidInput`] if the text cannot be a host name, and
+    /// [`io::ErrorKind::QuotaExceeded`] if too many lookups are waiting.
+    fn resolve(&self, host: &str, port: u16, answer: Answer);
+}
+
+/// The system's resolver, on a few threads of its own. Clones share them.
+///
+/// Callers that ask for the same name at the same time share one lookup. Nothing is cached beyond that: the system's resolver
+/// does not report how long an answer is valid.
+#[derive(Clone, Debug, Default)]
+pub struct SystemResolver {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Callers by the name that they wait for.
+    callers: HashMap<String, Vec<(u16, Answer)>>,
+    /// Names that no thread has taken yet.
+    queue: VecDeque<String>,
+    threads: usize,
+    /// Threads that wait for a name.
+    idle: usize,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("queue", &self.queue).field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+/// A failure, which several callers get.
+type Failure = (io::ErrorKind, String);
+
+impl SystemResolver {
+    /// A resolver without threads; the first lookup starts one.
+    pub fn new() -> SystemResolver {
+        SystemResolver::default()
+    }
+}
+
+impl Resolve for SystemResolver {
+    fn resolve(&self, host: &str, port: u16, answer: Answer) {
+        if let Some(known) = without_lookup(host, port) {
+            return answer(known);
+        }
+        if let Err((answer, error)) = self.shared.enqueue(host, port, answer) {
+            answer(Err(error));
+        }
+    }
+}
+
+/// Returns the answer for a host that needs no lookup: an IP address, or a text that cannot be a host name.
+pub(crate) fn without_lookup(host: &str, port: u16) -> Option<io::Result<Vec<SocketAddr>>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Some(Ok(vec![SocketAddr::new(address, port)]));
+    }
+    let why = match host.len() {
+        0 => "it is empty",
+        length if length > limit::HOST_NAME_BYTES => "it is longer than 253 characters",
+        _ if host.bytes().any(|byte| byte <= b' ' || byte == 0x7f) => "it contains a space or a control character",
+        _ => return None,
+    };
+    let shown: String = host.chars().take(64).collect();
+    Some(Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{shown:?} is not a host name: {why}"))))
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a caller, and its name to the queue if it is the first one. Gives the caller back if there is no room.
+    fn enqueue(self: &Arc<Self>, host: &str, port: u16, answer: Answer) -> Result<(), (Answer, io::Error)> {
+        let full = || io::Error::new(io::ErrorKind::QuotaExceeded, format!("too many lookups wait before {host}"));
+        let mut state = self.locked();
+        if let Some(callers) = state.callers.get_mut(host) {
+            if callers.len() == limit::RESOLVER_CALLERS {
+                return Err((answer, full()));
+            }
+            callers.push((port, answer));
+            return Ok(());
+        }
+        if state.queue.len() == limit::RESOLVER_QUEUE {
+            return Err((answer, full()));
+        }
+        if state.idle <= state.queue.len() && state.threads < limit::RESOLVER_THREADS {
+            let shared = self.clone();
+            let started = std::thread::Builder::new().name("highwire-resolve".into()).spawn(move || shared.work());
+            match started {
+                Ok(_) => state.threads += 1,
+                // The threads that there are do it.
+                Err(_) if state.threads > 0 => {}
+                Err(error) => return Err((answer, error)),
+            }
+        }
+        state.callers.insert(host.to_string(), vec![(port, answer)]);
+        state.queue.push_back(host.to_string());
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Looks up names until there has been none for [`limit::RESOLVER_IDLE`].
+    fn work(&self) {
+        while let Some(host) = self.next() {
+            let found = look_up(&host);
+            let callers = self.locked().callers.remove(&host).unwrap_or_default();
+            for (port, answer) in callers {
+                let found = match &found {
+                    Ok(addresses) => Ok(with_port(addresses, port)),
+                    Err((kind, text)) => Err(io::Error::new(*kind, text.clone())),
+                };
+                // A caller that panics takes nothing from the others.
+                let _ = catch_unwind(AssertUnwindSafe(|| answer(found)));
+            }
+        }
+    }
+
+    fn next(&self) -> Option<String> {
+        let mut state = self.locked();
+        loop {
+            if let Some(host) = state.queue.pop_front() {
+                return Some(host);
+            }
+            state.idle += 1;
+            let waited = self.changed.wait_timeout(state, limit::RESOLVER_IDLE);
+            let (mut woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            woken.idle -= 1;
+            if timeout.timed_out() && woken.queue.is_empty() {
+                woken.threads -= 1;
+                return None;
+            }
+            state = woken;
+        }
+    }
+}
+
+pub(crate) fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+    let mut addresses = addresses.to_vec();
+    addresses.iter_mut().for_each(|address| address.set_port(port));
+    addresses
+}
+
+/// Looks a name up and waits for the result.
+fn look_up(host: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
+    let found = getaddrinfo(Some(host), None, Some(hints)).map_err(|error| {
+        let (kind, why) = match error.kind() {
+            LookupErrorKind::NoName | LookupErrorKind::NoData => {
+                (io::ErrorKind::NotFound, "the name has no address".into())
+            }
+            LookupErrorKind::Again => (io::ErrorKind::TimedOut, "no name server has answered".into()),
+            _ => (io::ErrorKind::Other, io::Error::from(error).to_string()),
+        };
+        (kind, format!("cannot resolve {host}: {why}"))
+    })?;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    // An entry that is not an internet address is left out.
+    for address in found.filter_map(Result::ok).map(|entry| entry.sockaddr) {
+        if addresses.len() < limit::RESOLVED_ADDRESSES && !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err((io::ErrorKind::NotFound, format!("cannot resolve {host}: the name has no address")));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// What has to happen happens within this time.
+    const STUCK: Duration = Duration::from_secs(60);
+
+    fn answer(resolver: &SystemResolver, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let (sender, receiver) = mpsc::channel();
+        resolver.resolve(host, port, Box::new(move |found| sender.send(found).expect("the test waits")));
+        receiver.recv_timeout(STUCK).expect("an answer")
+    }
+
+    #[test]
+    fn names_and_addresses_are_resolved_with_their_port() {
+        let resolver = SystemResolver::new();
+        for (host, expected) in [("127.0.0.1", "127.0.0.1:80"), ("::1", "[::1]:80"), ("fe80::1", "[fe80::1]:80")] {
+            let found = answer(&resolver, host, 80).expect("an address");
+            assert_eq!(found, [expected.parse().expect("an address")], "{host}");
+        }
+        // Every system has this name in its hosts file, and a resolver that knows it.
+        let found = answer(&resolver, "localhost", 81).expect("the name exists");
+        assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback() && address.port() == 81));
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_a_name_is_refused_without_a_lookup() {
+        let resolver = SystemResolver::new();
+        for host in ["", "a b", "a\0b", "a\nb", &"a".repeat(255)] {
+            let error = answer(&resolver, host, 80).expect_err("no name");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{host:?}: {error}");
+        }
+        assert_eq!(resolver.shared.locked().threads, 0);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_resolved_is_named() {
+        // RFC 6761, section 6.4: this name never exists. Without a name server there is no answer at all.
+        let error = answer(&SystemResolver::new(), "highwire.invalid", 80).expect_err("there is no such name");
+        assert!(error.to_string().starts_with("cannot resolve highwire.invalid: "), "{error}");
+        assert!(matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::TimedOut | io::ErrorKind::Other));
+    }
+
+    #[test]
+    fn callers_of_one_name_share_a_lookup_and_one_that_panics_takes_nothing_from_the_others() {
+        let resolver = SystemResolver::new();
+        let (sender, receiver) = mpsc::channel();
+        let callers: Vec<(u16, Answer)> = (0..10)
+            .map(|port| {
+                let sender = sender.clone();
+                let answer: Answer = Box::new(move |found: io::Result<Vec<SocketAddr>>| {
+                    assert!(port != 3, "this caller panics");
+                    sender.send(found.expect("the name exists")[0].port()).expect("the test waits");
+                });
+                (port, answer)
+            })
+            .collect();
+        // As if they had come while the lookup was in progress.
+        resolver.shared.locked().callers.insert("localhost".into(), callers);
+        resolver.resolve(
+            "localhost",
+            10,
+            Box::new(move |found| sender.send(found.expect("it exists")[0].port()).expect("it waits")),
+        );
+        assert!(resolver.shared.locked().queue.is_empty(), "the lookup is in progress already");
+        resolver.shared.locked().queue.push_back("localhost".into());
+        let worker = {
+            let shared = resolver.shared.clone();
+            std::thread::spawn(move || {
+                shared.locked().threads += 1;
+                shared.work()
+            })
+        };
+        let ports: Vec<u16> = (0..10).map(|_| receiver.recv_timeout(STUCK).expect("an answer")).collect();
+        assert_eq!(ports, [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]);
+        drop(worker);
+    }
+
+    #[test]
+    fn more_names_than_the_queue_holds_are_refused() {
+        let resolver = SystemResolver::new();
+        {
+            let mut state = resolver.shared.locked();
+            state.threads = limit::RESOLVER_THREADS;
+            state.queue.extend((0..limit::RESOLVER_QUEUE).map(|number| format!("name-{number}")));
+        }
+        let error = answer(&resolver, "one-more", 80).expect_err("there is no room");
+        assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
+    }
+}
