@@ -18,14 +18,20 @@ pub enum Engine {
 }
 
 /// How connections reach the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Each worker has its own queue at the port, and the kernel spreads connections over them (SO_REUSEPORT). Other processes of
-    /// the same user can listen at the port, too.
-    #[default]
+    /// the same user can listen at the port, too. The default on Linux and FreeBSD.
     ReusePort,
-    /// One thread accepts connections and gives each to the worker with the fewest.
+    /// One thread accepts connections and gives each to the worker with the fewest. The default on systems whose kernel does not
+    /// spread connections: macOS and Windows.
     Handoff,
+}
+
+impl Default for Balance {
+    fn default() -> Balance {
+        if highwire_io::listen::SHARES_PORTS { Balance::ReusePort } else { Balance::Handoff }
+    }
 }
 
 /// The time that peers and handlers have. Zero turns a timeout off; for `linger` and `shutdown` it means at once.
@@ -186,7 +192,7 @@ impl Default for Config {
             workers: 0,
             pin: false,
             engine: Engine::Auto,
-            balance: Balance::ReusePort,
+            balance: Balance::default(),
             socket: highwire_io::Options::default(),
             parser: highwire_proto::Limits::default(),
             http1: true,

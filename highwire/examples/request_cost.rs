@@ -9,7 +9,7 @@
 use highwire::server::{Driver, Worker};
 use highwire::{App, Response};
 use highwire_io::wake::Notifier;
-use highwire_io::{Address, Completion, Instant, Listener, ListenerId, Peer, Queue, Sink, Socket, SocketId};
+use highwire_io::{Completion, Instant, Listener, ListenerId, Peer, Queue, Sink, Socket, SocketId, Waitable};
 
 /// A driver whose one connection has always just received the same bytes.
 struct Echoless {
@@ -28,10 +28,7 @@ impl Driver for Echoless {
     fn adopt(&mut self, _: Socket) -> std::io::Result<SocketId> {
         Ok(SOCKET)
     }
-    fn connect(&mut self, _: &Address) -> std::io::Result<SocketId> {
-        Ok(SOCKET)
-    }
-    fn descriptor(&mut self) -> std::io::Result<std::os::fd::RawFd> {
+    fn descriptor(&mut self) -> std::io::Result<Waitable> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
     fn arm(&mut self, _: Option<Instant>) -> std::io::Result<()> {

@@ -45,10 +45,10 @@
 //! **Time** stands still during a turn: [`Driver::now`] is when the sink's round began.
 
 use crate::clock;
+use crate::sys::Waitable;
 use crate::wake::Notifier;
 use crate::{Completion, Instant, Listener, ListenerId, Queue, Socket, SocketId};
 use std::io;
-use std::os::fd::RawFd;
 
 /// Takes completions.
 pub trait Sink {
@@ -78,7 +78,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// What the system says; the simulator has none.
-    fn descriptor(&mut self) -> io::Result<RawFd>;
+    fn descriptor(&mut self) -> io::Result<Waitable>;
 
     /// Before a foreign loop waits on the descriptor: hands everything that is started to the kernel, and makes the
     /// descriptor readable at `until` at the latest. What is queued must have been given to a turn before.

@@ -1,16 +1,17 @@
 //! Files beneath a folder: what a server may show of a file system, and nothing else of it.
 //!
-//! A path is resolved by the kernel and may not leave the folder, not by `..`, not by a symbolic link, not while somebody moves
-//! things about (`openat2` with `RESOLVE_BENEATH`). Opening and reading have two forms each: what the kernel has in its caches is
-//! opened and read where the caller stands ([`Files::open_now`], [`File::read_now`]); what it has not would make a worker wait for
-//! a disk, and is done elsewhere ([`Files::open`], [`File::read`]). The simulator's twin is [`sim::files`](crate::sim::files).
+//! A path may not leave the folder, not by `..`, not by a symbolic link, not while another process moves files. On Linux the kernel
+//! ensures this (`openat2` with `RESOLVE_BENEATH`), elsewhere the crate cap-std. Opening and reading have two forms each: what the
+//! kernel has in its caches is opened and read by the caller ([`Files::open_now`], [`File::read_now`]); anything else would make a
+//! worker wait for a disk, and is left to threads that may wait ([`Files::open`], [`File::read`]). Only Linux reports what is in its
+//! caches. The simulator's twin is [`sim::files`](crate::sim::files).
 
-use std::ffi::{CStr, CString};
+pub use crate::sys::FileHandle;
+pub use crate::sys::file::{Folder, Open};
+
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// A folder with files in it.
 pub trait Files {
@@ -74,472 +75,197 @@ pub trait File: fmt::Debug + Send + Sync {
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// The system's handle of it, where the system has it: its bytes can be sent without being read first.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn descriptor(&self) -> Option<FileHandle<'_>> {
         None
     }
 }
 
-/// A folder of the system.
-#[derive(Debug)]
-pub struct Folder {
-    descriptor: OwnedFd,
-}
-
-impl Folder {
-    /// Opens a folder. It stays the same one, wherever its path leads afterwards.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn open(path: &Path) -> io::Result<Folder> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = text(path.as_os_str().as_bytes())?;
-        // SAFETY: the pointer is to a string that ends in NUL and outlives the call.
-        let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
-        let folder = Folder { descriptor: owned(descriptor)? };
-        // Where the system does not have what keeps paths beneath a folder, nothing would ever be found.
-        folder.resolve_patiently(b"", libc::O_PATH)?;
-        Ok(folder)
-    }
-
-    /// What is in a folder beneath this one, of the names that are wanted, at most so many items of it. What is neither
-    /// a file nor a folder is left out, and so are links that lead out and what this process may not open. Waits for
-    /// the disk.
-    ///
-    /// # Errors
-    /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] where it is no folder.
-    pub fn list(&self, path: &[u8], most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Listing> {
-        let descriptor = self.resolve_patiently(path, READING)?;
-        let number = descriptor.as_raw_fd();
-        // SAFETY: the descriptor is open; where that succeeds, the stream owns it.
-        let stream = unsafe { libc::fdopendir(number) };
-        if stream.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        std::mem::forget(descriptor);
-        let stream = Stream(stream);
-        let mut listing = Listing::default();
-        while let Some(name) = stream.next()? {
-            if !is_wanted(name.to_bytes()) {
-                continue;
-            }
-            // What is gone by now, leads out or is not to be had is none of the folder's items.
-            let Ok(metadata) = self.metadata_of(number, path, &name) else { continue };
-            if listing.items.len() == most {
-                listing.more = true;
-                break;
-            }
-            listing.items.push((name.into_bytes(), metadata));
-        }
-        Ok(listing)
-    }
-
-    /// What is said of an item of an open folder; of a link, what it leads to.
-    fn metadata_of(&self, folder: RawFd, path: &[u8], name: &CStr) -> io::Result<Metadata> {
-        // SAFETY: an all-zero stat is valid, and the pointers are to it and to a string that ends in NUL.
-        let stat = unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            if libc::fstatat(folder, name.as_ptr(), &mut stat, libc::AT_SYMLINK_NOFOLLOW) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            stat
-        };
-        if stat.st_mode & libc::S_IFMT == libc::S_IFLNK {
-            let path = [path, b"/", name.to_bytes()].concat();
-            return self.open(path.strip_prefix(b"/").unwrap_or(&path)).map(|file| file.metadata);
-        }
-        let metadata = metadata_from(&stat)?;
-        let wanted = if metadata.is_folder { libc::R_OK | libc::X_OK } else { libc::R_OK };
-        // SAFETY: the pointer is to a string that ends in NUL.
-        match unsafe { libc::faccessat(folder, name.as_ptr(), wanted, libc::AT_EACCESS) } {
-            0 => Ok(metadata),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Opens a path beneath the folder, whatever it leads to.
-    fn resolve(&self, path: &CStr, flags: libc::c_int, resolve: u64) -> io::Result<OwnedFd> {
-        // SAFETY: an all-zero open_how is valid.
-        let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-        how.flags = (flags | libc::O_CLOEXEC) as u64;
-        how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve;
-        let folder = self.descriptor.as_raw_fd();
-        // SAFETY: the pointers are to a string that ends in NUL and to the struct whose size is given; both outlive the call.
-        let descriptor =
-            unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of_val(&how)) };
-        owned(descriptor as RawFd).map_err(|error| match error.raw_os_error() {
-            // What the kernel says where a path would leave the folder.
-            Some(libc::EXDEV | libc::ELOOP) => io::ErrorKind::PermissionDenied.into(),
-            // And where a socket is opened, or a device that is not there.
-            Some(libc::ENXIO | libc::ENODEV) => io::ErrorKind::InvalidInput.into(),
-            _ => error,
-        })
-    }
-
-    fn resolve_patiently(&self, path: &[u8], flags: libc::c_int) -> io::Result<OwnedFd> {
-        let path = name(path)?;
-        for _ in 1..RESOLVE_TRIES {
-            match self.resolve(&path, flags, 0) {
-                // Something was renamed while a `..` was resolved: the kernel cannot say where that leads, and asks to try again.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                resolved => return resolved,
-            }
-        }
-        // It says the same of a file that a program has a lease of, to write it: then no try succeeds until that
-        // program lets go.
-        self.resolve(&path, flags, 0)
-    }
-}
-
-/// How files are opened: a pipe or a device without a writer must not hold the caller; it is refused by its metadata.
-const READING: libc::c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
-
-/// How often a path is resolved while others rename things: each try fails by chance only.
-const RESOLVE_TRIES: u32 = 64;
-
-impl Files for Folder {
-    type File = Open;
-
-    fn open(&self, path: &[u8]) -> io::Result<Open> {
-        Open::of(self.resolve_patiently(path, READING)?)
-    }
-
-    fn open_now(&self, path: &[u8]) -> io::Result<Option<Open>> {
-        match self.resolve(&name(path)?, READING, libc::RESOLVE_CACHED) {
-            Ok(descriptor) => Open::of(descriptor).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // Before Linux 5.12 the kernel cannot say; whether the path is one is seen by whoever may wait.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// An open folder whose items are read one by one.
-struct Stream(*mut libc::DIR);
-
-impl Stream {
-    /// The next item's name; none of the two that every folder has.
-    fn next(&self) -> io::Result<Option<CString>> {
-        loop {
-            // SAFETY: errno is this thread's own; the stream is open and used by this thread alone.
-            let entry = unsafe {
-                *libc::__errno_location() = 0;
-                libc::readdir64(self.0)
-            };
-            if entry.is_null() {
-                let error = io::Error::last_os_error();
-                return if error.raw_os_error() == Some(0) { Ok(None) } else { Err(error) };
-            }
-            // SAFETY: the entry is valid until the next call, and its name ends in NUL.
-            let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
-            if !matches!(name.to_bytes(), b"." | b"..") {
-                return Ok(Some(name.to_owned()));
-            }
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // SAFETY: the stream is open, and nobody uses it afterwards.
-        unsafe { libc::closedir(self.0) };
-    }
-}
-
-/// A file of the system.
-#[derive(Debug)]
-pub struct Open {
-    descriptor: OwnedFd,
-    metadata: Metadata,
-}
-
-impl Open {
-    fn of(descriptor: OwnedFd) -> io::Result<Open> {
-        let metadata = metadata(&descriptor)?;
-        Ok(Open { descriptor, metadata })
-    }
-
-    /// What is said of it now.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn metadata_now(&self) -> io::Result<Metadata> {
-        metadata(&self.descriptor)
-    }
-
-    fn read_with(&self, buffer: &mut [u8], offset: u64, flags: libc::c_int) -> io::Result<usize> {
-        let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        loop {
-            // SAFETY: the one part describes the buffer, which outlives the call.
-            let count = unsafe { libc::preadv2(self.descriptor.as_raw_fd(), &raw const part, 1, offset, flags) };
-            match usize::try_from(count) {
-                Ok(count) => return Ok(count),
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
-            }
-        }
-    }
-}
-
-impl File for Open {
-    fn metadata(&self) -> Metadata {
-        self.metadata
-    }
-
-    fn read_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        match self.read_with(buffer, offset, libc::RWF_NOWAIT) {
-            Ok(count) => Ok(Some(count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // A file system that does not know the flag: it may wait for anything.
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.read_with(buffer, offset, 0)
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.descriptor.as_fd())
-    }
-}
-
-fn text(path: &[u8]) -> io::Result<CString> {
-    CString::new(path).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-/// A path as the kernel takes it.
-fn name(path: &[u8]) -> io::Result<CString> {
-    text(if path.is_empty() { b"." } else { path })
-}
-
-fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is fresh and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-fn metadata(descriptor: &OwnedFd) -> io::Result<Metadata> {
-    // SAFETY: an all-zero stat is valid, and the pointer describes it.
-    let stat = unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        if libc::fstat(descriptor.as_raw_fd(), &mut stat) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        stat
-    };
-    metadata_from(&stat)
-}
-
-fn metadata_from(stat: &libc::stat) -> io::Result<Metadata> {
-    let kind = stat.st_mode & libc::S_IFMT;
-    if kind != libc::S_IFREG && kind != libc::S_IFDIR {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder"));
-    }
-    Ok(Metadata {
-        is_folder: kind == libc::S_IFDIR,
-        length: u64::try_from(stat.st_size).unwrap_or(0),
-        modified: moment(stat.st_mtime, stat.st_mtime_nsec),
-        changed: moment(stat.st_ctime, stat.st_ctime_nsec),
-        number: stat.st_ino,
-    })
-}
-
-/// A moment as the system tells it; what is before 1970 becomes 1970.
-fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
-    let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
-}
-
-#[cfg(test)]
+/// Tests that every implementation passes.
+#[cfg(all(test, unix))]
 mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
+    macro_rules! tests_of {
+        ($name:ident, $folder:path) => {
+            mod $name {
+                use crate::file::{File, Files};
+                use std::ffi::CString;
+                use std::io;
+                use std::os::unix::fs::symlink;
 
-    /// A folder of its own for each test, which goes with it.
-    struct Place(std::path::PathBuf);
+                type Folder = $folder;
 
-    impl Place {
-        fn new(name: &str) -> Place {
-            let path = std::env::temp_dir().join(format!("highwire-file-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(path.join("root/inner")).expect("a folder");
-            std::fs::write(path.join("secret"), "secret").expect("a file");
-            std::fs::write(path.join("root/a"), "0123456789").expect("a file");
-            Place(path)
-        }
+                /// A folder of its own for each test, which goes with it.
+                struct Place(std::path::PathBuf);
 
-        fn folder(&self) -> Folder {
-            Folder::open(&self.0.join("root")).expect("a folder")
-        }
-    }
+                impl Place {
+                    fn new(name: &str) -> Place {
+                        let path = std::env::temp_dir().join(format!(
+                            "highwire-file-{}-{name}-{}",
+                            stringify!($name),
+                            std::process::id()
+                        ));
+                        std::fs::create_dir_all(path.join("root/inner")).expect("a folder");
+                        std::fs::write(path.join("secret"), "secret").expect("a file");
+                        std::fs::write(path.join("root/a"), "0123456789").expect("a file");
+                        Place(path)
+                    }
 
-    impl Drop for Place {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn files_are_read_at_any_place_and_end_where_they_end_now() {
-        let place = Place::new("read");
-        let file = place.folder().open(b"inner/../a").expect("a path that stays inside");
-        assert_eq!((file.metadata().length, file.metadata().is_folder), (10, false));
-        let mut buffer = [0; 4];
-        assert_eq!(file.read(&mut buffer, 3).expect("bytes"), 4);
-        assert_eq!(&buffer, b"3456");
-        // Just written, it is in the cache; a file system may still refuse to say so.
-        assert!(matches!(file.read_now(&mut buffer, 8), Ok(Some(2) | None)));
-        assert_eq!(file.read(&mut buffer, 10).expect("the end"), 0);
-        std::fs::write(place.0.join("root/a"), "01").expect("it shrinks");
-        assert_eq!(file.read(&mut buffer, 3).expect("an earlier end"), 0);
-        assert!(place.folder().open(b"").expect("the folder itself").metadata().is_folder);
-    }
-
-    #[test]
-    fn no_path_leads_out_of_the_folder() {
-        let place = Place::new("beneath");
-        let root = place.0.join("root");
-        symlink("../secret", root.join("up")).expect("a link");
-        symlink(place.0.join("secret"), root.join("absolute")).expect("a link");
-        symlink("..", root.join("inner/out")).expect("a link");
-        symlink("a", root.join("within")).expect("a link");
-        let folder = place.folder();
-        let etc = [b"/etc/passwd".to_vec(), place.0.join("secret").to_string_lossy().into_owned().into_bytes()];
-        for path in [
-            &b"../secret"[..],
-            b"up",
-            b"absolute",
-            b"inner/../../secret",
-            b"inner/out/../secret",
-            b"..",
-            &etc[0],
-            &etc[1],
-        ] {
-            let error = folder.open(path).expect_err("it leads out");
-            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{}", String::from_utf8_lossy(path));
-        }
-        assert_eq!(folder.open(b"within").expect("a link that stays").metadata().length, 10);
-        assert_eq!(folder.open(b"inner/out/a").expect("out of the inner folder is not out").metadata().length, 10);
-        assert_eq!(folder.open(b"a\0b").expect_err("no path").kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(folder.open(b"nothing").expect_err("it is not there").kind(), io::ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn a_file_that_a_program_has_a_lease_of_is_there_but_not_now() {
-        let place = Place::new("lease");
-        let file = std::fs::File::options().write(true).open(place.0.join("root/a")).expect("a file");
-        // SAFETY: the calls take numbers only. What the kernel sends to whoever has a lease would end the process.
-        let has_lease = unsafe {
-            libc::signal(libc::SIGIO, libc::SIG_IGN);
-            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0
-        };
-        // Not every file system has leases.
-        let expected = if has_lease { Err(io::ErrorKind::WouldBlock) } else { Ok(10) };
-        let opened = place.folder().open(b"a").map(|file| file.metadata().length).map_err(|error| error.kind());
-        assert_eq!(opened, expected);
-        drop(file);
-        assert_eq!(place.folder().open(b"a").expect("nobody has one").metadata().length, 10);
-    }
-
-    #[test]
-    fn what_the_kernel_knows_is_opened_at_once() {
-        let place = Place::new("now");
-        let folder = place.folder();
-        let names = |path: &[u8]| folder.open_now(path).map(|file| file.map(|file| file.metadata().length));
-        folder.open(b"a").expect("a file, which the kernel knows from now on");
-        // A file system may still want to look.
-        assert!(matches!(names(b"a"), Ok(Some(10) | None)));
-        assert!(names(b"../secret").is_err() || matches!(names(b"../secret"), Ok(None)));
-        assert!(matches!(names(b"inner/nothing"), Ok(None)) || names(b"inner/nothing").is_err());
-    }
-
-    #[test]
-    fn a_folder_is_listed_without_what_leads_out_of_it() {
-        let place = Place::new("list");
-        let root = place.0.join("root");
-        symlink("../secret", root.join("up")).expect("a link");
-        symlink("../a", root.join("inner/within")).expect("a link");
-        symlink("gone", root.join("dangling")).expect("a link");
-        let list = |path: &[u8], most| {
-            let mut listing = place.folder().list(path, most, |name| name != b"unwanted").expect("a folder");
-            listing.items.sort_by(|one, other| one.0.cmp(&other.0));
-            let items = listing.items.iter().map(|(name, metadata)| {
-                format!(
-                    "{} {} {}",
-                    String::from_utf8_lossy(name),
-                    metadata.is_folder,
-                    metadata.length * u64::from(!metadata.is_folder)
-                )
-            });
-            (items.collect::<Vec<_>>().join(", "), listing.more)
-        };
-        assert_eq!(list(b"", 10), ("a false 10, inner true 0".to_string(), false));
-        assert_eq!(list(b"inner", 10), ("within false 10".to_string(), false));
-        assert!(list(b"", 1).1);
-        // What is not shown takes no place of what is.
-        assert_eq!(list(b"", 2), ("a false 10, inner true 0".to_string(), false));
-        for name in ["unwanted", "inner/unwanted"] {
-            std::fs::write(root.join(name), "").expect("a file");
-        }
-        assert_eq!(list(b"", 2), ("a false 10, inner true 0".to_string(), false));
-        assert_eq!(list(b"inner", 1), ("within false 10".to_string(), false));
-        let list = |path: &[u8]| place.folder().list(path, 1, |_| true);
-        assert!(list(b"a").is_err());
-        assert_eq!(list(b"..").expect_err("it leads out").kind(), io::ErrorKind::PermissionDenied);
-    }
-
-    #[test]
-    fn a_folder_is_listed_without_what_may_not_be_opened() {
-        use std::os::unix::fs::PermissionsExt;
-        let place = Place::new("closed");
-        let root = place.0.join("root");
-        std::fs::create_dir(root.join("closed-folder")).expect("a folder");
-        std::fs::write(root.join("closed"), "").expect("a file");
-        symlink("closed", root.join("to-closed")).expect("a link");
-        let mode = |name: &str, mode| {
-            std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode)).expect("it is ours");
-        };
-        mode(".", 0o755);
-        mode("closed", 0);
-        // It could be passed through, and not be looked into.
-        mode("closed-folder", 0o111);
-        mode("a", 0o444);
-        mode("inner", 0o555);
-        let folder = place.folder();
-        let names = std::thread::scope(|scope| {
-            let listed = scope.spawn(|| {
-                // Who may do everything is somebody else here: the call itself, unlike the library's, is for this
-                // thread alone. SAFETY: the calls take numbers only.
-                unsafe {
-                    if libc::geteuid() == 0 {
-                        assert_eq!(libc::syscall(libc::SYS_setresuid, -1, 65_534, -1), 0);
+                    fn folder(&self) -> Folder {
+                        Folder::open(&self.0.join("root")).expect("a folder")
                     }
                 }
-                let listing = folder.list(b"", 10, |_| true).expect("a folder");
-                listing.items.into_iter().map(|(name, _)| name).collect::<std::collections::BTreeSet<_>>()
-            });
-            listed.join().expect("a listing")
-        });
-        mode("closed-folder", 0o700);
-        assert_eq!(names, [b"a".to_vec(), b"inner".to_vec()].into());
+
+                impl Drop for Place {
+                    fn drop(&mut self) {
+                        let _ = std::fs::remove_dir_all(&self.0);
+                    }
+                }
+
+                #[test]
+                fn files_are_read_at_any_place_and_end_where_they_end_now() {
+                    let place = Place::new("read");
+                    let file = place.folder().open(b"inner/../a").expect("a path that stays inside");
+                    assert_eq!((file.metadata().length, file.metadata().is_folder), (10, false));
+                    let mut buffer = [0; 4];
+                    assert_eq!(file.read(&mut buffer, 3).expect("bytes"), 4);
+                    assert_eq!(&buffer, b"3456");
+                    // Just written, it is in the cache; a file system may still refuse to say so.
+                    assert!(matches!(file.read_now(&mut buffer, 8), Ok(Some(2) | None)));
+                    assert_eq!(file.read(&mut buffer, 10).expect("the end"), 0);
+                    std::fs::write(place.0.join("root/a"), "01").expect("it shrinks");
+                    assert_eq!(file.metadata_now().expect("it is open").length, 2);
+                    assert_eq!(file.read(&mut buffer, 3).expect("an earlier end"), 0);
+                    assert!(place.folder().open(b"").expect("the folder itself").metadata().is_folder);
+                }
+
+                #[test]
+                fn no_path_leads_out_of_the_folder() {
+                    let place = Place::new("beneath");
+                    let root = place.0.join("root");
+                    symlink("../secret", root.join("up")).expect("a link");
+                    symlink(place.0.join("secret"), root.join("absolute")).expect("a link");
+                    symlink("..", root.join("inner/out")).expect("a link");
+                    symlink("a", root.join("within")).expect("a link");
+                    let folder = place.folder();
+                    let etc =
+                        [b"/etc/passwd".to_vec(), place.0.join("secret").to_string_lossy().into_owned().into_bytes()];
+                    for path in [
+                        &b"../secret"[..],
+                        b"up",
+                        b"absolute",
+                        b"inner/../../secret",
+                        b"inner/out/../secret",
+                        b"..",
+                        &etc[0],
+                        &etc[1],
+                    ] {
+                        let error = folder.open(path).expect_err("it leads out");
+                        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{}", String::from_utf8_lossy(path));
+                    }
+                    assert_eq!(folder.open(b"within").expect("a link that stays").metadata().length, 10);
+                    assert_eq!(
+                        folder.open(b"inner/out/a").expect("out of the inner folder is not out").metadata().length,
+                        10
+                    );
+                    assert_eq!(folder.open(b"a\0b").expect_err("no path").kind(), io::ErrorKind::InvalidInput);
+                    assert_eq!(folder.open(b"nothing").expect_err("it is not there").kind(), io::ErrorKind::NotFound);
+                }
+
+                #[test]
+                fn a_folder_is_listed_without_what_leads_out_of_it() {
+                    let place = Place::new("list");
+                    let root = place.0.join("root");
+                    symlink("../secret", root.join("up")).expect("a link");
+                    symlink("../a", root.join("inner/within")).expect("a link");
+                    symlink("gone", root.join("dangling")).expect("a link");
+                    let list = |path: &[u8], most| {
+                        let mut listing =
+                            place.folder().list(path, most, |name| name != b"unwanted").expect("a folder");
+                        listing.items.sort_by(|one, other| one.0.cmp(&other.0));
+                        let items = listing.items.iter().map(|(name, metadata)| {
+                            format!(
+                                "{} {} {}",
+                                String::from_utf8_lossy(name),
+                                metadata.is_folder,
+                                metadata.length * u64::from(!metadata.is_folder)
+                            )
+                        });
+                        (items.collect::<Vec<_>>().join(", "), listing.more)
+                    };
+                    assert_eq!(list(b"", 10), ("a false 10, inner true 0".to_string(), false));
+                    assert_eq!(list(b"inner", 10), ("within false 10".to_string(), false));
+                    assert!(list(b"", 1).1);
+                    // What is not shown takes no place of what is.
+                    assert_eq!(list(b"", 2), ("a false 10, inner true 0".to_string(), false));
+                    for name in ["unwanted", "inner/unwanted"] {
+                        std::fs::write(root.join(name), "").expect("a file");
+                    }
+                    assert_eq!(list(b"", 2), ("a false 10, inner true 0".to_string(), false));
+                    assert_eq!(list(b"inner", 1), ("within false 10".to_string(), false));
+                    let list = |path: &[u8]| place.folder().list(path, 1, |_| true);
+                    assert!(list(b"a").is_err());
+                    assert_eq!(list(b"..").expect_err("it leads out").kind(), io::ErrorKind::PermissionDenied);
+                }
+
+                #[test]
+                fn a_folder_is_listed_without_what_may_not_be_opened() {
+                    use std::os::unix::fs::PermissionsExt;
+                    let place = Place::new("closed");
+                    let root = place.0.join("root");
+                    std::fs::create_dir(root.join("closed-folder")).expect("a folder");
+                    std::fs::write(root.join("closed"), "").expect("a file");
+                    symlink("closed", root.join("to-closed")).expect("a link");
+                    let mode = |name: &str, mode| {
+                        std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode))
+                            .expect("it is ours");
+                    };
+                    mode(".", 0o755);
+                    mode("closed", 0);
+                    // It could be passed through, and not be looked into.
+                    mode("closed-folder", 0o111);
+                    mode("a", 0o444);
+                    mode("inner", 0o555);
+                    let folder = place.folder();
+                    let names = std::thread::scope(|scope| {
+                        let listed = scope.spawn(|| {
+                            // Who may do everything is somebody else here: the call itself, unlike the library's, is for this
+                            // thread alone. SAFETY: the calls take numbers only.
+                            unsafe {
+                                if libc::geteuid() == 0 {
+                                    assert_eq!(libc::syscall(libc::SYS_setresuid, -1, 65_534, -1), 0);
+                                }
+                            }
+                            let listing = folder.list(b"", 10, |_| true).expect("a folder");
+                            listing.items.into_iter().map(|(name, _)| name).collect::<std::collections::BTreeSet<_>>()
+                        });
+                        listed.join().expect("a listing")
+                    });
+                    mode("closed-folder", 0o700);
+                    assert_eq!(names, [b"a".to_vec(), b"inner".to_vec()].into());
+                }
+
+                #[test]
+                fn what_is_no_file_is_refused_and_nobody_waits_for_it() {
+                    let place = Place::new("kinds");
+                    let pipe = CString::new(place.0.join("root/pipe").to_string_lossy().as_bytes()).expect("a path");
+                    // SAFETY: the pointer is to a string that ends in NUL.
+                    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+                    let _socket =
+                        std::os::unix::net::UnixListener::bind(place.0.join("root/socket")).expect("a socket");
+                    for name in [&b"pipe"[..], b"socket"] {
+                        let error = place.folder().open(name).expect_err("no file");
+                        assert_eq!(
+                            error.kind(),
+                            io::ErrorKind::InvalidInput,
+                            "{}: {error}",
+                            String::from_utf8_lossy(name)
+                        );
+                    }
+                }
+            }
+        };
     }
 
-    #[test]
-    fn what_is_no_file_is_refused_and_nobody_waits_for_it() {
-        let place = Place::new("kinds");
-        let pipe = text(place.0.join("root/pipe").to_string_lossy().as_bytes()).expect("a path");
-        // SAFETY: the pointer is to a string that ends in NUL.
-        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-        let _socket = std::os::unix::net::UnixListener::bind(place.0.join("root/socket")).expect("a socket");
-        for name in [&b"pipe"[..], b"socket"] {
-            let error = place.folder().open(name).expect_err("no file");
-            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}: {error}", String::from_utf8_lossy(name));
-        }
-    }
+    #[cfg(target_os = "linux")]
+    tests_of!(linux, crate::sys::linux::file::Folder);
+    tests_of!(portable, crate::sys::portable::file::Folder);
 }

@@ -23,11 +23,11 @@ pub mod testing;
 pub mod wake;
 
 mod connecting;
-mod embed;
 mod outgoing;
 mod readiness;
 mod slots;
 mod socket;
+mod sys;
 #[cfg(target_os = "linux")]
 mod uring;
 
@@ -37,5 +37,8 @@ pub use listen::{Address, Listener, Options};
 pub use op::{Completion, ListenerId, Op, Peer, Queue, SocketId};
 pub use readiness::Readiness;
 pub use socket::{Socket, blocking};
+pub use sys::Waitable;
+#[cfg(not(target_os = "linux"))]
+pub use sys::uring::Uring;
 #[cfg(target_os = "linux")]
 pub use uring::Uring;

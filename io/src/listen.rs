@@ -1,11 +1,13 @@
 //! Listeners: addresses as people write them, socket options, inherited descriptors.
 
+use crate::sys::Waitable;
+use crate::sys::listen::{self as system, Acceptor};
+use crate::sys::socket::set_listener_options;
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where to listen or to connect.
@@ -16,7 +18,7 @@ pub enum Address {
     /// A unix socket.
     Unix(PathBuf),
     /// A listening descriptor that the process inherited.
-    Inherited(RawFd),
+    Inherited(i32),
 }
 
 impl Address {
@@ -80,6 +82,9 @@ impl fmt::Display for Address {
     }
 }
 
+/// True if the kernel spreads connections over several listeners at one port ([`Options::reuse_port`]): Linux and FreeBSD.
+pub const SHARES_PORTS: bool = system::SHARES_PORTS;
+
 /// Options of a listener and the connections that it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -117,7 +122,7 @@ impl Default for Options {
 /// A bound, listening socket. Dropped, it closes, and a unix socket's file is removed.
 #[derive(Debug)]
 pub struct Listener {
-    descriptor: OwnedFd,
+    acceptor: Acceptor,
     address: Address,
     /// The path to remove, where this process made it.
     path: Option<PathBuf>,
@@ -132,8 +137,14 @@ impl Listener {
         let named = |error: io::Error| io::Error::new(error.kind(), explain(address, &error));
         let listener = match address {
             Address::Tcp(socket) => bind_tcp(*socket, options),
-            Address::Unix(path) => bind_unix(path, options),
-            Address::Inherited(number) => inherit(*number),
+            Address::Unix(path) => system::bind_unix(path, options).map(|acceptor| Listener {
+                acceptor,
+                address: address.clone(),
+                path: Some(path.clone()),
+            }),
+            Address::Inherited(number) => {
+                system::inherit(*number).map(|(acceptor, address)| Listener { acceptor, address, path: None })
+            }
         };
         listener.map_err(named)
     }
@@ -145,7 +156,7 @@ impl Listener {
     pub fn inherited() -> io::Result<Vec<Listener>> {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         match (number("LISTEN_PID"), number("LISTEN_FDS")) {
-            (Some(pid), Some(count)) if pid == std::process::id() => (3..3 + count as RawFd)
+            (Some(pid), Some(count)) if pid == std::process::id() => (3..3 + count as i32)
                 .map(|number| Listener::bind(&Address::Inherited(number), &Options::default()))
                 .collect(),
             _ => Ok(Vec::new()),
@@ -162,13 +173,22 @@ impl Listener {
     /// # Errors
     /// What the system says.
     pub fn duplicate(&self) -> io::Result<Listener> {
-        Ok(Listener { descriptor: self.descriptor.try_clone()?, address: self.address.clone(), path: None })
+        Ok(Listener { acceptor: system::duplicate(&self.acceptor)?, address: self.address.clone(), path: None })
     }
 
-    pub(crate) fn raw(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
+    pub(crate) fn acceptor(&self) -> &Acceptor {
+        &self.acceptor
     }
 
+    pub(crate) fn acceptor_mut(&mut self) -> &mut Acceptor {
+        &mut self.acceptor
+    }
+
+    pub(crate) fn waitable(&self) -> Waitable {
+        system::waitable(&self.acceptor)
+    }
+
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_tcp(&self) -> bool {
         matches!(self.address, Address::Tcp(_))
     }
@@ -194,101 +214,24 @@ fn explain(address: &Address, error: &io::Error) -> String {
 
 fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
+    system::reuse_address(&socket)?;
     if options.reuse_port {
-        socket.set_reuse_port(true)?;
+        system::reuse_port(&socket)?;
     }
     if address.is_ipv6() {
         socket.set_only_v6(options.only_v6)?;
     }
-    // Accepted connections inherit these on Linux: no system call each.
+    // Accepted connections inherit these: no system call for each.
     socket.set_tcp_nodelay(options.no_delay)?;
     if let Some(after) = options.keep_alive {
         socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
     }
-    #[cfg(target_os = "linux")]
-    {
-        if let Some(after) = options.defer_accept {
-            let seconds = libc::c_int::try_from(after.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
-            set_tcp_option(&socket, libc::TCP_DEFER_ACCEPT, seconds)?;
-        }
-        if let Some(bytes) = options.unsent_bytes {
-            set_tcp_option(&socket, libc::TCP_NOTSENT_LOWAT, libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX))?;
-        }
-    }
+    set_listener_options(&socket, options.defer_accept, options.unsent_bytes)?;
     socket.bind(&SockAddr::from(address))?;
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-    Ok(Listener { descriptor: socket.into(), address: Address::Tcp(bound), path: None })
-}
-
-#[cfg(target_os = "linux")]
-fn set_tcp_option(socket: &socket2::Socket, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the pointer and length describe the integer.
-    let done = unsafe {
-        let (value, length) = (std::ptr::from_ref(&value).cast(), size_of_val(&value) as libc::socklen_t);
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, length)
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn bind_unix(path: &Path, options: &Options) -> io::Result<Listener> {
-    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    let address = SockAddr::unix(path)?;
-    match socket.bind(&address) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(path, &address) => {
-            std::fs::remove_file(path)?;
-            socket.bind(&address)?;
-        }
-        bound => bound?,
-    }
-    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
-    socket.set_nonblocking(true)?;
-    Ok(Listener { descriptor: socket.into(), address: Address::Unix(path.into()), path: Some(path.into()) })
-}
-
-/// Whether a socket file is left over from a process that is gone: nobody answers, and it is a socket.
-fn is_abandoned(path: &Path, address: &SockAddr) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
-    let refused = || {
-        socket2::Socket::new(Domain::UNIX, Type::STREAM, None)
-            .and_then(|probe| probe.connect(address))
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    is_socket && refused()
-}
-
-fn inherit(number: RawFd) -> io::Result<Listener> {
-    let mut listening: libc::c_int = 0;
-    let mut length = size_of_val(&listening) as libc::socklen_t;
-    // SAFETY: the pointers describe the integer and its length; a bad descriptor number is an error, not undefined.
-    let done = unsafe {
-        let value = std::ptr::from_mut(&mut listening).cast();
-        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, value, &mut length)
-    };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if listening == 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is a socket that does not listen"));
-    }
-    // SAFETY: the descriptor is open; whoever passed its number gave it to us.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-    let socket = socket2::Socket::from(descriptor);
-    socket.set_nonblocking(true)?;
-    socket.set_cloexec(true)?;
-    let local = socket.local_addr()?;
-    let address = match (local.as_socket(), local.as_pathname()) {
-        (Some(address), _) => Address::Tcp(address),
-        (None, Some(path)) => Address::Unix(path.into()),
-        (None, None) => Address::Inherited(number),
-    };
-    if matches!(address, Address::Tcp(_)) {
-        socket.set_tcp_nodelay(true)?;
-    }
-    Ok(Listener { descriptor: socket.into(), address, path: None })
+    Ok(Listener { acceptor: system::acceptor(socket), address: Address::Tcp(bound), path: None })
 }
 
 #[cfg(test)]

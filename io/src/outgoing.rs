@@ -79,6 +79,7 @@ impl Outgoing {
     }
 
     /// Copies what was left of an earlier send of the arena, before everything else.
+    #[cfg(target_os = "linux")]
     pub(crate) fn push_copy_front(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.copied += bytes.len();
@@ -96,6 +97,7 @@ impl Outgoing {
     }
 
     /// Bytes that wait.
+    #[cfg(target_os = "linux")]
     pub(crate) fn left(&self) -> u64 {
         let left = |piece: &Piece| match piece {
             Piece::Bytes(bytes) => bytes.len() as u64,

@@ -33,11 +33,10 @@ impl Seeded {
     }
 }
 
-/// A number from the system that nobody can guess.
+/// Returns a number from the system's secure generator.
+///
+/// # Panics
+/// If the system has no randomness: then nothing that must not be guessed can be made.
 pub fn system() -> u64 {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the pointer and the length describe the array; getrandom writes at most that many bytes.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert!(got == 8, "the system has no randomness: {}", std::io::Error::last_os_error());
-    u64::from_ne_bytes(bytes)
+    getrandom::u64().unwrap_or_else(|error| panic!("the system has no randomness: {error}"))
 }

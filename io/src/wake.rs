@@ -4,9 +4,10 @@
 //! nothing, so a task that waits costs no reference count. Inboxes live in a table for the process's life and are used
 //! again; a waker that outlives its inbox's owner wakes a stranger's task in vain at worst, which every future allows.
 
+use crate::sys::Waitable;
+use crate::sys::wake::Bell;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{RawWaker, RawWakerVTable, Waker};
@@ -19,7 +20,7 @@ pub struct Notifier {
 
 #[derive(Debug)]
 struct Shared {
-    descriptor: OwnedFd,
+    bell: Bell,
     /// Set while a notification is on its way, so that many cost one system call.
     pending: AtomicBool,
     /// The notification as a flag. The simulator polls it, because it cannot wait for the descriptor.
@@ -32,32 +33,21 @@ impl Notifier {
     /// # Errors
     /// What the system says.
     pub fn new() -> io::Result<Notifier> {
-        // SAFETY: eventfd takes no pointers.
-        let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is fresh and nobody else's.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let (pending, woken) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Notifier { shared: Arc::new(Shared { descriptor, pending, woken }) })
+        Ok(Notifier { shared: Arc::new(Shared { bell: Bell::new()?, pending, woken }) })
     }
 
     /// Ends the present wait, or the next one.
     pub fn notify(&self) {
         if !self.shared.pending.swap(true, Ordering::AcqRel) {
             self.shared.woken.store(true, Ordering::Release);
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: the pointer and length describe the array. A full counter means that a wake is on its way anyway.
-            unsafe { libc::write(self.shared.descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            self.shared.bell.ring();
         }
     }
 
     /// Takes the notification, so that the next one is sent again: for drivers.
     pub fn acknowledge(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: the pointer and length describe the array.
-        unsafe { libc::read(self.shared.descriptor.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        self.shared.bell.silence();
         self.shared.woken.store(false, Ordering::Release);
         self.shared.pending.store(false, Ordering::Release);
     }
@@ -67,9 +57,19 @@ impl Notifier {
         self.shared.woken.load(Ordering::Acquire)
     }
 
-    /// The descriptor that becomes readable; writing to it is what [`notify`](Self::notify) does.
-    pub fn descriptor(&self) -> RawFd {
-        self.shared.descriptor.as_raw_fd()
+    /// Returns the descriptor that becomes readable.
+    pub fn descriptor(&self) -> Waitable {
+        self.shared.bell.waitable()
+    }
+
+    /// Returns the descriptor that a signal handler writes to.
+    #[cfg(unix)]
+    pub(crate) fn to_ring(&self) -> Waitable {
+        self.shared.bell.to_ring()
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.shared.bell
     }
 }
 

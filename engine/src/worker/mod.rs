@@ -24,8 +24,7 @@ use crate::service::{MakeService, Service};
 use crate::shared::Shared;
 use crate::stats::Stats;
 use highwire_io::wake::TaskInbox;
-use highwire_io::{Driver, Instant, Listener, Queue, Sink};
-use std::os::fd::RawFd;
+use highwire_io::{Driver, Instant, Listener, Queue, Sink, Waitable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -172,7 +171,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
     ///
     /// # Errors
     /// If the system cannot make it.
-    pub fn descriptor(&mut self) -> Result<RawFd> {
+    pub fn descriptor(&mut self) -> Result<Waitable> {
         Ok(self.driver.descriptor()?)
     }
 

@@ -3,9 +3,8 @@
 //! A client decides how long an answer takes, and over HTTP/2 how many are under way on one connection: without a
 //! bound, a few clients that ask for large files and take nothing of them would hold all descriptors of the process.
 
-use highwire_io::file::{File, Metadata, Open};
+use highwire_io::file::{File, FileHandle, Metadata, Open};
 use std::io::Result;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -93,7 +92,7 @@ impl File for Held {
         self.file.read(buffer, offset)
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn descriptor(&self) -> Option<FileHandle<'_>> {
         self.file.descriptor()
     }
 }

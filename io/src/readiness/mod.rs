@@ -10,19 +10,20 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
-use crate::embed::Nest;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
-use crate::socket::{self, Lifted, Socket};
+use crate::socket::{self, Lifted, Socket, Stream};
+use crate::sys::Waitable;
+use crate::sys::embed::Nest;
+use crate::sys::wake::Watch;
 use crate::wake::Notifier;
 use crate::{
     Address, Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random,
 };
-use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::net::Shutdown;
 use std::time::Duration;
 
 const NOTIFIER: Token = Token(usize::MAX);
@@ -43,7 +44,7 @@ fn id(token: Token) -> SocketId {
 
 #[derive(Debug)]
 struct Connection {
-    descriptor: OwnedFd,
+    stream: Stream,
     peer: Peer,
     paused: bool,
     /// No more is received: the peer ended its direction, or the connection broke.
@@ -69,7 +70,7 @@ struct Accepting {
 #[derive(Debug)]
 struct Lingering {
     since: Instant,
-    descriptor: OwnedFd,
+    stream: Stream,
     outgoing: Box<Outgoing>,
 }
 
@@ -81,7 +82,7 @@ pub struct Readiness {
     events: Option<Events>,
     buffer: Box<[u8]>,
     connections: Slots<Connection>,
-    connecting: Connecting<(OwnedFd, Peer)>,
+    connecting: Connecting<(Stream, Peer)>,
     listeners: Vec<Option<Accepting>>,
     /// Sockets and listeners that have more to give than one turn takes, or were resumed.
     ready: VecDeque<Token>,
@@ -94,6 +95,7 @@ pub struct Readiness {
     lingering: Vec<Lingering>,
     nest: Option<Nest>,
     notifier: Notifier,
+    watch: Watch,
     clock: RealClock,
     now: Instant,
 }
@@ -106,7 +108,7 @@ impl Readiness {
     pub fn new() -> io::Result<Readiness> {
         let poll = Poll::new()?;
         let notifier = Notifier::new()?;
-        poll.registry().register(&mut SourceFd(&notifier.descriptor()), NOTIFIER, Interest::READABLE)?;
+        let watch = Watch::new(notifier.bell(), poll.registry(), NOTIFIER)?;
         let clock = RealClock::start();
         Ok(Readiness {
             poll,
@@ -123,15 +125,15 @@ impl Readiness {
             lingering: Vec::new(),
             nest: None,
             notifier,
+            watch,
             clock,
             now: clock.now(),
         })
     }
 
-    fn insert(&mut self, descriptor: OwnedFd, peer: Peer) -> io::Result<SocketId> {
-        let raw = descriptor.as_raw_fd();
+    fn insert(&mut self, stream: Stream, peer: Peer) -> io::Result<SocketId> {
         let connection = Connection {
-            descriptor,
+            stream,
             peer,
             paused: false,
             ended: false,
@@ -142,7 +144,9 @@ impl Readiness {
             outgoing: None,
         };
         let socket = self.connections.insert(connection);
-        match self.poll.registry().register(&mut SourceFd(&raw), token(socket), Interest::READABLE) {
+        let Some(connection) = self.connections.get(socket) else { return Ok(socket) };
+        let registry = self.poll.registry();
+        match socket::register(registry, &mut connection.stream, token(socket), Interest::READABLE) {
             Ok(()) => Ok(socket),
             Err(error) => {
                 self.connections.remove(socket);
@@ -158,32 +162,32 @@ impl Readiness {
     }
 
     fn begin_to_connect(&mut self, token: u64, address: &Address) -> io::Result<()> {
-        let (descriptor, peer) = socket::connect(address)?;
-        let raw = descriptor.as_raw_fd();
-        let attempt = self.connecting.insert(token, (descriptor, peer))?;
+        let attempt = self.connecting.insert(token, socket::connect(address)?)?;
+        let Some((stream, _)) = self.connecting.get(attempt) else { return Ok(()) };
         let key = Token(ATTEMPT | self::token(attempt).0);
-        self.poll.registry().register(&mut SourceFd(&raw), key, BOTH).inspect_err(|_| {
+        socket::register(self.poll.registry(), stream, key, BOTH).inspect_err(|_| {
             self.connecting.remove(attempt);
         })
     }
 
     fn cancel_connect(&mut self, token: u64) {
-        // Dropping the descriptor takes it out of the poll, too.
+        // Closing the socket takes it out of the poll, too.
         self.connecting.cancel(token);
         self.refused.retain(|(refused, _)| *refused != token);
     }
 
     /// Looks at a connection attempt that the kernel has reported.
     fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
-        let Some((descriptor, _)) = self.connecting.get(attempt) else { return };
-        let connected = match socket::is_connected(descriptor.as_raw_fd()) {
+        let Some((stream, _)) = self.connecting.get(attempt) else { return };
+        let connected = match socket::is_connected(stream) {
             Ok(false) => return,
             connected => connected,
         };
-        let Some((token, (descriptor, peer))) = self.connecting.remove(attempt) else { return };
-        // The new registration reports what has arrived meanwhile.
-        let deregister = |descriptor: &OwnedFd| self.poll.registry().deregister(&mut SourceFd(&descriptor.as_raw_fd()));
-        let inserted = connected.and_then(|_| deregister(&descriptor)).and_then(|()| self.insert(descriptor, peer));
+        let Some((token, (mut stream, peer))) = self.connecting.remove(attempt) else { return };
+        // The new registration reports the bytes that have arrived meanwhile.
+        let inserted = connected
+            .and_then(|_| socket::deregister(self.poll.registry(), &mut stream))
+            .and_then(|()| self.insert(stream, peer));
         let completion = match inserted {
             Ok(socket) => Completion::Connected { token, socket },
             Err(error) => Completion::ConnectFailed { token, error },
@@ -208,23 +212,23 @@ impl Readiness {
                     };
                     match &mut connection.outgoing {
                         Some(outgoing) => outgoing.shutdown = true,
-                        None => socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR),
+                        None => socket::shutdown(&connection.stream, Shutdown::Write),
                     }
                 }
                 Op::Close { socket } => {
                     let Some(connection) = self.connections.remove(socket) else { continue };
                     if connection.failed {
                         // What was sent is not whole.
-                        socket::reset_on_close(connection.descriptor.as_raw_fd());
+                        socket::reset_on_close(&connection.stream);
                     }
                     if let Some(outgoing) = connection.outgoing {
-                        let (since, descriptor) = (self.now, connection.descriptor);
-                        self.lingering.push(Lingering { since, descriptor, outgoing });
+                        let (since, stream) = (self.now, connection.stream);
+                        self.lingering.push(Lingering { since, stream, outgoing });
                     }
                 }
                 Op::Abort { socket } => {
                     let Some(connection) = self.connections.remove(socket) else { continue };
-                    socket::reset_on_close(connection.descriptor.as_raw_fd());
+                    socket::reset_on_close(&connection.stream);
                 }
                 Op::PauseRecv { socket } => {
                     if let Some(connection) = self.connections.get(socket) {
@@ -244,9 +248,9 @@ impl Readiness {
                 Op::PauseAccept { listener } => self.pause_accept(listener, true),
                 Op::ResumeAccept { listener } => self.pause_accept(listener, false),
                 Op::CloseListener { listener } => {
-                    if let Some(accepting) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take) {
-                        // Another process or worker may hold the socket: closing our descriptor is not enough.
-                        let _ = self.poll.registry().deregister(&mut SourceFd(&accepting.listener.raw()));
+                    if let Some(mut accepting) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take) {
+                        // Another process or worker may hold the socket: closing our handle is not enough.
+                        let _ = socket::deregister(self.poll.registry(), accepting.listener.acceptor_mut());
                     }
                 }
             }
@@ -324,8 +328,8 @@ impl Readiness {
             if accepting.paused {
                 return;
             }
-            let error = match socket::accept(accepting.listener.raw()) {
-                Ok((descriptor, peer)) => match self.insert(descriptor, peer) {
+            let error = match socket::accept(accepting.listener.acceptor()) {
+                Ok((stream, peer)) => match self.insert(stream, peer) {
                     Ok(socket) => {
                         sink.complete(Completion::Accepted { listener, socket, peer }, queue);
                         self.start(queue);
@@ -357,7 +361,7 @@ impl Readiness {
             if connection.paused || connection.ended {
                 return;
             }
-            match socket::receive(connection.descriptor.as_raw_fd(), &mut self.buffer) {
+            match socket::receive(&connection.stream, &mut self.buffer) {
                 Ok(0) => {
                     connection.ended = true;
                     sink.complete(Completion::Ended { socket }, queue);
@@ -403,24 +407,23 @@ impl Readiness {
 }
 
 impl Driver for Readiness {
-    fn listen(&mut self, listener: Listener) -> io::Result<ListenerId> {
+    fn listen(&mut self, mut listener: Listener) -> io::Result<ListenerId> {
         let number = self.listeners.len();
-        let registry = self.poll.registry();
-        registry.register(&mut SourceFd(&listener.raw()), Token(LISTENER | number), Interest::READABLE)?;
+        let (registry, acceptor) = (self.poll.registry(), listener.acceptor_mut());
+        socket::register(registry, acceptor, Token(LISTENER | number), Interest::READABLE)?;
         self.listeners.push(Some(Accepting { listener, paused: false }));
         Ok(ListenerId(number as u32))
     }
 
     fn adopt(&mut self, socket: Socket) -> io::Result<SocketId> {
         let peer = socket.peer;
-        let descriptor = socket.into_descriptor();
-        self.insert(descriptor, peer)
+        self.insert(socket.into_stream(), peer)
     }
 
-    fn descriptor(&mut self) -> io::Result<RawFd> {
+    fn descriptor(&mut self) -> io::Result<Waitable> {
         let nest = match self.nest.take() {
             Some(nest) => nest,
-            None => Nest::new(self.poll.as_raw_fd(), &self.notifier)?,
+            None => Nest::around(&self.poll, &self.notifier)?,
         };
         Ok(self.nest.insert(nest).descriptor())
     }
@@ -435,9 +438,9 @@ impl Driver for Readiness {
         if self.connections.get(socket)?.outgoing.is_some() {
             return None;
         }
-        let connection = self.connections.remove(socket)?;
-        let _ = self.poll.registry().deregister(&mut SourceFd(&connection.descriptor.as_raw_fd()));
-        Some(Socket::new(connection.descriptor, connection.peer))
+        let mut connection = self.connections.remove(socket)?;
+        let _ = socket::deregister(self.poll.registry(), &mut connection.stream);
+        Some(Socket::new(connection.stream, connection.peer))
     }
 
     fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
@@ -460,6 +463,7 @@ impl Driver for Readiness {
             match event.token() {
                 NOTIFIER => {
                     self.notifier.acknowledge();
+                    self.watch.rearm(self.poll.registry(), NOTIFIER)?;
                     sink.complete(Completion::Woken, queue);
                     self.start(queue);
                 }

@@ -2,11 +2,10 @@
 
 use super::{BOTH, Connection, Readiness, token};
 use crate::outgoing::{FileRange, Next, Outgoing};
-use crate::socket::{Lifted, is_passing};
+use crate::socket::{Lifted, Stream, is_passing};
 use crate::{Completion, Queue, Sink, SocketId, limit, socket};
-use mio::unix::SourceFd;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::Shutdown;
 
 impl Readiness {
     #[inline]
@@ -15,7 +14,7 @@ impl Readiness {
         if let Some(outgoing) = &mut connection.outgoing {
             return outgoing.push_copy(bytes);
         }
-        let rest = match socket::send(connection.descriptor.as_raw_fd(), bytes, more) {
+        let rest = match socket::send(&connection.stream, bytes, more) {
             Ok(sent) if sent == bytes.len() => return,
             Ok(sent) => &bytes[sent..],
             Err(error) if is_passing(&error) => bytes,
@@ -32,8 +31,7 @@ impl Readiness {
     fn watch_writable(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.both) else { return };
         connection.both = true;
-        let raw = connection.descriptor.as_raw_fd();
-        if let Err(error) = self.poll.registry().reregister(&mut SourceFd(&raw), token(id), BOTH) {
+        if let Err(error) = socket::reregister(self.poll.registry(), &mut connection.stream, token(id), BOTH) {
             self.fail(id, error);
         }
     }
@@ -60,7 +58,7 @@ impl Readiness {
     pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
         if connection.outgoing.is_none() && range.length > 0 {
-            match socket::send_range(connection.descriptor.as_raw_fd(), &range, &mut connection.lifted) {
+            match socket::send_range(&connection.stream, &range, &mut connection.lifted) {
                 Ok(sent) if sent as u64 == range.length => return self.has_drained(id),
                 Ok(sent) => range.advance(sent),
                 Err(error) if is_passing(&error) => {}
@@ -83,7 +81,7 @@ impl Readiness {
         match flushed {
             Ok(_) if outgoing.is_empty() => {
                 if outgoing.shutdown {
-                    socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+                    socket::shutdown(&connection.stream, Shutdown::Write);
                 }
                 connection.outgoing = None;
                 self.drained.push_back(socket);
@@ -108,7 +106,7 @@ impl Readiness {
         let mut held: usize = self.lingering.iter().map(|lingering| lingering.outgoing.held()).sum();
         self.lingering.retain_mut(|lingering| {
             let before = lingering.outgoing.held();
-            let flushed = flush(&lingering.descriptor, &mut lingering.outgoing, &mut Lifted::default());
+            let flushed = flush(&lingering.stream, &mut lingering.outgoing, &mut Lifted::default());
             if flushed.is_ok() && lingering.outgoing.is_empty() {
                 held -= before;
                 return false;
@@ -116,7 +114,7 @@ impl Readiness {
             let waits = flushed.is_ok() && now.since(lingering.since) < limit::LINGER && held <= limit::LINGER_BYTES;
             if !waits {
                 held -= before;
-                socket::reset_on_close(lingering.descriptor.as_raw_fd());
+                socket::reset_on_close(&lingering.stream);
             }
             waits
         });
@@ -127,7 +125,7 @@ impl Connection {
     /// Sends from what waits.
     fn flush(&mut self) -> io::Result<Flushed> {
         match &mut self.outgoing {
-            Some(outgoing) => flush(&self.descriptor, outgoing, &mut self.lifted),
+            Some(outgoing) => flush(&self.stream, outgoing, &mut self.lifted),
             None => Ok(Flushed { any: false, full: true }),
         }
     }
@@ -142,16 +140,15 @@ struct Flushed {
 }
 
 /// Sends from the front until the kernel takes no more, or enough for a turn is sent.
-fn flush(descriptor: &OwnedFd, outgoing: &mut Outgoing, lifted: &mut Lifted) -> io::Result<Flushed> {
+fn flush(stream: &Stream, outgoing: &mut Outgoing, lifted: &mut Lifted) -> io::Result<Flushed> {
     let mut any = false;
     for _ in 0..limit::SENDS_A_TURN {
         if outgoing.is_empty() {
             return Ok(Flushed { any, full: true });
         }
-        let raw = descriptor.as_raw_fd();
         let sent = match outgoing.next(limit::SEND_BYTES) {
-            Next::Bytes(bytes) => socket::send(raw, bytes, false),
-            Next::File(range) => socket::send_range(raw, range, lifted),
+            Next::Bytes(bytes) => socket::send(stream, bytes, false),
+            Next::File(range) => socket::send_range(stream, range, lifted),
         };
         match sent {
             Ok(sent) => {

@@ -20,11 +20,11 @@ pub use network::{Arrived, Client, Host, Network};
 use crate::connecting::Connecting;
 use crate::outgoing::{FileRange, Next, Outgoing};
 use crate::slots::Slots;
+use crate::sys::Waitable;
 use crate::wake::Notifier;
 use crate::{Address, Completion, Driver, Instant, Listener, ListenerId, Op, Queue, Sink, Socket, SocketId};
 use bytes::Bytes;
 use std::io;
-use std::os::fd::RawFd;
 
 #[derive(Debug)]
 struct Connection {
@@ -388,7 +388,7 @@ impl Driver for Simulated {
         Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator has no real sockets"))
     }
 
-    fn descriptor(&mut self) -> io::Result<RawFd> {
+    fn descriptor(&mut self) -> io::Result<Waitable> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator waits for nothing"))
     }
 

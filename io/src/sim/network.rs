@@ -243,7 +243,7 @@ impl Network {
         let odds = state.faults.accept;
         if state.random.one_in(odds) {
             state.note(2);
-            return Some((listener, Err(io::Error::from_raw_os_error(libc::EMFILE))));
+            return Some((listener, Err(io::Error::other("no descriptor is left (EMFILE)"))));
         }
         state.backlog.pop_front();
         state.note(3 + ((link as u64) << 8));

@@ -45,7 +45,7 @@ impl Uring {
             let descriptor = ring::owned(entry.result);
             if self.listeners.get(number).is_some_and(Option::is_some) {
                 let is_tcp = matches!(&self.listeners[number], Some(accepting) if accepting.listener.is_tcp());
-                let peer = if is_tcp { socket::peer_of(descriptor.as_raw_fd()) } else { Some(Peer::Local) };
+                let peer = if is_tcp { socket::peer_of(&descriptor) } else { Some(Peer::Local) };
                 // One that its peer has reset meanwhile is over already; nobody knows any more whose it was.
                 if let Some(peer) = peer {
                     let socket = self.insert(descriptor, peer);
@@ -93,7 +93,7 @@ impl Uring {
     /// Reports how a connection attempt ended.
     pub(super) fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some((token, (descriptor, peer))) = self.connecting.remove(attempt) else { return };
-        let completion = match socket::is_connected(descriptor.as_raw_fd()) {
+        let completion = match socket::is_connected(&descriptor) {
             Ok(true) => Completion::Connected { token, socket: self.insert(descriptor, peer) },
             Ok(false) => Completion::ConnectFailed { token, error: io::ErrorKind::NotConnected.into() },
             Err(error) => Completion::ConnectFailed { token, error },

@@ -20,17 +20,18 @@ mod send;
 
 use crate::clock::{self, RealClock};
 use crate::connecting::Connecting;
-use crate::embed::Nest;
 use crate::outgoing::{FileRange, Outgoing};
 use crate::slots::Slots;
 use crate::socket::{self, Lifted, Socket};
+use crate::sys::Waitable;
+use crate::sys::embed::Nest;
 use crate::wake::Notifier;
 use crate::{Completion, Driver, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, SocketId, limit, random};
 use io_uring::{cqueue, opcode, squeue, types};
 use provided::BufferRing;
 use ring::Ring;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// What a completion is about: the top 8 bits of its user data. Below: generation (24) and index (32) of a socket, or
 /// a number.
@@ -200,7 +201,7 @@ impl Uring {
         accepting.armed = true;
         // Not blocking, for the one call that has no flag to say so; the ring's own operations wait all the same.
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.raw())).flags(flags).build();
+        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.waitable())).flags(flags).build();
         self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
     }
 
@@ -473,10 +474,10 @@ impl Driver for Uring {
 
     fn adopt(&mut self, socket: Socket) -> io::Result<SocketId> {
         let peer = socket.peer;
-        Ok(self.insert(socket.into_descriptor(), peer))
+        Ok(self.insert(socket.into_stream(), peer))
     }
 
-    fn descriptor(&mut self) -> io::Result<RawFd> {
+    fn descriptor(&mut self) -> io::Result<Waitable> {
         let nest = match self.nest.take() {
             Some(nest) => nest,
             None => {

@@ -6,7 +6,8 @@ use crate::socket::{self, Lifted, is_passing};
 use crate::{Completion, Queue, Sink, SocketId, limit};
 use io_uring::{opcode, squeue, types};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 impl Uring {
@@ -39,7 +40,7 @@ impl Uring {
             return self.send(id, output, range, true);
         }
         let bytes = &output[range.0 as usize..range.1 as usize];
-        match socket::send(connection.descriptor.as_raw_fd(), bytes, true) {
+        match socket::send(&connection.descriptor, bytes, true) {
             Ok(sent) if sent == bytes.len() => {}
             Ok(sent) => connection.outgoing.get_or_insert_default().push_copy(&bytes[sent..]),
             Err(error) if is_passing(&error) => connection.outgoing.get_or_insert_default().push_copy(bytes),
@@ -81,7 +82,7 @@ impl Uring {
         if connection.outgoing.is_some() || connection.round == round || range.length == 0 {
             return self.send_shared(id, |outgoing| outgoing.push_file(range));
         }
-        match send_range(connection.descriptor.as_raw_fd(), &range, &mut connection.lifted) {
+        match send_range(&connection.descriptor, &range, &mut connection.lifted) {
             Ok(sent) => range.advance(sent),
             Err(error) => return self.lose(id, error),
         }
@@ -119,7 +120,7 @@ impl Uring {
         };
         if outgoing.is_empty() {
             if outgoing.shutdown {
-                socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+                socket::shutdown(&connection.descriptor, Shutdown::Write);
             }
             connection.outgoing = None;
             if connection.closed {
@@ -151,9 +152,8 @@ impl Uring {
         let Some(connection) = self.connections.get(id) else { return };
         let Some(outgoing) = &mut connection.outgoing else { return };
         let Next::File(range) = outgoing.next(0) else { return };
-        let descriptor = connection.descriptor.as_raw_fd();
         let before = range.length;
-        let sent = match send_range(descriptor, range, &mut connection.lifted) {
+        let sent = match send_range(&connection.descriptor, range, &mut connection.lifted) {
             Ok(sent) => sent,
             Err(error) => return self.lose(id, error),
         };
@@ -189,7 +189,7 @@ impl Uring {
         let round = self.round;
         let Some(connection) = self.connections.get(id).filter(|connection| connection.may_send()) else { return };
         if connection.outgoing.is_none() && connection.round != round {
-            socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_WR);
+            socket::shutdown(&connection.descriptor, Shutdown::Write);
             return;
         }
         connection.outgoing.get_or_insert_default().shutdown = true;
@@ -224,13 +224,12 @@ impl Uring {
     fn cut(&mut self, id: SocketId) {
         let Some(connection) = self.connections.get(id) else { return };
         (connection.closed, connection.aborted) = (true, true);
-        let descriptor = connection.descriptor.as_raw_fd();
-        socket::reset_on_close(descriptor);
+        socket::reset_on_close(&connection.descriptor);
         if connection.sending {
             let kind = if connection.lends_bytes() { kind::SEND } else { kind::WRITABLE };
             // The bytes in flight must outlive the send: it fails now, and its completion finishes the connection.
             connection.outgoing.as_mut().into_iter().for_each(|outgoing| outgoing.shutdown = false);
-            socket::disconnect(descriptor);
+            socket::disconnect(&connection.descriptor);
             self.cancel(data(kind, id));
         } else {
             connection.outgoing = None;
@@ -361,7 +360,7 @@ impl Drop for Uring {
         sending.retain(|&id| self.connections.get(id).is_some_and(Connection::lends_bytes));
         for &id in &sending {
             if let Some(connection) = self.connections.get(id) {
-                socket::shutdown(connection.descriptor.as_raw_fd(), libc::SHUT_RDWR);
+                socket::shutdown(&connection.descriptor, Shutdown::Both);
             }
         }
         for _ in 0..LAST_WAITS {
@@ -382,8 +381,8 @@ impl Drop for Uring {
 }
 
 /// Sends of a range what the socket takes now, which may be nothing.
-fn send_range(descriptor: RawFd, range: &FileRange, lifted: &mut Lifted) -> io::Result<usize> {
-    match socket::send_range(descriptor, range, lifted) {
+fn send_range(stream: &OwnedFd, range: &FileRange, lifted: &mut Lifted) -> io::Result<usize> {
+    match socket::send_range(stream, range, lifted) {
         Err(error) if is_passing(&error) => Ok(0),
         sent => sent,
     }

@@ -5,9 +5,10 @@
 //! defers its work, so the ring signals an eventfd instead.
 
 use crate::Instant;
+use crate::sys::Waitable;
 use crate::wake::Notifier;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The nest.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
 }
 
 impl Nest {
-    pub(crate) fn new(driver: RawFd, notifier: &Notifier) -> io::Result<Nest> {
+    pub(crate) fn new(driver: Waitable, notifier: &Notifier) -> io::Result<Nest> {
         // SAFETY: epoll_create1 takes no pointers.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: timerfd_create takes no pointers.
@@ -42,7 +43,12 @@ impl Nest {
         Ok(Nest { epoll, timer })
     }
 
-    pub(crate) fn descriptor(&self) -> RawFd {
+    /// Makes a nest around the readiness driver.
+    pub(crate) fn around(poll: &mio::Poll, notifier: &Notifier) -> io::Result<Nest> {
+        Nest::new(poll.as_raw_fd(), notifier)
+    }
+
+    pub(crate) fn descriptor(&self) -> Waitable {
         self.epoll.as_raw_fd()
     }
 

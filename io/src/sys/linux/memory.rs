@@ -1,0 +1,89 @@
+//! How much memory and how many descriptors this process may use: rlimits, cgroups, glibc's heaps.
+
+use super::wake::Bell;
+use crate::sys::unix::memory::{address_space, machine};
+pub(crate) use crate::sys::unix::memory::{descriptors, raise_descriptors};
+#[cfg(target_env = "gnu")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Returns the limits on the memory of this process, in bytes, and the machine's memory.
+pub(crate) fn limits() -> [Option<usize>; 3] {
+    [address_space(), cgroup(), machine()]
+}
+
+/// Makes room for so many descriptors in the process's table.
+pub(crate) fn reserve_descriptors(wanted: usize) {
+    let Ok(last) = libc::c_int::try_from(wanted.saturating_sub(1)) else { return };
+    let Ok(bell) = Bell::new() else { return };
+    // SAFETY: the call takes no pointers; the descriptor that it returns is closed here and has no other owner.
+    unsafe {
+        let copy = libc::fcntl(bell.waitable(), libc::F_DUPFD_CLOEXEC, last);
+        if copy >= 0 {
+            libc::close(copy);
+        }
+    }
+}
+
+/// [`share_heap`] was called.
+#[cfg(target_env = "gnu")]
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Makes all threads share one heap where the address space is limited, since glibc reserves 64 MiB of it for each thread's own.
+/// Elsewhere no more heaps than processors, so that threads that allocate at the same time do not wait for each other.
+pub(crate) fn share_heap() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// How many freed bytes glibc keeps at the end of a heap until [`trim`] returns them. With a smaller value, a program
+        /// that soon needs the memory again makes the system take and give pages all the time.
+        const KEPT_BYTES: libc::c_int = 1024 * 1024;
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let heaps = if address_space().is_some() { 1 } else { processors };
+        SHARED.store(true, Ordering::Relaxed);
+        // SAFETY: mallopt takes two numbers and may be called at any time.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, heaps.try_into().unwrap_or(libc::c_int::MAX));
+            // Fixed, large blocks go back to the system when they are freed; left to itself glibc keeps ever larger ones.
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+        }
+    }
+}
+
+/// Gives memory that was freed back to the system, where the C library keeps it (glibc) and [`share_heap`] was called: a heap that
+/// is a program's own. Threads that allocate wait meanwhile, some milliseconds for a hundred megabytes.
+pub(crate) fn trim() {
+    #[cfg(target_env = "gnu")]
+    if SHARED.load(Ordering::Relaxed) {
+        // SAFETY: malloc_trim takes a number and may be called at any time.
+        unsafe { libc::malloc_trim(0) };
+    }
+}
+
+/// The limit of the process's cgroup: version 2 looks at every ancestor, version 1 keeps its own hierarchy.
+fn cgroup() -> Option<usize> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
+    let mut least = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            names if names.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let mut group = group.trim_end_matches('/');
+        loop {
+            if let Some(limit) = number(&format!("{root}{group}/{file}")) {
+                least = Some(least.map_or(limit, |least: usize| least.min(limit)));
+            }
+            match group.rfind('/') {
+                Some(parent) => group = &group[..parent],
+                None => break,
+            }
+        }
+    }
+    least
+}

@@ -1,0 +1,48 @@
+//! A descriptor that one thread makes readable for another: eventfd(2).
+
+use crate::sys::Waitable;
+pub(crate) use crate::sys::unix::watch::Watch;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Readable from [`ring`](Self::ring) until [`silence`](Self::silence).
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
+        // SAFETY: eventfd takes no pointers.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is fresh and has no other owner.
+        Ok(Bell(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+
+    pub(crate) fn ring(&self) {
+        ring(self.0.as_raw_fd());
+    }
+
+    pub(crate) fn silence(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: the pointer and length describe the array.
+        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+
+    pub(crate) fn waitable(&self) -> Waitable {
+        self.0.as_raw_fd()
+    }
+
+    /// The descriptor to [`ring`] from a signal handler.
+    pub(crate) fn to_ring(&self) -> Waitable {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Rings the bell of a descriptor. A signal handler may call this.
+pub(crate) fn ring(descriptor: Waitable) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: write is async-signal-safe, and the pointer and length describe the array. A full counter is readable already.
+    unsafe { libc::write(descriptor, one.as_ptr().cast(), one.len()) };
+}

@@ -1,0 +1,204 @@
+//! Folders and files by the crate cap-std, which resolves a path component by component and does not leave the folder.
+//!
+//! No system but Linux tells what it has in its caches, so whatever may wait goes to a thread that may.
+
+#![cfg_attr(target_os = "linux", expect(unreachable_pub, reason = "Linux compiles this for its tests only"))]
+
+use crate::file::{File, FileHandle, Files, Listing, Metadata};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// A folder of the system.
+#[derive(Debug)]
+pub struct Folder {
+    dir: Dir,
+}
+
+impl Folder {
+    /// Opens a folder. It stays the same one if its path leads elsewhere afterwards.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        Ok(Folder { dir: Dir::open_ambient_dir(path, ambient_authority())? })
+    }
+
+    /// Lists a folder beneath this one: the items whose names are wanted, at most `most` of them. Leaves out what is neither a file nor
+    /// a folder, links that lead out, and what this process may not open. Waits for the disk.
+    ///
+    /// # Errors
+    /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] if it is a file.
+    pub fn list(&self, path: &[u8], most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Listing> {
+        if !self.open(path)?.metadata.is_folder {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let mut listing = Listing::default();
+        for entry in self.dir.read_dir(system_path(path)?)? {
+            let name = entry?.file_name();
+            let name = name.as_encoded_bytes();
+            if !is_wanted(name) {
+                continue;
+            }
+            let inside = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
+            let Ok(metadata) = self.open(&inside).map(|open| open.metadata) else { continue };
+            if metadata.is_folder && self.dir.read_dir(system_path(&inside)?).is_err() {
+                continue;
+            }
+            if listing.items.len() == most {
+                listing.more = true;
+                break;
+            }
+            listing.items.push((name.to_vec(), metadata));
+        }
+        Ok(listing)
+    }
+}
+
+/// A path as the system takes it.
+fn system_path(path: &[u8]) -> io::Result<&Path> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+    if path.contains(&0) {
+        return Err(invalid("the path contains NUL"));
+    }
+    if path.first() == Some(&b'/') {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let text = std::str::from_utf8(path).map_err(|_| invalid("the path is not UTF-8"))?;
+    // Drives, streams of a file and a second separator.
+    if cfg!(windows) && text.contains(['\\', ':']) {
+        return Err(invalid("the path contains a backslash or a colon"));
+    }
+    Ok(Path::new(if text.is_empty() { "." } else { text }))
+}
+
+impl Files for Folder {
+    type File = Open;
+
+    fn open(&self, path: &[u8]) -> io::Result<Open> {
+        let path = system_path(path)?;
+        let metadata = metadata(&self.dir.metadata(path)?)?;
+        if metadata.is_folder {
+            return Ok(Open { file: None, metadata });
+        }
+        let mut options = OpenOptions::new();
+        options.read(true);
+        do_not_wait(&mut options);
+        Open::of(self.dir.open_with(path, &options)?.into_std())
+    }
+
+    fn open_now(&self, _: &[u8]) -> io::Result<Option<Open>> {
+        Ok(None)
+    }
+}
+
+/// Opening a pipe would wait for a writer if it has taken the file's place since its metadata were read.
+#[cfg(unix)]
+fn do_not_wait(options: &mut OpenOptions) {
+    use cap_std::fs::OpenOptionsExt;
+    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+}
+
+#[cfg(windows)]
+fn do_not_wait(_: &mut OpenOptions) {}
+
+/// A file of the system.
+#[derive(Debug)]
+pub struct Open {
+    /// `None` for a folder.
+    file: Option<std::fs::File>,
+    metadata: Metadata,
+}
+
+impl Open {
+    fn of(file: std::fs::File) -> io::Result<Open> {
+        let metadata = metadata_of(&file)?;
+        Ok(Open { file: Some(file), metadata })
+    }
+
+    /// Returns what the system reports of the file now.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn metadata_now(&self) -> io::Result<Metadata> {
+        self.file.as_ref().map_or(Ok(self.metadata), metadata_of)
+    }
+}
+
+impl File for Open {
+    fn metadata(&self) -> Metadata {
+        self.metadata
+    }
+
+    fn read_now(&self, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Some(file) = &self.file else { return Err(io::ErrorKind::IsADirectory.into()) };
+        loop {
+            match read_at(file, buffer, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+
+    fn descriptor(&self) -> Option<FileHandle<'_>> {
+        self.file.as_ref().map(handle)
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &std::fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &std::fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+}
+
+#[cfg(unix)]
+fn handle(file: &std::fs::File) -> FileHandle<'_> {
+    std::os::fd::AsFd::as_fd(file)
+}
+
+#[cfg(windows)]
+fn handle(file: &std::fs::File) -> FileHandle<'_> {
+    std::os::windows::io::AsHandle::as_handle(file)
+}
+
+fn metadata_of(file: &std::fs::File) -> io::Result<Metadata> {
+    metadata(&cap_std::fs::Metadata::from_file(file)?)
+}
+
+fn metadata(of: &cap_std::fs::Metadata) -> io::Result<Metadata> {
+    if !of.is_file() && !of.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder"));
+    }
+    let modified = of.modified().map_or(UNIX_EPOCH, |time| time.into_std().max(UNIX_EPOCH));
+    let (changed, number) = identity(of, modified);
+    Ok(Metadata { is_folder: of.is_dir(), length: of.len(), modified, changed, number })
+}
+
+/// Returns when a file was last changed in any way, and its number in its file system.
+#[cfg(unix)]
+fn identity(of: &cap_std::fs::Metadata, _: std::time::SystemTime) -> (std::time::SystemTime, u64) {
+    use cap_std::fs::MetadataExt;
+    use std::time::Duration;
+    let since = |seconds: i64, nanoseconds: i64| {
+        let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
+    };
+    (since(of.ctime(), of.ctime_nsec()), of.ino())
+}
+
+/// Windows reports neither without another call; the time of its creation tells a file from one that has taken its place.
+#[cfg(windows)]
+fn identity(of: &cap_std::fs::Metadata, modified: std::time::SystemTime) -> (std::time::SystemTime, u64) {
+    use cap_std::fs::MetadataExt;
+    (modified, of.creation_time())
+}

@@ -1,0 +1,99 @@
+//! Listening sockets as descriptors: TCP options, unix sockets, inherited descriptors.
+
+use crate::sys::Waitable;
+use crate::{Address, Options};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// A listening socket. It does not block.
+pub(crate) type Acceptor = OwnedFd;
+
+pub(crate) fn acceptor(socket: Socket) -> Acceptor {
+    socket.into()
+}
+
+pub(crate) fn duplicate(acceptor: &Acceptor) -> io::Result<Acceptor> {
+    acceptor.try_clone()
+}
+
+pub(crate) fn waitable(acceptor: &Acceptor) -> Waitable {
+    acceptor.as_raw_fd()
+}
+
+/// True if the kernel spreads connections over the sockets that share a port.
+pub(crate) const SHARES_PORTS: bool = cfg!(any(target_os = "linux", target_os = "freebsd"));
+
+/// Allows other sockets at the same port.
+pub(crate) fn reuse_port(socket: &Socket) -> io::Result<()> {
+    #[cfg(target_os = "freebsd")]
+    return socket.set_reuse_port_lb(true);
+    #[cfg(not(target_os = "freebsd"))]
+    return socket.set_reuse_port(true);
+}
+
+/// Lets a port be bound again while connections of an earlier listener are in TIME_WAIT.
+pub(crate) fn reuse_address(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_address(true)
+}
+
+/// Binds a unix socket and listens. A file that an ended process has left there is replaced.
+pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let address = SockAddr::unix(path)?;
+    match socket.bind(&address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(path, &address) => {
+            std::fs::remove_file(path)?;
+            socket.bind(&address)?;
+        }
+        bound => bound?,
+    }
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Returns true if an ended process has left a socket file: it is a socket, and connecting to it is refused.
+fn is_abandoned(path: &Path, address: &SockAddr) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    let refused = || {
+        Socket::new(Domain::UNIX, Type::STREAM, None)
+            .and_then(|probe| probe.connect(address))
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    is_socket && refused()
+}
+
+/// Takes over a listening descriptor that the process inherited. Returns its address, too.
+pub(crate) fn inherit(number: i32) -> io::Result<(Acceptor, Address)> {
+    let mut listening: libc::c_int = 0;
+    let mut length = size_of_val(&listening) as libc::socklen_t;
+    // SAFETY: the pointers describe the integer and its length; a bad descriptor number is an error, not undefined.
+    let done = unsafe {
+        let value = std::ptr::from_mut(&mut listening).cast();
+        libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, value, &mut length)
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if listening == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is a socket that does not listen"));
+    }
+    // SAFETY: the descriptor is open, and the process that passed its number gave it to this one.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    let socket = Socket::from(descriptor);
+    socket.set_nonblocking(true)?;
+    socket.set_cloexec(true)?;
+    let local = socket.local_addr()?;
+    let address = match (local.as_socket(), local.as_pathname()) {
+        (Some(address), _) => Address::Tcp(address),
+        (None, Some(path)) => Address::Unix(path.into()),
+        (None, None) => Address::Inherited(number),
+    };
+    if matches!(address, Address::Tcp(_)) {
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok((socket.into(), address))
+}

@@ -1,0 +1,49 @@
+//! Limits of the process (getrlimit) and the size of the machine (sysconf).
+
+/// The resources that [`limit_of`] takes, whose type differs between systems.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+type Resource = libc::c_int;
+
+/// Returns the soft limit of a resource, if there is one.
+fn limit_of(resource: Resource) -> Option<usize> {
+    // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(resource, &mut limit) != 0 {
+            return None;
+        }
+        limit.rlim_cur
+    };
+    (limit != libc::RLIM_INFINITY).then(|| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// Returns the bytes of address space that this process may use, if they are limited.
+pub(crate) fn address_space() -> Option<usize> {
+    limit_of(libc::RLIMIT_AS)
+}
+
+/// Returns the number of descriptors that this process may have open, if it is limited.
+pub(crate) fn descriptors() -> Option<usize> {
+    limit_of(libc::RLIMIT_NOFILE)
+}
+
+/// Raises the soft limit of descriptors to the hard one, at most to `most`. If the system refuses, the soft one stays.
+pub(crate) fn raise_descriptors(most: usize) {
+    // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max.min(most as libc::rlim_t);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// Returns the bytes of memory that the machine has.
+pub(crate) fn machine() -> Option<usize> {
+    // SAFETY: sysconf takes no pointers.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    usize::try_from(pages).ok()?.checked_mul(usize::try_from(size).ok()?)
+}

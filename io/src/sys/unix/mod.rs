@@ -1,0 +1,8 @@
+//! What all unix systems share.
+
+pub(crate) mod listen;
+pub(crate) mod memory;
+pub(crate) mod poll;
+pub(crate) mod signal;
+pub(crate) mod socket;
+pub(crate) mod watch;

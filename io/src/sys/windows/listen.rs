@@ -1,0 +1,46 @@
+//! Listening sockets of mio.
+
+use crate::sys::Waitable;
+use crate::{Address, Options};
+use socket2::Socket;
+use std::io;
+use std::os::windows::io::AsRawSocket;
+use std::path::Path;
+
+/// A listening socket. It does not block.
+pub(crate) type Acceptor = mio::net::TcpListener;
+
+/// Windows gives connections to one of the sockets that share a port, usually the first.
+pub(crate) const SHARES_PORTS: bool = false;
+
+pub(crate) fn acceptor(socket: Socket) -> Acceptor {
+    Acceptor::from_std(socket.into())
+}
+
+pub(crate) fn duplicate(acceptor: &Acceptor) -> io::Result<Acceptor> {
+    Ok(self::acceptor(socket2::SockRef::from(acceptor).try_clone()?))
+}
+
+pub(crate) fn waitable(acceptor: &Acceptor) -> Waitable {
+    acceptor.as_raw_socket()
+}
+
+pub(crate) fn reuse_port(_: &Socket) -> io::Result<()> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "Windows does not spread connections over the listeners of one port",
+    ))
+}
+
+/// Does nothing: a port can be bound again at once, and SO_REUSEADDR would let any process take the port.
+pub(crate) fn reuse_address(_: &Socket) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn bind_unix(_: &Path, _: &Options) -> io::Result<Acceptor> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "unix sockets are unavailable on Windows"))
+}
+
+pub(crate) fn inherit(_: i32) -> io::Result<(Acceptor, Address)> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "inherited listeners are unavailable on Windows"))
+}

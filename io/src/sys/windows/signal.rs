@@ -1,0 +1,34 @@
+//! Ctrl-C, and the closing of the console.
+
+use crate::wake::Notifier;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use windows_sys::Win32::System::Console::SetConsoleCtrlHandler;
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static NOTIFIER: OnceLock<Notifier> = OnceLock::new();
+
+/// The system calls this on a thread of its own.
+unsafe extern "system" fn on_event(_: u32) -> i32 {
+    COUNT.fetch_add(1, Ordering::Release);
+    if let Some(notifier) = NOTIFIER.get() {
+        notifier.notify();
+    }
+    1
+}
+
+pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
+    if NOTIFIER.set(notifier).is_err() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this process has a handler for Ctrl-C already"));
+    }
+    // SAFETY: the handler is a function, which lives as long as the process.
+    match unsafe { SetConsoleCtrlHandler(Some(on_event), 1) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn count() -> u32 {
+    COUNT.load(Ordering::Acquire)
+}

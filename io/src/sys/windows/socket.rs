@@ -1,0 +1,115 @@
+//! Stream sockets of mio, which watches a socket anew each time that one of its calls would block.
+
+use crate::file::File;
+use crate::socket::peer;
+use crate::sys::Waitable;
+use crate::sys::listen::Acceptor;
+use crate::{Address, Peer};
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use socket2::{SockAddr, Socket};
+use std::io::{self, Read, Write};
+use std::os::windows::io::AsRawSocket;
+use std::time::Duration;
+use windows_sys::Win32::Networking::WinSock::WSAENOBUFS;
+
+/// A connected socket, or one that is being connected. It does not block.
+pub(crate) type Stream = mio::net::TcpStream;
+
+pub(crate) fn waitable(stream: &Stream) -> Waitable {
+    stream.as_raw_socket()
+}
+
+pub(crate) fn from_socket(socket: Socket) -> Stream {
+    Stream::from_std(socket.into())
+}
+
+pub(crate) fn into_std(stream: Stream) -> std::net::TcpStream {
+    stream.into()
+}
+
+pub(crate) fn register(
+    registry: &Registry,
+    socket: &mut impl Source,
+    token: Token,
+    interest: Interest,
+) -> io::Result<()> {
+    registry.register(socket, token, interest)
+}
+
+pub(crate) fn reregister(
+    registry: &Registry,
+    socket: &mut impl Source,
+    token: Token,
+    interest: Interest,
+) -> io::Result<()> {
+    registry.reregister(socket, token, interest)
+}
+
+pub(crate) fn deregister(registry: &Registry, socket: &mut impl Source) -> io::Result<()> {
+    registry.deregister(socket)
+}
+
+/// Accepts one connection, with the peer's address.
+pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
+    let (stream, address) = acceptor.accept()?;
+    match peer(&SockAddr::from(address)) {
+        Some(peer) => Ok((stream, peer)),
+        None => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+/// Begins to connect.
+pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
+    let Address::Tcp(address) = address else {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "Windows connects to TCP addresses only"));
+    };
+    let stream = Stream::connect(*address)?;
+    stream.set_nodelay(true)?;
+    Ok((stream, peer(&SockAddr::from(*address)).ok_or(io::ErrorKind::InvalidInput)?))
+}
+
+/// Receives into `buffer`, without waiting.
+pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
+    (&*stream).read(buffer)
+}
+
+/// Sends as much of `bytes` as the system takes, without waiting. It cannot hold bytes back for those that follow.
+pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usize> {
+    (&*stream).write(bytes)
+}
+
+/// Returns [`io::ErrorKind::Unsupported`]: files are read and sent.
+pub(crate) fn send_file(_: &Stream, _: &dyn File, _: u64, _: usize) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Returns `None`: Windows has no bound of unsent bytes.
+pub(crate) fn unsent_bytes(_: &Stream) -> Option<u32> {
+    None
+}
+
+/// Does nothing, because there is no bound of unsent bytes.
+pub(crate) fn set_unsent_bytes(_: &Stream, _: u32) {}
+
+/// Does nothing: these options exist on Linux only.
+pub(crate) fn set_listener_options(_: &Socket, _: Option<Duration>, _: Option<u32>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Returns true if a send may be tried again: the socket takes no more now, or the system has no memory for it at the moment.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+        || error.raw_os_error() == Some(WSAENOBUFS)
+}
+
+/// Returns true if a failed accept says nothing about the listener: there was no connection, or it has broken already.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}

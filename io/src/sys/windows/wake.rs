@@ -1,0 +1,51 @@
+//! A socket that one thread makes readable for another: a UDP socket that is connected to itself, so that it takes no other
+//! socket's datagrams.
+
+use crate::sys::Waitable;
+use mio::{Interest, Registry, Token};
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::windows::io::AsRawSocket;
+
+/// Readable from [`ring`](Self::ring) until [`silence`](Self::silence).
+#[derive(Debug)]
+pub(crate) struct Bell(UdpSocket);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect(socket.local_addr()?)?;
+        socket.set_nonblocking(true)?;
+        Ok(Bell(socket))
+    }
+
+    pub(crate) fn ring(&self) {
+        // A full buffer is readable already.
+        let _ = self.0.send(&[1]);
+    }
+
+    pub(crate) fn silence(&self) {
+        while self.0.recv(&mut [0]).is_ok() {}
+    }
+
+    pub(crate) fn waitable(&self) -> Waitable {
+        self.0.as_raw_socket()
+    }
+}
+
+/// A driver's registration of a bell.
+#[derive(Debug)]
+pub(crate) struct Watch(mio::net::UdpSocket);
+
+impl Watch {
+    pub(crate) fn new(bell: &Bell, registry: &Registry, token: Token) -> io::Result<Watch> {
+        let mut socket = mio::net::UdpSocket::from_std(bell.0.try_clone()?);
+        registry.register(&mut socket, token, Interest::READABLE)?;
+        Ok(Watch(socket))
+    }
+
+    /// Makes the next ring an event, after the bell was silenced: mio reports a socket once.
+    pub(crate) fn rearm(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.reregister(&mut self.0, token, Interest::READABLE)
+    }
+}
