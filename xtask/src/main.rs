@@ -7,6 +7,7 @@ mod attack;
 mod bench;
 mod conformance;
 mod fuzz;
+mod portability;
 mod process;
 mod redbot;
 mod test;
@@ -27,6 +28,7 @@ Commands:
   test          run every test of the project, in order, and sum up
   conformance   hold Highwire against what others wrote about its protocols
   fuzz          run every fuzz target for a while
+  portability   type-check the libraries for macOS, FreeBSD and Windows
   attack        mount attacks on loopback and measure what a bystander sees
   bench         time Highwire side by side with its floors and peers
 
@@ -69,6 +71,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "test", help: test::HELP, run: test::run },
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
+    Command { name: "portability", help: portability::HELP, run: portability::run },
     Command { name: "attack", help: attack::HELP, run: attack::run },
     Command { name: "bench", help: bench::HELP, run: bench::run },
 ];
@@ -128,6 +131,7 @@ mod tests {
             &["bench", "ftp"],
             &["conformance", "hpack"],
             &["fuzz", "--seconds", "soon"],
+            &["portability", "--target", "pdp11"],
         ] {
             let words = words.iter().map(|word| (*word).to_owned()).collect();
             assert!(matches!(dispatch(words), Err(Error::Usage(_))));

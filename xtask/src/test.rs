@@ -13,7 +13,7 @@ use crate::process::{
     self, AB, BROTLI, CHROMIUM, CURL, GCC, H2LOAD, HTTPX, HYPER_H2, LIBEVENT, LIBURING, OPENSSL, PRLIMIT,
     PYTHON_BROTLI, REQUESTS, STRACE, Tool, WGET, WRK, ZSTD,
 };
-use crate::{Error, Result, attack, bench, conformance, fuzz, redbot, tidy};
+use crate::{Error, Result, attack, bench, conformance, fuzz, portability, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
 Runs every test of the project in order and sums up. Steps after one that fails still run.
@@ -55,6 +55,8 @@ enum Need {
     H2spec,
     /// REDbot, which pip installs.
     Redbot,
+    /// A compiler with the source of its library, for other systems.
+    Portability,
     /// cargo-fuzz.
     Fuzz,
     /// A cargo command that is used if it is here, and not installed: building it takes longer than all else.
@@ -120,6 +122,7 @@ const STEPS: &[Step] = &[
         needs: &[Need::Target(AARCH64)],
         action: Action::Run("cargo check -p highwire-proto --target aarch64-unknown-linux-gnu", &[]),
     },
+    Step { name: "other systems", long: false, needs: &[Need::Portability], action: Action::Do(portability::all) },
     Step {
         name: "simulator",
         long: false,
@@ -354,6 +357,7 @@ impl Need {
             }
             Self::H2spec => conformance::h2spec_missing(root, install).map_or(Ok(()), Err),
             Self::Redbot => redbot::missing(root, install).map_or(Ok(()), Err),
+            Self::Portability => portability::missing(root, install).map_or(Ok(()), Err),
             Self::Fuzz => fuzz::missing(install).map_or(Ok(()), Err),
             Self::CargoCommand(name) => {
                 let works = process::output(Command::new("cargo").args([name, "--version"])).is_ok();

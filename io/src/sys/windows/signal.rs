@@ -10,6 +10,9 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 static NOTIFIER: OnceLock<Notifier> = OnceLock::new();
 
 /// The system calls this on a thread of its own.
+///
+/// # Safety
+/// Any call is sound: it takes a number, counts and notifies.
 unsafe extern "system" fn on_event(_: u32) -> i32 {
     COUNT.fetch_add(1, Ordering::Release);
     if let Some(notifier) = NOTIFIER.get() {

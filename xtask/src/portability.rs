@@ -1,0 +1,213 @@
+//! `cargo xtask portability`: type-checks the libraries for systems that this machine cannot run.
+//!
+//! No prebuilt standard library for these systems is needed: Debian packages a Rust compiler together with the library's source
+//! (`rustc-web`, `rust-web-src`), which cargo builds anew for each target. The packages are unpacked below target/ and not installed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::args::Args;
+use crate::process::{self, Probe, Tool, find_program, is_root};
+use crate::{Error, Result};
+
+pub(crate) const HELP: &str = "\
+Type-checks proto, io, engine and highwire for macOS, FreeBSD and Windows, without the features that need a C compiler.
+Nothing is run: these systems are not tested.
+
+Usage: cargo xtask portability [--target TRIPLE]...
+
+Options:
+  --target TRIPLE   only this target; may be given several times
+                    (x86_64-apple-darwin, x86_64-unknown-freebsd, x86_64-pc-windows-gnu)
+
+The first run fetches about 140 MB of Debian packages with apt-get into target/portability/ and builds the standard library
+for each target.
+";
+
+const TARGETS: &[&str] = &["x86_64-apple-darwin", "x86_64-unknown-freebsd", "x86_64-pc-windows-gnu"];
+
+/// What is checked: a crate, and its features. TLS, cookies and compression need C, which needs a compiler for the target.
+const CRATES: &[(&str, &[&str])] = &[
+    ("highwire-proto", &[]),
+    ("highwire-io", &[]),
+    ("highwire-engine", &["--features", "call"]),
+    ("highwire", &["--no-default-features", "--features", "json,tower"]),
+];
+
+/// For import libraries of Windows, which rustc makes with it.
+const DLLTOOL: Tool =
+    Tool { name: "x86_64-w64-mingw32-dlltool", probe: Probe::Program, package: "binutils-mingw-w64-x86-64" };
+
+/// Packages whose names do not contain a version. Two more have one: the compiler's libraries.
+const PACKAGES: &[&str] = &["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
+const VERSIONED: &[&str] = &["libstd-rust-web-", "libllvm"];
+
+pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
+    let chosen = args.values("--target")?;
+    args.finish()?;
+    if let Some(unknown) = chosen.iter().find(|name| !TARGETS.contains(&name.as_str())) {
+        return Err(Error::Usage(format!("`{unknown}` is not checked; the targets are {}", TARGETS.join(", "))));
+    }
+    if let Some(reason) = missing(root, true) {
+        return Err(Error::Failed(format!("not run: {reason}")));
+    }
+    check(root, |target| chosen.is_empty() || chosen.iter().any(|name| name == target))
+}
+
+/// Type-checks all crates for all targets.
+pub(crate) fn all(root: &Path) -> Result<()> {
+    check(root, |_| true)
+}
+
+fn check(root: &Path, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
+    let toolchain = toolchain(root);
+    let library = toolchain.join("usr/lib/x86_64-linux-gnu");
+    let mut failed = Vec::new();
+    for target in TARGETS.iter().filter(|target| is_chosen(target)) {
+        for (name, features) in CRATES {
+            let mut command = Command::new("cargo");
+            command
+                .current_dir(root)
+                .args(["check", "--quiet", "-Zbuild-std=std,panic_abort", "--target", target, "--package", name])
+                .args(*features)
+                .env("LD_LIBRARY_PATH", &library)
+                .env("RUSTC", toolchain.join("usr/bin/rustc"))
+                .env("RUSTC_BOOTSTRAP", "1")
+                .env("RUSTFLAGS", "-D warnings")
+                // Its own folder, since another compiler than the usual one builds here.
+                .env("CARGO_TARGET_DIR", root.join("target/portability/target"));
+            let status = command.status().map_err(|error| Error::doing("cargo", error))?;
+            println!("{target:<24} {name:<16} {}", if status.success() { "checked" } else { "FAILED" });
+            if !status.success() {
+                failed.push(format!("{name} for {target}"));
+            }
+        }
+    }
+    if failed.is_empty() {
+        println!("These systems are type-checked only; nothing was run on them.");
+        return Ok(());
+    }
+    Err(Error::Failed(format!("does not type-check: {}", failed.join(", "))))
+}
+
+fn toolchain(root: &Path) -> PathBuf {
+    root.join("target/portability/toolchain")
+}
+
+/// Says what is missing here, if anything. `install`: tries to get it first.
+pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
+    let toolchain = toolchain(root);
+    if !toolchain.join("usr/bin/rustc").is_file() {
+        let how = "cargo xtask portability fetches it on Debian";
+        if !install || find_program("apt-get").is_none() || find_program("dpkg").is_none() {
+            return Some(format!("a Rust compiler with the source of its library is missing ({how})"));
+        }
+        if let Err(error) = fetch(root, &toolchain) {
+            return Some(error.reason());
+        }
+    }
+    if let Err(missing) = if install { DLLTOOL.ensure() } else { is_here(&DLLTOOL) } {
+        return Some(missing);
+    }
+    let have = version(
+        Command::new(toolchain.join("usr/bin/rustc"))
+            .env("LD_LIBRARY_PATH", toolchain.join("usr/lib/x86_64-linux-gnu")),
+    );
+    let wanted = std::fs::read_to_string(root.join("Cargo.toml")).ok().and_then(|manifest| rust_version(&manifest));
+    match (have, wanted) {
+        (Some(have), Some(wanted)) if have < wanted => {
+            Some(format!("Debian's Rust is {}.{}, older than the project's {}.{}", have.0, have.1, wanted.0, wanted.1))
+        }
+        (Some(_), Some(_)) => None,
+        _ => Some(format!("the compiler in {} does not run; remove that folder and try again", toolchain.display())),
+    }
+}
+
+fn is_here(tool: &Tool) -> std::result::Result<(), String> {
+    if tool.is_here() { Ok(()) } else { Err(format!("{} is missing (apt-get install {})", tool.name, tool.package)) }
+}
+
+/// Fetches the packages and unpacks them into a folder of their own.
+fn fetch(root: &Path, toolchain: &Path) -> Result<()> {
+    let packages = root.join("target/portability/packages");
+    std::fs::create_dir_all(&packages).map_err(|error| Error::doing(packages.display(), error))?;
+    if is_root() {
+        // Without the lists, apt-get names no version that can be fetched.
+        let _ = process::output(Command::new("apt-get").args(["update", "-qq"]));
+    }
+    let mut names: Vec<String> = PACKAGES.iter().map(|name| (*name).to_owned()).collect();
+    // The compiler needs its own library, and that needs LLVM.
+    for _ in 0..2 {
+        let depends = process::output(Command::new("apt-cache").arg("depends").args(&names))?;
+        names.extend(dependencies(&depends).into_iter().map(str::to_owned));
+        names.sort_unstable();
+        names.dedup();
+    }
+    println!("fetching {} into target/portability/", names.join(", "));
+    process::output(Command::new("apt-get").arg("download").args(&names).current_dir(&packages))?;
+    let files = std::fs::read_dir(&packages).map_err(|error| Error::doing(packages.display(), error))?;
+    let unpacked = toolchain.with_extension("new");
+    let _ = std::fs::remove_dir_all(&unpacked);
+    for file in files.flatten().map(|entry| entry.path()).filter(|file| file.extension().is_some_and(|it| it == "deb"))
+    {
+        process::output(Command::new("dpkg").arg("-x").arg(&file).arg(&unpacked))?;
+        let _ = std::fs::remove_file(file);
+    }
+    // Under its name only once it is whole.
+    std::fs::rename(&unpacked, toolchain).map_err(|error| Error::doing(toolchain.display(), error))
+}
+
+/// The packages with a version in their names, of what `apt-cache depends` prints.
+fn dependencies(depends: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = depends
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .filter(|name| {
+            VERSIONED.iter().any(|prefix| {
+                let version = name.strip_prefix(prefix).unwrap_or_default();
+                !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+            })
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The major and minor version that a compiler prints.
+fn version(rustc: &mut Command) -> Option<(u32, u32)> {
+    let text = process::output(rustc.arg("--version")).ok()?;
+    numbers(text.split_whitespace().nth(1)?)
+}
+
+/// The project's oldest version of Rust, from its manifest.
+fn rust_version(manifest: &str) -> Option<(u32, u32)> {
+    let line = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \""))?;
+    numbers(line.split('"').next()?)
+}
+
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compilers_libraries_are_found_by_their_names() {
+        let depends = "rustc-web\n  Depends: libc6\n  Depends: libstd-rust-web-dev\nlibstd-rust-web-dev\n  \
+                       Depends: libstd-rust-web-1.96\n  Depends: libllvm22\n  Suggests: libllvm21\n  Depends: libllvm22\n";
+        assert_eq!(dependencies(depends), ["libllvm22", "libstd-rust-web-1.96"]);
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert_eq!(numbers("1.96.0"), Some((1, 96)));
+        assert!(numbers("1.96.0") > numbers("1.95"));
+        assert!(numbers("1.100") > numbers("1.95"));
+        assert_eq!(numbers("nightly"), None);
+        assert_eq!(rust_version("[workspace.package]\nrust-version = \"1.95\"\n"), Some((1, 95)));
+    }
+}
