@@ -1,8 +1,8 @@
-//! How is another protocol spoken on a connection that began with HTTP?
+//! Switches a connection from HTTP to another protocol (`Upgrade`).
 
 use highwire::{App, Upgrade};
 
-/// The routes. The same route serves HTTP/2, where the protocol has a stream to itself.
+/// Returns the app. The same route serves HTTP/2, where each upgrade has a stream of its own.
 pub(crate) fn app() -> App {
     App::new().get("/echo", |upgrade: Upgrade| {
         upgrade.accept("echo", async |mut stream| {

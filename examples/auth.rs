@@ -1,22 +1,22 @@
-//! How is a part of a server kept for those who are known?
+//! Requires authentication for a part of the routes.
 
 use highwire::middleware::{Next, OwnedRequest, from_fn};
 use highwire::{App, Extension, HeaderValue, IntoResponse, StatusCode, header, time};
 use std::time::Duration;
 
-/// Who asks.
+/// The user who has sent the request.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     name: &'static str,
 }
 
-/// Looks a token up where it takes a while, such as in a database.
+/// Looks up the user of a token. Waits, as a query to a database would.
 async fn look_up(token: &[u8]) -> Option<User> {
     time::sleep(Duration::from_millis(2)).await;
     (token == b"Bearer open-sesame").then_some(User { name: "Ali" })
 }
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app() -> App {
     let private = App::new().get("/me", |Extension(user): Extension<User>| format!("You are {}.", user.name)).with(
         from_fn(async |mut request: OwnedRequest, next: Next| {

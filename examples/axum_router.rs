@@ -1,4 +1,4 @@
-//! How does an axum router run on Highwire, beside other routes?
+//! Runs an axum router on Highwire, beside other routes.
 
 use axum::extract::Path;
 use axum::http::HeaderValue;
@@ -8,7 +8,7 @@ use axum::{Json, Router, middleware};
 use highwire::{App, tower};
 use std::collections::BTreeMap;
 
-/// What is there already, unchanged: handlers, extractors, layers.
+/// Returns an existing router, unchanged: handlers, extractors, layers.
 fn router() -> Router {
     Router::new().route("/users/{id}", get(async |Path(id): Path<u32>| Json(BTreeMap::from([("id", id)])))).layer(
         middleware::map_response(async |mut response: Response| {
@@ -18,7 +18,7 @@ fn router() -> Router {
     )
 }
 
-/// The routes: what Highwire has no route for goes to the router.
+/// Returns the app. The router answers requests that have no route in Highwire.
 pub(crate) fn app() -> App {
     App::new().get("/health", || "fine\n").fallback(tower::service(router()))
 }

@@ -1,12 +1,12 @@
-//! How does a server behind a proxy know who asks?
+//! Finds the address of the client if the server is behind a proxy.
 
 use highwire::App;
 use highwire::middleware::{AccessLog, ClientAddress, NotANetwork, RequestId, RequestIds, TrustedProxies};
 
-/// The routes. Only what these proxies say is believed.
+/// Returns the app. It trusts the `X-Forwarded-*` fields of these proxies only.
 ///
 /// # Errors
-/// Where a network is none.
+/// Returns an error if a network is malformed.
 pub(crate) fn app() -> Result<App, NotANetwork> {
     let app = App::new()
         .get("/", |ClientAddress(address): ClientAddress, id: RequestId| format!("{address} asks, as request {id}."))

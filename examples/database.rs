@@ -1,18 +1,18 @@
-//! How does a handler ask a database by sqlx, or use anything else that needs tokio?
+//! Queries a database with sqlx, which needs tokio. Other libraries that need tokio work in the same way.
 
 use highwire::{App, IntoResponse, Json, Path, PerWorker, Response, StatusCode};
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 
 const TABLE: &str = "create table if not exists notes (id integer primary key, text text not null)";
 
-/// The routes. Each worker has a pool of its own: connections stay where they are used. It is made on the worker's
-/// thread, where libraries find the runtime of the feature `tokio`.
+/// Returns the app. Each worker has its own pool, so that connections stay on one thread. The pool is made on the
+/// worker's thread, where libraries find the runtime of the feature `tokio`.
 pub(crate) fn app(address: &'static str) -> App {
     App::new().per_worker(move || pool(address)).post("/notes", add).get("/notes/{id}", show)
 }
 
 fn pool(address: &str) -> SqlitePool {
-    // One connection that stays: a database in memory is gone with it.
+    // Keeps one connection open, because a database in memory lasts only as long as its connection.
     let options = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
     let prepare = options
         .after_connect(|connection, _| Box::pin(async move { sqlx::query(TABLE).execute(connection).await.map(drop) }));
@@ -29,7 +29,7 @@ async fn show(PerWorker(database): PerWorker<SqlitePool>, Path(id): Path<i64>) -
     Ok(sqlx::query_scalar("select text from notes where id = ?").bind(id).fetch_optional(&*database).await?)
 }
 
-/// The log hears why; the client does not.
+/// An error of the database. It is logged; the client gets only 500.
 struct Failed(sqlx::Error);
 
 impl From<sqlx::Error> for Failed {
@@ -40,7 +40,7 @@ impl From<sqlx::Error> for Failed {
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
-        eprintln!("the database: {}", self.0);
+        eprintln!("database error: {}", self.0);
         StatusCode::INTERNAL_SERVER_ERROR.into_response()
     }
 }

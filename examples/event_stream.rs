@@ -1,4 +1,4 @@
-//! How does a page hear of something as soon as it happens?
+//! Sends events to a page as soon as they happen (Server-Sent Events).
 
 use highwire::sse::{self, Event, LastEventId};
 use highwire::{App, Html, time};
@@ -12,16 +12,16 @@ new EventSource('/ticks').onmessage = event => {
 };
 </script>";
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app() -> App {
     App::new().get("/", || Html(PAGE)).get("/ticks", |LastEventId(last): LastEventId| {
         let (mut events, response) = sse::channel();
-        // A browser that comes back says what it has seen.
+        // A browser that connects again sends the id of the last event that it has seen.
         let next = last.and_then(|id| id.parse::<u64>().ok()).map_or(0, |seen| seen + 1);
         highwire::spawn(async move {
             for number in next..next + 10 {
                 if events.send(Event::new(format!("tick {number}")).id(number.to_string())).await.is_err() {
-                    // The page is closed.
+                    // The client has closed the page.
                     return;
                 }
                 time::sleep(Duration::from_secs(1)).await;

@@ -1,20 +1,20 @@
-//! How is a site's folder served, kept by browsers as long as it may be, and compressed?
+//! Serves a folder of static files, with caching in browsers and compression.
 
 use highwire::compress::Compression;
 use highwire::{App, Files, StatusCode};
 use std::path::PathBuf;
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app(folder: impl Into<PathBuf>) -> App {
     let files = Files::new(folder)
-        // Their names change with what is in them, so that nobody has to ask again.
+        // The names of these files change with their content, so browsers can keep them without asking again.
         .cache_control("assets/*", "public, max-age=31536000, immutable")
-        // Everything else is asked for each time, and answered 304 where it is the same.
+        // Browsers ask for all other files each time, and get 304 if a file has not changed.
         .cache_control("*", "no-cache")
-        // `app.js.br` in place of `app.js`, where it is there: compressed once, and as well as can be.
+        // Sends `app.js.br` in place of `app.js` if it exists: compressed once, at the highest level.
         .precompressed()
         .error_page(StatusCode::NOT_FOUND, "404.html");
-    // Whatever is not, is compressed as it is sent.
+    // Compresses the other files while they are sent.
     App::new().files("/", files).with(Compression::new())
 }
 

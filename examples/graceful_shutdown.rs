@@ -1,9 +1,9 @@
-//! How is a server stopped by its own program, without losing what is under way?
+//! Stops a server from its program, after the requests in progress are finished (graceful shutdown).
 
 use highwire::{App, time};
 use std::time::Duration;
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app() -> App {
     App::new().get("/slow", async || {
         time::sleep(Duration::from_secs(3)).await;
@@ -15,7 +15,7 @@ pub(crate) fn app() -> App {
 fn main() -> highwire::Result<()> {
     let server =
         app().configure(|config| config.timeouts.shutdown = Duration::from_secs(10)).listen("127.0.0.1:8080")?;
-    // `run` would stop at SIGTERM and Ctrl-C by itself; `start` leaves it to the program.
+    // `run` stops at SIGTERM and Ctrl-C. After `start`, the program decides when to stop.
     let handle = server.start()?;
     println!("serving on {}; press Enter to stop", handle.addresses()[0]);
     let mut line = String::new();

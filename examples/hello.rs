@@ -1,8 +1,8 @@
-//! What does the smallest server look like?
+//! The smallest server.
 
 use highwire::{App, Path};
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app() -> App {
     App::new().get("/", || "Hello, World!").get("/{name}", |Path(name): Path<String>| format!("Hello, {name}!"))
 }

@@ -1,10 +1,10 @@
-//! How is a site served under TLS, with HTTP/2, and everybody sent there?
+//! Serves a site over HTTPS, with HTTP/2, and redirects plain HTTP there.
 
 use highwire::tls::TlsConfig;
 use highwire::{App, Https, Tls};
 use std::time::Duration;
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app() -> App {
     App::new()
         .get("/", |tls: Option<Tls>| match tls {
@@ -16,7 +16,7 @@ pub(crate) fn app() -> App {
 
 #[allow(dead_code, reason = "the tests have the routes only")]
 fn main() -> highwire::Result<()> {
-    // For a site: `certificate_files("site.pem", "site.key")`, which are read again when they change.
+    // A real site uses `certificate_files("site.pem", "site.key")`, which reloads the files when they change.
     let tls = TlsConfig::new().self_signed(["localhost", "127.0.0.1"]);
     app().listen("127.0.0.1:8080")?.listen_tls("127.0.0.1:8443", tls)?.run()
 }

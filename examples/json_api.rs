@@ -1,11 +1,11 @@
-//! How are JSON, shared state and errors put together?
+//! A JSON API with shared state and errors.
 
 use highwire::{App, IntoResponse, Json, Path, Response, State, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What is kept.
+/// A task of the list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Task {
     title: String,
@@ -13,7 +13,7 @@ pub(crate) struct Task {
     done: bool,
 }
 
-/// All tasks, by number; every worker sees the same.
+/// All tasks by number, shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks(Mutex<BTreeMap<u64, Task>>);
 
@@ -23,7 +23,7 @@ impl Tasks {
     }
 }
 
-/// What can go wrong; each has its answer.
+/// The errors of the handlers, each with its response.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// There is no such task.
@@ -37,7 +37,7 @@ impl IntoResponse for Error {
     }
 }
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app() -> App {
     App::new()
         .get("/tasks", |tasks: State<Tasks>| Json(tasks.with(|tasks| tasks.clone())))

@@ -1,4 +1,4 @@
-//! How does a visitor log in by a form and stay known?
+//! Logs visitors in with a form, and keeps them logged in with a session.
 
 use highwire::cookie::Keys;
 use highwire::session::{Session, SessionError, Sessions};
@@ -10,7 +10,7 @@ const PAGE: &str = "<!doctype html><title>Log in</title>
 <form method=post action=/login>
 <p><input name=name autocomplete=username> <input name=password type=password> <button>Log in</button></form>";
 
-/// What is remembered of a visitor. It travels in a cookie that only this server can read and make.
+/// The session of a visitor. It is in a cookie that only this server can read and make.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Visitor {
     name: String,
@@ -22,12 +22,12 @@ struct Login {
     password: String,
 }
 
-/// Stands for a look at what is kept of passwords: slow hashes, such as argon2, compared within `spawn_blocking`.
+/// Checks a password. A real program compares slow hashes, such as argon2, within `spawn_blocking`.
 fn knows(login: &Login) -> bool {
     login.name == "ann" && login.password == "open sesame"
 }
 
-/// The routes. Cookies of sessions are for https; other sites' forms come without them (`SameSite`).
+/// Returns the app. Browsers send session cookies only over HTTPS, and not with forms of other sites (`SameSite`).
 pub(crate) fn app(keys: Keys) -> App {
     App::new()
         .get("/", home)
@@ -45,7 +45,7 @@ async fn home(mut session: Session<Visitor>) -> Result<Response, SessionError> {
         }
         None => Redirect::see_other("/login").into_response(),
     };
-    // With the session, so that caches do not keep what is for one visitor.
+    // Returns the session too, which keeps caches from storing a page for one visitor.
     Ok((session, answer).into_response())
 }
 
@@ -53,7 +53,7 @@ async fn login(mut session: Session<Visitor>, Form(login): Form<Login>) -> Resul
     if !knows(&login) {
         return Ok((StatusCode::FORBIDDEN, Html(PAGE)).into_response());
     }
-    // Whatever session there was before is worth nothing from now on.
+    // Discards the session from before the login, which another client may know.
     session.renew().await?;
     session.save(&Visitor { name: login.name }).await?;
     Ok((session, Redirect::see_other("/")).into_response())
@@ -66,7 +66,7 @@ async fn logout(mut session: Session<Visitor>) -> Result<impl IntoResponse, Sess
 
 #[allow(dead_code, reason = "the tests have the routes only")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Keys that are made here end with the process, and with them all sessions: a site has a secret in a file.
+    // Random keys are lost when the process ends, and all sessions with them. A real site loads a secret from a file.
     let tls = TlsConfig::new().self_signed(["localhost", "127.0.0.1"]);
     Ok(app(Keys::random()?).server()?.listen_tls("127.0.0.1:8443", tls)?.run()?)
 }

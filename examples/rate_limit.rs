@@ -1,10 +1,10 @@
-//! How are callers kept from asking too often, and the server from taking on too much?
+//! Limits the rate of requests per client, and the number of concurrent requests.
 
 use highwire::middleware::{ConcurrencyLimit, RateLimit, Timeout};
 use highwire::{App, Handler, time};
 use std::time::Duration;
 
-/// The routes.
+/// Returns the app.
 pub(crate) fn app() -> App {
     let costly = async || {
         time::sleep(Duration::from_millis(100)).await;
@@ -12,9 +12,9 @@ pub(crate) fn app() -> App {
     };
     App::new()
         .get("/", || "Ask as often as you are told you may.")
-        // No more than eight at once, and none for longer than two seconds.
+        // At most eight requests at once, and two seconds for each.
         .get("/costly", costly.with(ConcurrencyLimit::new(8)).with(Timeout::new(Duration::from_secs(2))))
-        // By address: five at once, one a second in the long run.
+        // Per address: one request per second, with bursts of five.
         .with(RateLimit::new(1, Duration::from_secs(1)).burst(5))
 }
 

@@ -1,4 +1,4 @@
-//! How is an app tested? Without sockets, and without waiting: `cargo test -p examples`.
+//! Tests an app without sockets and without waiting: `cargo test -p examples`.
 
 use highwire::middleware::Timeout;
 use highwire::{App, Handler, Json, Path, State, StatusCode, time};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A lamp that goes out by itself.
+/// A lamp that goes out after some minutes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Lamp {
     minutes: u64,
@@ -25,7 +25,7 @@ fn light(lamps: State<Lamps>, Path(name): Path<String>, Json(lamp): Json<Lamp>) 
     StatusCode::CREATED
 }
 
-/// The routes: a function that gives them is all that a test needs.
+/// Returns the app. The tests call this function too.
 pub(crate) fn app() -> App {
     let slow = async |Path(seconds): Path<u64>| {
         time::sleep(Duration::from_secs(seconds)).await;
@@ -55,7 +55,7 @@ mod tests {
         client.advance(Duration::from_secs(89 * 60));
         let lit: BTreeMap<String, Lamp> = client.get("/lamps").send().json();
         assert_eq!(lit, BTreeMap::from([("desk".to_string(), Lamp { minutes: 90 })]));
-        // An hour and a half of a lamp takes no time here.
+        // The hour and a half of the lamp passes in virtual time only.
         client.advance(Duration::from_secs(60));
         assert_eq!(client.get("/lamps").send().text(), "{}");
     }

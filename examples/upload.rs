@@ -1,4 +1,4 @@
-//! How is a large file taken, with a form around it, without holding it in memory?
+//! Receives a large file in a form, without holding it in memory.
 
 use highwire::form::{Limits, MultipartError};
 use highwire::{App, Html, IntoResponse, Multipart, Response, SpawnBlockingError, StatusCode, spawn_blocking};
@@ -8,7 +8,7 @@ const PAGE: &str = "<!doctype html><title>Upload</title>
 <form method=post enctype=multipart/form-data>
 <p><input name=title placeholder=Title> <input name=file type=file> <button>Send</button></form>";
 
-/// The routes. Files are kept in a folder that is there.
+/// Returns the app. It stores files in `folder`, which must exist.
 pub(crate) fn app(folder: impl Into<PathBuf>) -> App {
     let folder = folder.into();
     App::new().get("/", || Html(PAGE)).post("/", move |form: Multipart| upload(form, folder.clone())).state(Limits {
@@ -22,16 +22,16 @@ async fn upload(mut form: Multipart, folder: PathBuf) -> Result<String, Failed> 
     let mut said = String::new();
     while let Some(part) = form.next().await {
         let part = part?;
-        // What the client calls the file is no path: this is, at most, a name.
+        // The client's file name is not trusted as a path. This is only a name, if there is a safe one.
         let Some(name) = part.safe_file_name() else {
             let field = part.name().to_string();
             said += &format!("{field}: {}\n", part.text(200).await?);
             continue;
         };
-        // Written as it comes. It is gone again if anything below fails, or if the client goes away.
+        // Writes the file while it arrives. It is removed if a later step fails or the client goes away.
         let file = part.spool(&folder).await?;
         let (bytes, path) = (file.len(), folder.join(&name));
-        // A link does not replace what is there: a name that is taken stays with whoever had it first.
+        // A link does not replace an existing file, so that the first upload of a name stays.
         let stored = spawn_blocking(move || std::fs::hard_link(file.path(), path)).await?;
         stored.map_err(|error| Failed((StatusCode::CONFLICT, format!("{name}: {error}\n")).into_response()))?;
         said += &format!("{name}: {bytes} bytes\n");
@@ -39,7 +39,7 @@ async fn upload(mut form: Multipart, folder: PathBuf) -> Result<String, Failed> 
     Ok(said)
 }
 
-/// The answer where something went wrong.
+/// An error, as its response.
 struct Failed(Response);
 
 impl From<MultipartError> for Failed {

@@ -1,4 +1,4 @@
-// The canned answer: 126 bytes, the same from both floors and both model servers, so that figures compare like with like.
+// The fixed answer of both floors and both model servers: 126 bytes, so that their figures can be compared.
 #ifndef HIGHWIRE_BENCH_ANSWER_H
 #define HIGHWIRE_BENCH_ANSWER_H
 static const char answer[] =

@@ -1,12 +1,12 @@
 // The readiness floor for one core: floor_epoll PORT [once]
 //
-// Reads, counts request ends with memmem, answers with canned bytes in one send. No parsing, no routing, no
-// dates, no limits: what no real server can beat with the same system calls (one recv, one send, a share of
-// an epoll_wait). The distance between a server and its floor is what the server itself costs.
+// Reads, counts the ends of requests with memmem, and answers with fixed bytes in one send, without parsing,
+// routing, dates or limits. No real server can be faster with the same system calls (one recv, one send, a share
+// of an epoll_wait). The difference between a server and its floor is the cost of the server's own code.
 //
-// Not a server: an end of a head split between two reads is missed, a short send loses the rest. The load
-// generator causes neither. With any second argument it closes after each read's answers, which makes it the
-// floor for one request a connection. The descriptor limit is the caller's.
+// Not a real server: it misses the end of a head that is split between two reads, and loses the rest of a short
+// send. The load generator causes neither. With any second argument it closes after each read's answers, for
+// comparison with one request per connection. The caller sets the descriptor limit.
 //
 //     gcc -O3 -march=native -Wall -Wextra floor_epoll.c -o floor_epoll
 #define _GNU_SOURCE
@@ -23,9 +23,9 @@
 #include "answer.h"
 
 enum {
-    EVENTS = 1024,         // More than any closed loop here makes ready at once, so one wait a turn.
-    READ = 65536,          // Holds every pipelined batch of the scenarios in one recv.
-    COPIES = READ / 4,     // No read can hold more ends of heads.
+    EVENTS = 1024,         // More than a closed loop makes ready at once, so that one wait per turn suffices.
+    READ = 65536,          // One recv takes any pipelined batch of the scenarios.
+    COPIES = READ / 4,     // A read cannot contain more ends of heads.
     ANSWER = sizeof answer - 1,
 };
 

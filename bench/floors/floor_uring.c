@@ -1,11 +1,11 @@
 // The completion floor for one core: floor_uring PORT
 //
 // The same program as floor_epoll through io_uring: multishot accept, multishot receive into a ring of provided
-// buffers, one enter a turn that submits every send and waits for one completion. No parsing, no routing, no
-// dates, no limits: what no real server can beat with these operations.
+// buffers, and one io_uring_enter per turn, which submits all sends and waits for one completion. No parsing,
+// routing, dates or limits, so that no real server can be faster with these operations.
 //
-// Not a server: an end of a head split between two buffers is missed, a short send loses the rest. The load
-// generator causes neither. The descriptor limit is the caller's.
+// Not a real server: it misses the end of a head that is split between two buffers, and loses the rest of a short
+// send. The load generator causes neither. The caller sets the descriptor limit.
 //
 //     gcc -O3 -march=native -Wall -Wextra floor_uring.c -o floor_uring -luring        # Debian: liburing-dev
 #define _GNU_SOURCE
@@ -22,15 +22,15 @@
 #include "answer.h"
 
 enum {
-    BUFFERS = 1024,                 // 4 MiB: more than a turn fills, so that ENOBUFS is rare.
-    BUFFER = 4096,                  // One pipelined batch of 64 wrk requests.
-    COPIES = BUFFER / 4,            // No buffer can hold more ends of heads.
+    BUFFERS = 1024,                 // 4 MiB: more than one turn fills, so that ENOBUFS is rare.
+    BUFFER = 4096,                  // Takes a pipelined batch of 64 requests of wrk.
+    COPIES = BUFFER / 4,            // A buffer cannot contain more ends of heads.
     ANSWER = sizeof answer - 1,
-    SQ = 2048,                      // A turn's sends fit without an early submit.
-    CQ = 8192,                      // Past it the kernel keeps completions in a slower list.
+    SQ = 2048,                      // The sends of a turn fit without an early submit.
+    CQ = 8192,                      // Beyond that the kernel uses a slower overflow list.
 };
 
-// What a completion was for, above the descriptor in its user_data.
+// The kind of operation, in the bits of user_data above the descriptor.
 #define ACCEPT (1ull << 62)
 #define SEND (1ull << 61)
 #define RECV (1ull << 60)

@@ -1,31 +1,31 @@
-// A light HTTP/1.1 load generator through io_uring, so that on two cores the server is what saturates.
+// A light HTTP/1.1 load generator through io_uring, so that on two cores the server saturates first.
 //
 //     load PORT PATH CONNECTIONS PIPELINE SECONDS [HEADERS] [--rate R] [--post FILE]
 //
-// Closed loop (default): every connection keeps PIPELINE requests in flight and sends the next batch when the
-// last answer of the one before has come. Measures what the server can do; says nothing about latency, because
-// a slow server slows its own load down.
+// Closed loop (default): every connection keeps PIPELINE requests in flight and sends the next batch when the last
+// answer of the previous one has arrived. This measures throughput, and not latency, because a slow server slows
+// down its own load.
 //
-// Open loop (--rate R): R requests a second in all, whatever the server does. Batch k is due at start + k *
-// PIPELINE / R on connection k mod CONNECTIONS; if that connection still waits for an answer, the batch queues
-// behind it. Latency runs from when a batch was due to when its last answer came, so a stall is charged to
-// every request that it delayed. What is unanswered a second after the end counts with the time it has waited.
+// Open loop (--rate R): R requests per second in total, independent of the server. Batch k is due at start + k *
+// PIPELINE / R on connection k mod CONNECTIONS. If that connection still waits for an answer, the batch waits in a
+// queue. Latency runs from the time when a batch was due until its last answer arrives, so that a stall counts for
+// every request that it delayed. A request that is unanswered a second after the end counts with its time so far.
 //
 // HEADERS is a file of header lines to add to each request, LF or CRLF. With --post each request is a POST of that
 // file as application/json.
 //
-// Answers are told apart by their fixed length, learnt from a first request on a connection of its own, so the
-// answer must be a 200 with a Content-Length and always as long. No time is taken before every connection is
-// established: fewer than asked for is a failure, never a smaller run. Output, one a line:
+// The generator separates answers by their fixed length, which it learns from a first request on its own connection.
+// All answers must therefore be a 200 with a Content-Length and have the same length. The clock starts when every
+// connection is established; it is an error if one is not. Output, one line each:
 //
 //     Connections: N              established before the clock started
 //     Requests/sec: N             answers in SECONDS
 //     Latency us: p50=N p90=N p99=N p999=N max=N                            (--rate only)
-//     Generator lag us: max=N     how late it handed a batch out; not small: distrust the line above (--rate only)
+//     Generator lag us: max=N     the delay of a batch by the generator; if large, distrust the latencies (--rate only)
 //     Unanswered: N               requests (only with --rate, if any)
-//     Served connections: N       got at least one whole answer; fewer than Connections: the server starved some
-//     Socket errors: N            closed or reset by the server, then dialled again (only if any)
-//     Non-2xx answers: N          batches that began with anything but 200; the run is void (only if any)
+//     Served connections: N       with at least one complete answer; if fewer than Connections, the server starved some
+//     Socket errors: N            closed or reset by the server, then reconnected (only if any)
+//     Non-2xx answers: N          batches whose first answer was not a 200; the run is void (only if any)
 //
 //     gcc -O3 -march=native -Wall -Wextra load.c -o load -luring        # Debian: liburing-dev
 #define _GNU_SOURCE
@@ -43,44 +43,44 @@
 #include <unistd.h>
 
 enum {
-    ROOM = 8 << 20,    // Of receive buffers: more than a turn fills with small answers, so that ENOBUFS is rare.
-    SMALL = 8192,      // A buffer's size; small ones stay in the cache.
-    LARGE = 128 << 10, // The same, for answers that are as large: fewer completions, so that the server stays the busy side.
+    ROOM = 8 << 20,    // Bytes of receive buffers: more than small answers fill in a turn, so that ENOBUFS is rare.
+    SMALL = 8192,      // The size of a buffer. Small buffers stay in the CPU's cache.
+    LARGE = 128 << 10, // The size for large answers: fewer completions, so that the server saturates first.
     SQ = 2048,
-    CQ = 8192,         // At least; twice the connections if that is more, so that completions never overflow.
-    DIAL_SECS = 10,    // A connect that takes longer than a few SYN retransmissions has failed.
+    CQ = 8192,         // The least size; at least twice the connections, so that completions never overflow.
+    DIAL_SECS = 10,    // Longer than a few SYN retransmissions.
 };
-static const double DRAIN_SECS = 1;    // Open loop: the wait for answers still out at the end.
+static const double DRAIN_SECS = 1;    // Open loop: the wait for missing answers at the end.
 static const double TURN_SECS = 0.2;   // The longest wait in one turn.
 
-// What a completion was for, above the connection's number in its user_data.
+// The kind of operation, in the bits of user_data above the connection's number.
 #define SEND (1ull << 40)
 
 struct conn {
     int fd;
-    bool busy;            // A batch is on its way.
-    bool served;          // At least one whole answer has come.
-    size_t got;           // Bytes of the current batch's answers.
-    unsigned long turn;   // Open loop: which of this connection's batches is, or will be, on its way.
-    unsigned long due;    // Open loop: batches due and unanswered, the one on its way among them.
+    bool busy;            // A batch is in flight.
+    bool served;          // At least one complete answer has arrived.
+    size_t got;           // Received bytes of the current batch's answers.
+    unsigned long turn;   // Open loop: the number of the connection's current or next batch.
+    unsigned long due;    // Open loop: unanswered due batches, including the one in flight.
 };
 
 static struct io_uring ring;
 static struct io_uring_buf_ring *buf_ring;
 static char *bufs;
-static int buffer = SMALL;           // What one receive takes at most.
+static int buffer = SMALL;           // The most bytes of one receive.
 static int buffers = ROOM / SMALL;
 static struct conn *conns;
 
 static int port, n, depth;
 static char *request;                // One request.
 static size_t request_len;
-static char *batch;                  // PIPELINE of them.
+static char *batch;                  // PIPELINE requests.
 static size_t batch_len, answer_len;
 
-static double rate, gap;             // Open loop: requests a second; seconds from one batch to the next.
+static double rate, gap;             // Open loop: requests per second; seconds between batches.
 static double start, end;
-static unsigned long issued, waiting;    // Open loop: batches handed out; those of them unanswered.
+static unsigned long issued, waiting;    // Open loop: issued batches; unanswered ones of them.
 static unsigned long done, errors, not_200;
 static double lag;
 
@@ -134,15 +134,15 @@ static void raise_files(int need) {
     getrlimit(RLIMIT_NOFILE, &l);
     if (l.rlim_cur >= (rlim_t)need) return;
     l.rlim_cur = need;
-    if (l.rlim_max < (rlim_t)need) l.rlim_max = need;    // Needs privilege; the message below covers the rest.
+    if (l.rlim_max < (rlim_t)need) l.rlim_max = need;    // Needs privilege; otherwise setrlimit fails below.
     if (setrlimit(RLIMIT_NOFILE, &l)) fail("cannot raise the limit of open files to the number of connections");
 }
 
-// Connected, or -1 with errno.
+// Returns a connected socket, or -1 and sets errno.
 static int dial(void) {
     int on = 1, c = socket(AF_INET, SOCK_STREAM, 0);
     if (c < 0) return -1;
-    struct timeval limit = {.tv_sec = DIAL_SECS};    // For a send, Linux applies it to connect too.
+    struct timeval limit = {.tv_sec = DIAL_SECS};    // Linux applies the send timeout to connect, too.
     setsockopt(c, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -169,7 +169,7 @@ static void dial_all(void) {
         fprintf(stderr, "load: connect: %s: only %d of %d connections\n", strerror(errno), i, n);
         exit(1);
     }
-    // Only now: a server that accepts and then drops does it while the others are being dialled.
+    // Checked after all connects, because a server may drop accepted connections meanwhile.
     for (int i = 0; i < n; i++) up += established(conns[i].fd);
     if (up < n) {
         fprintf(stderr, "load: dropped by the server: only %d of %d connections\n", up, n);
@@ -179,7 +179,7 @@ static void dial_all(void) {
     fflush(stdout);
 }
 
-// The whole of a file, as malloc gives it.
+// Returns the content of a file in memory from malloc.
 static char *read_file(const char *path, size_t *len) {
     FILE *in = fopen(path, "r");
     char *text = NULL;
@@ -222,10 +222,10 @@ static void build_request(const char *path, const char *headers, const char *pos
     for (int i = 0; i < depth; i++) memcpy(batch + i * request_len, request, request_len);
 }
 
-// One request on a connection of its own: how long is an answer?
+// Sends one request on its own connection to learn the length of an answer.
 static void probe(void) {
     static char b[65536];
-    size_t have = 0, room = sizeof b - 1;    // Of a longer answer, what is behind the first of it goes over the last.
+    size_t have = 0, room = sizeof b - 1;    // The later bytes of a longer answer overwrite each other.
     int fd = dial();
     if (fd < 0) fail("cannot connect");
     struct timeval limit = {.tv_sec = DIAL_SECS};
@@ -298,7 +298,7 @@ static void send_batch(int i) {
 
 static double due_at(int i, unsigned long turn) { return start + gap * (i + (double)n * turn); }
 
-// Open loop: hands out every batch that is due by t.
+// Open loop: issues every batch that is due by t.
 static void issue(double t) {
     for (double at; (at = start + gap * issued) <= t && at < end; issued++, waiting++) {
         int i = issued % n;
@@ -341,7 +341,7 @@ static void dial_again(int i) {
     if (conns[i].busy) send_batch(i);
 }
 
-// Submits, waits for one completion or `secs`, and takes in all that have come. Returns the time.
+// Submits, waits for one completion or `secs`, and handles all completions. Returns the time.
 static double turn(double secs) {
     struct __kernel_timespec ts = {.tv_nsec = secs > 0 ? (long long)(secs * 1e9) : 0};
     struct io_uring_cqe *c;
@@ -353,7 +353,7 @@ static double turn(double secs) {
         seen++;
         unsigned long long d = c->user_data;
         if (d == LIBURING_UDATA_TIMEOUT) continue;
-        if (d & SEND) {    // Only failures complete; the receive on the same socket says what became of it.
+        if (d & SEND) {    // Only failed sends complete; the receive on the same socket handles the end.
             errors++;
             continue;
         }
@@ -375,7 +375,7 @@ static double turn(double secs) {
     return t;
 }
 
-// Runs for `secs` and returns how long that really was.
+// Runs for `secs` and returns the elapsed seconds.
 static double run(double secs) {
     for (int i = 0; i < n; i++) arm_recv(i);
     io_uring_submit(&ring);

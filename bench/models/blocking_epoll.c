@@ -1,17 +1,17 @@
 // I/O model: N workers, each with an epoll over *blocking* sockets.      blocking_epoll PORT WORKERS
 //
-// One acceptor (the main thread) deals connections to the workers in turn by adding them to the worker's epoll.
-// A worker waits for readable connections, takes one recv from each, answers every head that ended in it, and
-// goes on to the next. Level-triggered: what one recv leaves makes the connection readable again.
+// One acceptor (the main thread) gives connections to the workers in turn by adding them to a worker's epoll. A
+// worker waits for readable connections, calls recv once on each, and answers every head that ends in the received
+// bytes. The epoll is level-triggered: bytes that recv leaves make the connection readable again.
 //
-// The known server of this shape (our list of five systems, version 2.1.0) calls recv in a loop until the
-// connection closes; on a blocking socket that holds the worker for the life of one client while its others
-// starve, and most of its 10,000 clients had never connected. This one differs: one recv for each readiness,
-// so that nobody starves; heads split between reads and pipelined heads are counted, so that each request gets
-// one answer; a short send goes on; and EMFILE, resets and SIGTERM are handled.
+// A known server of this model (in our list of five systems, version 2.1.0) calls recv in a loop until the
+// connection closes. On a blocking socket that occupies the worker for the life of one client while its others
+// starve, and most of its 10,000 clients never connected. This program calls recv once per readiness, so that no
+// client starves. It counts split and pipelined heads, so that each request gets one answer, continues short
+// sends, and handles EMFILE, resets and SIGTERM.
 //
-// What stays is the model's own weakness, which is what there is to compare: a client that does not read its
-// answers holds its worker, and everyone on it, in send. SEND_SECS bounds that, then the client is dropped.
+// The weakness of the model remains: a client that does not read its answers blocks its worker in send, and with it
+// all other clients of that worker. The worker drops such a client after SEND_SECS.
 //
 //     gcc -O3 -march=native -Wall -Wextra blocking_epoll.c -o blocking_epoll -pthread
 #define _GNU_SOURCE
@@ -22,12 +22,12 @@
 #include "model.h"
 
 enum {
-    EVENTS = 64,       // As the server it is modelled on.
+    EVENTS = 64,       // The same as in the known server.
     SEND_SECS = 5,
 };
 
-// For each descriptor, how much of CRLF CRLF its last read ended with. The acceptor clears it before the
-// worker can see the descriptor; after that only the worker touches it.
+// For each descriptor, how many bytes of CRLF CRLF its last read ended with. The acceptor clears it before it gives
+// the descriptor to a worker; after that only the worker uses it.
 static unsigned char matched[MAX_FILES];
 
 static bool send_all(int fd, size_t owed) {
@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
     struct timeval limit = {.tv_sec = SEND_SECS};
     for (unsigned next = 0;;) {
         int c = accept(l, 0, 0);
-        if (c < 0) {    // Out of descriptors, or the client has gone: not a reason to spin.
+        if (c < 0) {    // No descriptors, or the client is gone: waits, so that the loop does not spin.
             usleep(10000);
             continue;
         }

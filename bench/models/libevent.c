@@ -1,12 +1,12 @@
-// I/O model: somebody else's event loop.      libevent PORT WORKERS
+// I/O model: a third-party event loop.      libevent PORT WORKERS
 //
-// libevent 2.1: an evconnlistener on the main thread's event_base accepts and deals connections in turn to the
-// workers, one event_base each, where every connection has a persistent read event. One recv for each
-// readiness; what one recv leaves makes the event fire again. Non-blocking sockets: a short send waits for
-// writability and stops the reading meanwhile.
+// libevent 2.1: an evconnlistener on the main thread's event_base accepts connections and gives them to the workers
+// in turn. Each worker has an event_base, in which every connection has a persistent read event. The worker calls
+// recv once per readiness; bytes that recv leaves make the event fire again. The sockets do not block: after a short
+// send the connection waits for writability and does not read meanwhile.
 //
-// The known server of this shape (our list of five systems, version 3.x) makes a new one-shot event for each
-// wake and leaks it, takes a read for a request, and loses the rest of a short send. This one does not.
+// A known server of this model (in our list of five systems, version 3.x) leaks a new one-shot event for each wake,
+// treats every read as one request, and loses the rest of a short send. This program does not.
 //
 //     gcc -O3 -march=native -Wall -Wextra libevent.c -o libevent -levent_core -levent_pthreads -pthread
 //                                                                                   (Debian: libevent-dev)
@@ -20,9 +20,9 @@
 
 struct conn {
     struct event *readable, *writable;
-    size_t owed;              // Bytes of answers that the socket would not take yet.
-    bool waiting;             // For writability: on `writable`, and not reading.
-    unsigned char matched;    // How much of CRLF CRLF the last read ended with.
+    size_t owed;              // Bytes of answers that the socket has not taken yet.
+    bool waiting;             // True while it waits for writability and does not read.
+    unsigned char matched;    // How many bytes of CRLF CRLF the last read ended with.
 };
 
 static struct event_base *bases[MAX_WORKERS];
@@ -89,12 +89,12 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     struct conn *c = calloc(1, sizeof *c);
     c->writable = event_new(base, fd, EV_WRITE | EV_PERSIST, on_writable, c);
     c->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, c);
-    event_add(c->readable, NULL);    // Last: from here on the connection is the worker's.
+    event_add(c->readable, NULL);    // Must be last: from here on the worker owns the connection.
 }
 
 static void on_refused(struct evconnlistener *l, void *arg) {
     (void)l, (void)arg;
-    usleep(10000);    // Out of descriptors: not a reason to spin.
+    usleep(10000);    // No descriptors: waits, so that the loop does not spin.
 }
 
 static void *work(void *base) {
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     raise_files();
     prepare_answers();
     signal(SIGTERM, leave);
-    evthread_use_pthreads();    // Before the first base: the acceptor adds events to the workers' bases.
+    evthread_use_pthreads();    // Before the first base, because the acceptor adds events to the workers' bases.
 
     for (int i = 0; i < workers; i++) {
         pthread_t thread;

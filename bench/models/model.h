@@ -1,4 +1,4 @@
-// What both model servers share: the listening socket, the end of a head, the canned answer, the limits.
+// Shared by both model servers: the listening socket, the search for the end of a head, the fixed answer, the limits.
 #ifndef HIGHWIRE_BENCH_MODEL_H
 #define HIGHWIRE_BENCH_MODEL_H
 #ifndef _GNU_SOURCE
@@ -19,30 +19,30 @@
 #include "../floors/answer.h"
 
 enum {
-    MAX_FILES = 65536,     // Six times the largest scenario; also sizes what is indexed by descriptor.
+    MAX_FILES = 65536,     // Six times the largest scenario; also the size of arrays indexed by descriptor.
     MAX_WORKERS = 256,
-    BACKLOG = 4096,        // net.core.somaxconn's default: a burst of 10,000 connects loses few SYNs.
-    READ = 65536,          // As the floor's: every pipelined batch of the scenarios in one recv.
+    BACKLOG = 4096,        // The default of net.core.somaxconn: a burst of 10,000 connects loses few SYNs.
+    READ = 65536,          // As in the floor: one recv takes any pipelined batch of the scenarios.
     ANSWER = sizeof answer - 1,
-    COPIES = 4096,         // Answers that one send can take.
+    COPIES = 4096,         // The most answers in one send.
 };
 
-static char *answers;      // COPIES of the answer in a row.
+static char *answers;      // COPIES answers in a row.
 
 static void prepare_answers(void) {
     answers = malloc((size_t)ANSWER * COPIES);
     for (int i = 0; i < COPIES; i++) memcpy(answers + i * ANSWER, answer, ANSWER);
 }
 
-// The next bytes of `owed` bytes of answers: the stream repeats, so how much is left says where it stands.
+// Returns the next of `owed` bytes of answers. The answers repeat, so the number of bytes left gives the position.
 static const char *owed_bytes(size_t owed, size_t *len) {
     size_t at = (ANSWER - owed % ANSWER) % ANSWER, whole = (size_t)ANSWER * COPIES - at;
     *len = owed < whole ? owed : whole;
     return answers + at;
 }
 
-// How many heads end in these bytes. `matched`, 0 to 3, is how much of CRLF CRLF the connection's last read
-// ended with, so that a head may be split anywhere.
+// Returns the number of heads that end in these bytes. `matched` (0 to 3) is the number of bytes of CRLF CRLF at the
+// end of the connection's last read, so that a head may be split anywhere.
 static size_t head_ends(const char *p, size_t len, unsigned char *matched) {
     static const char mark[] = "\r\n\r\n";
     const char *end = p + len, *q;
@@ -52,7 +52,7 @@ static size_t head_ends(const char *p, size_t len, unsigned char *matched) {
         m = *p == mark[m] ? m + 1 : *p == '\r';
         if (m == 4) heads++, m = 0;
     }
-    if (!m) {    // From here as the floors do it.
+    if (!m) {    // From here the same as in the floors.
         while ((q = memmem(p, end - p, mark, 4))) heads++, p = q + 4;
         if (end - p > 3) p = end - 3;
         for (; p < end; p++) m = *p == mark[m] ? m + 1 : *p == '\r';
@@ -64,7 +64,7 @@ static size_t head_ends(const char *p, size_t len, unsigned char *matched) {
 static void raise_files(void) {
     struct rlimit l;
     getrlimit(RLIMIT_NOFILE, &l);
-    if (l.rlim_max > MAX_FILES) l.rlim_max = MAX_FILES;    // A descriptor is never past what it indexes.
+    if (l.rlim_max > MAX_FILES) l.rlim_max = MAX_FILES;    // Descriptors must stay below the size of the arrays.
     l.rlim_cur = l.rlim_max;
     setrlimit(RLIMIT_NOFILE, &l);
 }

@@ -1,7 +1,7 @@
--- wrk script: N pipelined GETs in each request, with the three more headers of headers.txt: a short, a medium
--- and a long one.
+-- wrk script: sends N pipelined GETs in each request, with the three headers of headers.txt in addition: a short, a
+-- medium and a long one.
 --     wrk -t1 -c64 -d5s -s pipeline_headers.lua http://127.0.0.1:8080/hello -- 32
--- Against pipeline.lua it shows what parsing costs: everything else is the same.
+-- The difference to pipeline.lua shows the cost of parsing: everything else is the same.
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local batch
 

@@ -1,4 +1,4 @@
-//! The routes of `highwire demo`: for people to try, and for measuring.
+//! The routes of `highwire demo`, to try out and to benchmark.
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The longest that `/sleep` and `/block` wait: beyond the handler deadline nobody hears the answer.
+/// The longest wait of `/sleep` and `/block`, shorter than the default handler timeout (60 s).
 const LONGEST_MS: u64 = 50_000;
 
 /// The demo's app.
@@ -59,7 +59,7 @@ struct Uploaded {
     sha256: String,
 }
 
-/// JSON and a line end, for terminals.
+/// A JSON response that ends with a line feed, for terminals.
 struct Line<T>(T);
 
 impl<T: Serialize> IntoResponse for Line<T> {
@@ -85,7 +85,7 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An upload that did not arrive whole.
+/// The response (400) to an upload that did not arrive completely.
 struct Failed(BodyError);
 
 impl IntoResponse for Failed {
@@ -94,10 +94,10 @@ impl IntoResponse for Failed {
     }
 }
 
-/// The longest text field of `/form`.
+/// The size limit of a text field of `/form`.
 const MOST_TEXT_BYTES: usize = 64 * 1024;
 
-/// What was in a part: a text as it is, of a file what can be known of it.
+/// One part of a form as `/form` reports it: the text itself, or a description of the file.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Field {
@@ -123,7 +123,7 @@ async fn field(part: Part<'_>) -> Result<Field, FormFailed> {
     let (path, bytes) = (spool.path().to_path_buf(), spool.len());
     let sum = spawn_blocking(move || hash_file(&path));
     let sha256 = sum.await.map_err(IntoResponse::into_response)?.map_err(|error| {
-        tracing::warn!(%error, "an upload cannot be read again");
+        tracing::warn!(%error, "cannot read a spooled upload");
         StatusCode::INTERNAL_SERVER_ERROR.into_response()
     })?;
     Ok(Field::File { name, file, media_type, bytes, sha256 })
@@ -139,7 +139,7 @@ fn hash_file(path: &std::path::Path) -> std::io::Result<String> {
     }
 }
 
-/// The answer where a form cannot be had.
+/// The error response of `/form`.
 struct FormFailed(Response);
 
 impl From<MultipartError> for FormFailed {
@@ -183,7 +183,7 @@ struct Wait {
     ms: u64,
 }
 
-/// So many times the letter x, without ever holding them.
+/// Streams the letter x `left` times from a static buffer.
 struct Letters {
     left: u64,
 }

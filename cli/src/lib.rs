@@ -1,4 +1,4 @@
-//! The parts of the command `highwire` that tests and the simulator use too.
+//! The parts of the command `highwire` that tests and the simulator also use.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -1,9 +1,9 @@
-//! The log on standard error, written by a thread of its own.
+//! The log on standard error, written by a separate thread.
 //!
-//! Standard error may be a pipe that nobody reads, or a file on a full disk. Peers can cause log lines, so a worker that wrote
-//! them itself could be made to wait or to fail. Workers put lines into a queue instead. Lines that do not fit are counted and
-//! left out, and write errors are ignored. (`tracing-appender` does the same, but prints to standard output when it cannot
-//! end in time, and depends on `time` and more for files that rotate.)
+//! Standard error may be a pipe whose reader has stopped, or a file on a full disk. If workers wrote to it, peers that
+//! cause log lines could make a worker block or fail. Workers put lines into a queue instead. Lines that do not fit are
+//! dropped and counted, and write errors are ignored. (`tracing-appender` does the same, but prints to standard output
+//! when it cannot end in time, and depends on `time` and other crates for rotating files.)
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,27 +13,27 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines, and bytes of them, that may wait for standard error.
+/// The most lines, and the most bytes of lines, that wait for the log thread.
 const WAITING_LINES: usize = 4096;
 const WAITING_BYTES: usize = 1024 * 1024;
 
-/// How long the end of the process waits for standard error to take what is left.
+/// The longest time that [`Log::flush`] waits for standard error, for example when the process ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 enum Message {
     Line(Vec<u8>),
-    /// Tells when all lines before it are written.
+    /// Sends a reply once all earlier lines are written.
     Flush(SyncSender<()>),
 }
 
-/// The log. Copies write to the same one.
+/// A handle of the log. Clones write to the same log.
 #[derive(Clone)]
 pub(crate) struct Log {
     messages: SyncSender<Message>,
     waiting: Arc<Waiting>,
 }
 
-/// What the writers and the thread count.
+/// Counters that the writers share with the log thread.
 #[derive(Default)]
 struct Waiting {
     bytes: AtomicUsize,
@@ -41,10 +41,10 @@ struct Waiting {
 }
 
 impl Log {
-    /// Starts the thread that writes.
+    /// Starts the log thread.
     ///
     /// # Errors
-    /// The system's, if it has no thread.
+    /// Returns an error if the system cannot start a thread.
     pub(crate) fn start() -> io::Result<Log> {
         let (messages, receiver) = sync_channel(WAITING_LINES);
         let waiting = Arc::new(Waiting::default());
@@ -55,7 +55,7 @@ impl Log {
         Ok(Log { messages, waiting })
     }
 
-    /// Writes a line, or leaves it out if too many wait.
+    /// Queues a line, or drops it and counts it if the queue is full.
     pub(crate) fn write(&self, line: &[u8]) {
         let Waiting { bytes, left_out } = &*self.waiting;
         let has_room = bytes.fetch_add(line.len(), Ordering::Relaxed) + line.len() <= WAITING_BYTES;
@@ -65,7 +65,7 @@ impl Log {
         }
     }
 
-    /// Lets panics be told here too: what the standard library does with them waits for standard error.
+    /// Makes panics write to this log, because the standard library's panic hook may block on standard error.
     pub(crate) fn take_panics(&self) {
         let log = self.clone();
         std::panic::set_hook(Box::new(move |panic| {
@@ -77,13 +77,13 @@ impl Log {
             }
             log.write(text.as_bytes());
             if thread.name() == Some("main") {
-                // Nothing else waits for the line: the process ends.
+                // A panic of the main thread ends the process, so the line must be written now.
                 log.flush();
             }
         }));
     }
 
-    /// Waits until all that was written so far is out, if standard error takes it in time.
+    /// Waits until all lines queued so far are written, but no longer than [`PATIENCE`].
     pub(crate) fn flush(&self) {
         let (done, is_done) = sync_channel(1);
         let end = Instant::now() + PATIENCE;
@@ -110,7 +110,7 @@ fn write_lines(messages: &Receiver<Message>, waiting: &Waiting, mut to: impl Wri
                 if to.write_all(&line).is_ok() {
                     let lines = waiting.left_out.swap(0, Ordering::Relaxed);
                     if lines > 0 {
-                        let _ = writeln!(to, "{lines} lines of the log were left out: standard error was too slow");
+                        let _ = writeln!(to, "{lines} log lines were dropped because standard error was too slow");
                     }
                 }
             }
@@ -119,7 +119,7 @@ fn write_lines(messages: &Receiver<Message>, waiting: &Waiting, mut to: impl Wri
     }
 }
 
-/// A line of `tracing`'s, which comes in one piece.
+/// `tracing-subscriber` passes each line in one call of `write`.
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Log::write(self, bytes);

@@ -1,6 +1,6 @@
-//! The command `highwire`.
+//! The command `highwire`: its options, its log and the start of the server.
 #![forbid(unsafe_code)]
-#![allow(rustdoc::broken_intra_doc_links, reason = "comments on options are what --help says, brackets included")]
+#![allow(rustdoc::broken_intra_doc_links, reason = "--help shows the comments on options, including their brackets")]
 
 mod log;
 
@@ -25,7 +25,7 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Serve a page that shows what Highwire can do, and routes to try and to measure.
+    /// Serve a demo page and sample routes, to try out and to benchmark.
     Demo(Demo),
     /// Serve the files of a folder.
     Serve(Serve),
@@ -50,11 +50,11 @@ struct Demo {
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 struct Serve {
-    /// The folder.
+    /// The folder to serve.
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
 
-    /// Show what is in a folder that has no index file.
+    /// List the contents of folders that have no index file.
     #[arg(long)]
     listing: bool,
 
@@ -62,28 +62,28 @@ struct Serve {
     #[arg(long)]
     hidden: bool,
 
-    /// The name of the file that is sent for a folder; empty for none.
+    /// The file to send when a folder is requested; an empty name turns this off.
     #[arg(long, value_name = "NAME", default_value = "index.html")]
     index: String,
 
-    /// Send FILE.br, FILE.zst or FILE.gz in place of FILE to those who take them.
+    /// Send FILE.br, FILE.zst or FILE.gz instead of FILE if it exists and the client accepts that coding.
     #[arg(long)]
     precompressed: bool,
 
-    /// Compress texts and the like for those who take that, where no compressed sibling is sent.
+    /// Compress responses of media types such as text, JSON and SVG for clients that accept it.
     #[arg(long)]
     compress: bool,
 
-    /// Send this file for paths that lead nowhere and whose last part has no dot.
+    /// Send this file of DIR, with status 200, for paths that match no file and whose last part has no dot.
     #[arg(long, value_name = "FILE")]
     single_page: Option<String>,
 
-    /// Send this file's content where nothing is found.
+    /// Send this file of DIR as the body of 404 (not found) responses.
     #[arg(long, value_name = "FILE")]
     not_found: Option<String>,
 
-    /// What Cache-Control says for files of a pattern, in which one * stands for anything. Repeatable; the first that fits
-    /// counts.
+    /// Set Cache-Control for files whose path matches PATTERN, in which one * stands for any text. Repeatable; the
+    /// first matching pattern applies.
     #[arg(long, value_name = "PATTERN=VALUE", value_parser = rule)]
     cache_control: Vec<(String, String)>,
 
@@ -91,11 +91,11 @@ struct Serve {
     running: Running,
 }
 
-/// What every server of this command is told.
+/// The options that `demo` and `serve` share.
 #[derive(clap::Args)]
 struct Running {
-    /// Where to listen: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable. With
-    /// --tls-listen alone, nothing listens in the clear.
+    /// Address to listen on: HOST:PORT, [IPV6]:PORT, :PORT (every address), unix:PATH or fd:NUMBER. Repeatable. The
+    /// default does not apply if --tls-listen is given.
     #[arg(
         long,
         value_name = "ADDR",
@@ -104,62 +104,63 @@ struct Running {
     )]
     listen: Vec<String>,
 
-    /// Where to listen for TLS (https, HTTP/2 and HTTP/1.1): addresses as for --listen. Needs --cert and --key, or
+    /// Address to listen on for TLS (https, HTTP/2 and HTTP/1.1), in the form of --listen. Needs --cert and --key, or
     /// --tls-self-signed. Repeatable.
     #[arg(long, value_name = "ADDR")]
     tls_listen: Vec<String>,
 
-    /// The certificate and those that it was signed with, in PEM. Repeatable, each with its --key: the name that a
-    /// client asks for chooses.
+    /// The certificate and its issuers, in PEM. Repeatable, each with its --key; the server chooses the certificate by
+    /// the host name that the client requests.
     #[arg(long, value_name = "FILE", requires_all = ["key", "tls_listen"])]
     cert: Vec<PathBuf>,
 
-    /// The certificate's key, in PEM.
+    /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires_all = ["cert", "tls_listen"])]
     key: Vec<PathBuf>,
 
-    /// Make a certificate for localhost that nobody trusts: for development.
+    /// Make a certificate for localhost, for development. Clients do not trust it.
     #[arg(long, conflicts_with = "cert", requires = "tls_listen")]
     tls_self_signed: bool,
 
-    /// Ask clients for a certificate that the ones in FILE (PEM) have signed, and turn away those without one.
+    /// Require clients to present a certificate signed by an authority in FILE (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_listen")]
     client_ca: Option<PathBuf>,
 
-    /// Speak HTTP/2 only: in the clear by prior knowledge, under TLS by ALPN. HTTP/1 clients are refused.
+    /// Serve HTTP/2 only: by prior knowledge without TLS, by ALPN with TLS. HTTP/1 clients are refused.
     #[arg(long)]
     http2_only: bool,
 
-    /// Speak HTTP/1 only, in the clear and under TLS. Clients that offer only HTTP/2 are refused.
+    /// Serve HTTP/1 only, with and without TLS. Clients that offer only HTTP/2 are refused.
     #[arg(long, conflicts_with = "http2_only")]
     http1_only: bool,
 
-    /// How many workers; 0 is one for each CPU.
+    /// Number of workers; 0 means one per CPU.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     workers: usize,
 
-    /// How to talk to the kernel.
+    /// The interface to the kernel.
     #[arg(long, value_enum, default_value_t = EngineName::Auto)]
     engine: EngineName,
 
-    /// How connections reach the workers: each with a queue of its own, or by one acceptor to the least loaded.
+    /// How connections reach the workers. reuseport: the kernel spreads them over one queue per worker. handoff: one
+    /// thread accepts them and gives each to the worker with the fewest.
     #[arg(long, value_enum, default_value_t = BalanceName::Reuseport)]
     balance: BalanceName,
 
-    /// Let other processes listen on the same port too, to run N processes on one port.
+    /// Let other processes that use this option listen on the same port.
     #[arg(long)]
     share_port: bool,
 
-    /// Pin each worker to a CPU of its own.
+    /// Pin each worker to one CPU.
     #[arg(long)]
     pin: bool,
 
-    /// Bytes that the server may hold for its peers, such as 64M or 2G; by default half of what the process may use, or a
-    /// quarter below 128M.
+    /// Memory that the server may use for its peers, such as 64M or 2G. The default is half of the memory that the
+    /// process may use, or a quarter if that is less than 128M.
     #[arg(long, value_name = "BYTES", value_parser = size)]
     memory: Option<usize>,
 
-    /// Connections at once; by default what the descriptor limit allows.
+    /// Maximum number of open connections. By default the limit of file descriptors decides.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     connections: Option<u32>,
 
@@ -167,20 +168,20 @@ struct Running {
     #[arg(long)]
     access_log: bool,
 
-    /// Say less: only errors.
+    /// Log only errors.
     #[arg(long, short)]
     quiet: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum EngineName {
-    /// io_uring where the system has it, else readiness
+    /// io_uring if the system allows it, otherwise readiness
     Auto,
-    /// io_uring; falls back to readiness with a warning
+    /// io_uring; if it is unavailable, logs a warning and uses readiness
     Uring,
     /// epoll
     Readiness,
-    /// a thread for each connection, for comparison
+    /// a thread per connection, for comparison
     Threads,
 }
 
@@ -190,7 +191,8 @@ enum BalanceName {
     Handoff,
 }
 
-/// Reads a number of bytes, also with K, M or G behind it.
+/// Parses a number of bytes with an optional suffix K, M or G (powers of 1,024). Without one, it must be at least 1
+/// MiB.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
@@ -198,18 +200,18 @@ fn size(text: &str) -> Result<usize, String> {
         Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
         _ => (text, 0),
     };
-    let number: usize = digits.parse().map_err(|_| "a number of bytes, such as 64M or 2G".to_string())?;
+    let number: usize = digits.parse().map_err(|_| "expected a number of bytes, such as 64M or 2G".to_string())?;
     if shift == 0 && number < 1 << 20 {
-        // Nobody means bytes: the unit was left out.
-        return Err(format!("these are bytes; write {digits}M for megabytes, {digits}G for gigabytes"));
+        // So few bytes are a mistake: the suffix is missing.
+        return Err(format!("{digits} bytes are too few; write {digits}M for megabytes, {digits}G for gigabytes"));
     }
-    number.checked_mul(1 << shift).ok_or_else(|| "more bytes than any machine has".to_string())
+    number.checked_mul(1 << shift).ok_or_else(|| "the number of bytes is too large".to_string())
 }
 
-/// Takes `PATTERN=VALUE` apart.
+/// Splits `PATTERN=VALUE` at the first equals sign.
 fn rule(text: &str) -> Result<(String, String), String> {
     let (pattern, value) =
-        text.split_once('=').ok_or_else(|| "a pattern, =, and what to say, such as *=no-cache".to_string())?;
+        text.split_once('=').ok_or_else(|| "expected PATTERN=VALUE, such as *=no-cache".to_string())?;
     Ok((pattern.to_string(), value.to_string()))
 }
 
@@ -242,7 +244,7 @@ fn main() -> ExitCode {
     let log = match Log::start() {
         Ok(log) => log,
         Err(error) => {
-            eprintln!("highwire: there is no thread for the log: {error}");
+            eprintln!("highwire: cannot start the log thread: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -263,13 +265,13 @@ fn main() -> ExitCode {
     code
 }
 
-/// What the options say about TLS.
+/// Returns the TLS settings that the options describe.
 fn tls(running: &Running) -> highwire::Result<TlsConfig> {
     let mut config = TlsConfig::new().log_keys();
     if running.tls_self_signed {
         config = config.self_signed(["localhost", "127.0.0.1", "::1"]);
     } else if running.cert.is_empty() || running.cert.len() != running.key.len() {
-        let problem = "--tls-listen needs --cert and --key, as many of the one as of the other, or --tls-self-signed";
+        let problem = "--tls-listen needs --cert and --key, the same number of each, or --tls-self-signed";
         return Err(highwire::Error::Setting(problem.to_string()));
     }
     for (cert, key) in running.cert.iter().zip(&running.key) {
@@ -289,8 +291,8 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         EngineName::Threads => Engine::Threads,
     };
     if matches!(engine, Engine::Threads) && !running.tls_listen.is_empty() {
-        let problem = "--engine threads and --tls-listen do not go together: the engine `threads` has no TLS. \
-                       Leave one of the two out; --engine auto, uring and readiness have TLS";
+        let problem = "--engine threads cannot be combined with --tls-listen: the engine `threads` has no TLS. \
+                       Use --engine auto, uring or readiness, or remove --tls-listen";
         return Err(highwire::Error::Setting(problem.to_string()));
     }
     let balance = match running.balance {

@@ -1,6 +1,6 @@
-//! `highwire serve` in a browser: listings that fit a narrow window and a wide one, and whose links lead to the files.
+//! Tests the folder listings of `highwire serve` in Chromium: they fit narrow and wide windows, and their links work.
 //!
-//! Needs a real kernel: the browser is a program of its own.
+//! Needs a real kernel, because the browser is a separate program.
 #![cfg(unix)]
 
 mod demo;
@@ -10,8 +10,8 @@ use demo::{Demo, HIGHWIRE};
 use programs::{Folder, output_text, program};
 use std::process::Command;
 
-/// Shows a listing in windows of several widths, and says of each: its width, whether its content fits, how many rows it has,
-/// and the status and length of what its links lead to.
+/// A page that shows a listing in frames of several widths and then prints a line for each frame: its width, whether
+/// its content fits, its number of rows, and the status and length of each link's target.
 const FRAMES: &str = r#"<!doctype html>
 <meta charset="utf-8">
 <title>Frames</title>
@@ -43,7 +43,7 @@ fn a_listing_fits_every_window_and_leads_to_its_files() {
     std::fs::create_dir_all(root.join("folder/a folder")).expect("a folder");
     std::fs::write(root.join("hello"), "Hello, World!").expect("a file");
     std::fs::write(root.join("frames.html"), FRAMES).expect("a file");
-    // Names that would be wider than a window, and some that have to be escaped.
+    // Names wider than a window, and names that must be escaped.
     let names = ["x".repeat(200), "word ".repeat(40), "日本".repeat(30), "a & <b> 50% #1?.txt".into(), "it's".into()];
     for (number, name) in names.iter().enumerate() {
         std::fs::write(root.join("folder").join(name.trim()), "x".repeat(number + 10)).expect("a file");
@@ -57,16 +57,16 @@ fn a_listing_fits_every_window_and_leads_to_its_files() {
     flags.extend(["--disable-background-networking", "--disable-component-update", "--disable-sync", &data]);
     flags.extend(["--dump-dom", &url]);
     let page = output_text(&program, &flags);
-    // The listing is that of the folder above, and then of the names in order.
+    // The listing has a row for the parent folder, and then one for each name in order.
     let listing = std::fs::read_dir(root.join("folder")).expect("a folder").count();
     for width in [320, 390, 1280] {
         let line = page.lines().find_map(|line| line.split_once(&format!("{width}; fits; "))).map(|(_, rest)| rest);
-        let found = line.unwrap_or_else(|| panic!("no window of {width}, or what is in it is wider: {page}"));
+        let found = line.unwrap_or_else(|| panic!("no window of width {width}, or its content is wider: {page}"));
         let (rows, links) = found.split_once("; ").expect("two parts");
         assert_eq!(rows, (listing + 1).to_string(), "{found}");
         let links: Vec<&str> = links.split(" | ").collect();
         assert!(links.iter().all(|link| link.starts_with("200 ")), "{found}");
-        // By the bytes of their names: `a & `, `it's`, `word`, `xxx`, `日本`.
+        // Names are sorted by their bytes: `a & `, `it's`, `word`, `xxx`, `日本`.
         assert_eq!(links[2..], ["200 13", "200 14", "200 11", "200 10", "200 12"], "{found}");
     }
 }

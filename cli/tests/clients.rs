@@ -1,7 +1,6 @@
-//! The demo as other people's clients see it: curl, ab, wrk, Python, Node.js and Chromium against the real command, on every
-//! engine.
+//! Tests `highwire demo` with third-party clients: curl, ab, wrk, Python, Node.js and Chromium, on every engine.
 //!
-//! Needs a real kernel: the clients are programs of their own.
+//! Needs a real kernel, because the clients are separate programs.
 #![cfg(unix)]
 
 mod demo;
@@ -16,13 +15,13 @@ on_every_engine! {
     [curl_asks_every_route, curl_uploads, curl_keeps_its_connection, curl_on_every_kind_of_listener, ab, wrk, python, node, chromium]
 }
 
-/// An answer as curl shows it with `--include`.
+/// The final answer as curl prints it with `--include`.
 struct Answer {
     status: u16,
-    /// In small letters.
+    /// The status line and fields, in lower case.
     head: String,
     body: Vec<u8>,
-    /// How many interim answers came before.
+    /// The number of interim answers (1xx) before it.
     interim: usize,
 }
 
@@ -91,7 +90,7 @@ fn curl_asks_every_route(engine: &str) {
         let expects = arguments.contains(&continues);
         assert_eq!(answer.interim, usize::from(expects), "{arguments:?} {path}: interim answers");
     }
-    // Here the words of the body are nobody's contract.
+    // The texts of these bodies may change, so the test checks only that there is one.
     for (method, path, status, field) in [
         ("GET", "/", 200, "content-type: text/html"),
         ("GET", "/nothing/here", 404, ""),
@@ -102,13 +101,13 @@ fn curl_asks_every_route(engine: &str) {
         let answer = curl(&program, &["--request", method, &demo.url(path)]);
         assert_eq!(answer.status, status, "{method} {path}");
         assert!(answer.head.contains(field), "{method} {path}: {field:?} is missing in\n{}", answer.head);
-        assert!(!answer.body.is_empty(), "{method} {path}: nothing says what this is");
+        assert!(!answer.body.is_empty(), "{method} {path}: the body is empty");
     }
     let page = curl(&program, &[&demo.url("/")]);
-    assert!(String::from_utf8_lossy(&page.body).contains("<title>Highwire demo</title>"), "the page has its title");
+    assert!(String::from_utf8_lossy(&page.body).contains("<title>Highwire demo</title>"), "the page has no title");
 }
 
-/// More than a body that is held may have, and no multiple of any buffer's size.
+/// More than a handler takes whole (1 MiB), and no multiple of a buffer size.
 const UPLOAD_BYTES: usize = 5_000_011;
 
 fn curl_uploads(engine: &str) {
@@ -116,7 +115,7 @@ fn curl_uploads(engine: &str) {
     let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
     let folder = Folder::new(&format!("upload-{engine}"));
     let (file, at_file) = (folder.path("file"), format!("@{}", folder.path("file")));
-    // Any bytes that do not repeat: a linear congruential generator's high ones.
+    // Pseudo-random bytes: the high bytes of a linear congruential generator.
     let mut state = 1_u64;
     let next = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -138,7 +137,7 @@ fn curl_uploads(engine: &str) {
         assert_eq!(answer.status, 200, "{arguments:?}");
         assert_eq!(String::from_utf8_lossy(&answer.body), expected, "{arguments:?}");
     }
-    // Too large for a handler that wants it whole; the answer must not be lost to a reset while curl still sends.
+    // Too large for a handler that takes the body whole. A reset must not destroy the answer while curl still sends.
     for arguments in [
         &["--data-binary", &at_file][..],
         &["--data-binary", &at_file, "--header", at_once],
@@ -173,7 +172,7 @@ fn curl_on_every_kind_of_listener(engine: &str) {
         Err(error) => not_run(&format!("IPv6: {error}")),
     }
     let Some(mut demo) = Demo::start(engine, &listeners) else { return };
-    // Each several times: with several workers, each of them has a share of each listener.
+    // Several requests per address, because each listener's connections are spread over all workers.
     for _ in 0..8 {
         for address in &demo.addresses {
             let answer = match address.strip_prefix("unix:") {
@@ -188,7 +187,7 @@ fn curl_on_every_kind_of_listener(engine: &str) {
     assert!(!Path::new(&socket).exists(), "the socket's file is left behind");
 }
 
-/// The value behind a name in a report of lines `name: value`.
+/// Returns the value of a name in a report of lines `name: value`.
 fn value<'a>(report: &'a str, name: &str) -> &'a str {
     let line = report.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {name:?} in\n{report}")).trim()

@@ -1,4 +1,4 @@
-//! The command where the system refuses what it asks for. Needs a real kernel, and strace to play the refusals.
+//! Tests the command when system calls fail. Needs a real kernel, and strace to inject the errors.
 
 mod demo;
 mod programs;
@@ -7,11 +7,11 @@ use demo::{Demo, HIGHWIRE, get};
 use programs::program;
 use std::process::Command;
 
-/// The demo under strace, with a fault injected.
+/// Starts the demo under strace with an injected fault.
 fn under_strace(engine: &str, inject: &str) -> Option<Demo> {
     let mut command = Command::new(program(&["strace"])?);
     command.args([
-        // The demo is the child, and strace the grandchild: it is the demo that is ended with the test.
+        // With -D the demo is the child and strace the grandchild, so that the test kills the demo when it ends.
         "-D",
         "-f",
         "-qq",
@@ -22,7 +22,7 @@ fn under_strace(engine: &str, inject: &str) -> Option<Demo> {
     ]);
     command.args(["-e", &format!("inject={inject}"), HIGHWIRE, "demo", "--listen", "127.0.0.1:0", "--workers", "1"]);
     command.args(["--engine", engine]);
-    // The harness looks for the ring's descriptor where the engine is uring; a refused ring is what this is about.
+    // For `uring` the harness would skip the test if there is no ring, but these tests refuse the ring on purpose.
     Demo::of(command, "readiness")
 }
 
@@ -30,9 +30,9 @@ fn under_strace(engine: &str, inject: &str) -> Option<Demo> {
 fn where_io_uring_is_forbidden_it_says_so_once_and_serves_on_readiness() {
     for error in ["EPERM", "ENOSYS", "ENOMEM"] {
         let Some(mut demo) = under_strace("uring", &format!("io_uring_setup:error={error}")) else { return };
-        demo.wait_for("io_uring is not to be had; running on readiness", 1);
+        demo.wait_for("io_uring is unavailable; using epoll", 1);
         assert!(get(&demo.addresses[0], "/hello").expect("an answer").ends_with("Hello, World!"));
-        assert_eq!(demo.log().matches("io_uring is not to be had").count(), 1, "{error}");
+        assert_eq!(demo.log().matches("io_uring is unavailable").count(), 1, "{error}");
     }
 }
 
@@ -43,7 +43,7 @@ fn accepting_recovers_from_want_of_descriptors_and_memory() {
         for _ in 0..10 {
             assert!(get(&demo.addresses[0], "/hello").expect("an answer").ends_with("Hello, World!"), "{error}");
         }
-        assert!(demo.log().contains("accepting is paused"), "{error} was not met:\n{}", demo.log());
+        assert!(demo.log().contains("accepting is paused"), "{error} did not occur:\n{}", demo.log());
     }
 }
 

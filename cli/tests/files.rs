@@ -1,7 +1,7 @@
-//! `highwire serve` as other people's clients see it: ten thousand files by curl and by wget, which finds them by the listings,
-//! and every byte of them compared; files that are not in the kernel's caches.
+//! Tests `highwire serve` with third-party clients: curl gets ten thousand files, wget finds them by the listings, and
+//! every byte is compared. Also tests files that are not in the kernel's caches.
 //!
-//! Needs a real kernel: the clients are programs of their own, and its caches are what some of this is about.
+//! Needs a real kernel, because the clients are separate programs and some tests are about the kernel's caches.
 #![cfg(unix)]
 
 mod demo;
@@ -22,12 +22,13 @@ const FOLDERS: usize = 100;
 
 const FILES_A_FOLDER: usize = 100;
 
-/// Names that have to be encoded in a reference, escaped in a page, or that look like something else. None is decoded twice: wget
-/// does that.
+/// Names that must be encoded in a URL or escaped in HTML, or that look like another syntax. None contains a
+/// percent-encoding, because wget decodes names twice.
 const ODD_NAMES: [&str; 9] =
     ["a b", "a&b", "50% off", "<b>", "it's \"it\"", "ä-日本", "a+b=c;d", "#a?b", "javascript:alert(1)"];
 
-/// A folder with ten thousand files, from nothing to more than is kept in memory; and `hello`, for the harness.
+/// Makes a folder with ten thousand files, from empty ones to ones too large for the cache in memory, and with `hello`
+/// for the harness.
 fn ten_thousand(name: &str) -> Folder {
     let folder = Folder::new(name);
     let root = folder.0.join("root");
@@ -49,7 +50,7 @@ fn ten_thousand(name: &str) -> Folder {
     folder
 }
 
-/// Bytes that do not repeat, others for each seed: a linear congruential generator's high ones.
+/// Returns pseudo-random bytes that depend on the seed: the high bytes of a linear congruential generator.
 fn content(length: usize, seed: usize) -> Vec<u8> {
     let mut state = seed as u64 + 1;
     let next = std::iter::repeat_with(|| {
@@ -59,7 +60,7 @@ fn content(length: usize, seed: usize) -> Vec<u8> {
     next.take(length).collect()
 }
 
-/// Every file below a folder, by its path beneath it.
+/// Returns the paths of all files below a folder, relative to it.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(next) = folders.pop() {
@@ -68,20 +69,20 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
             if path.is_dir() { folders.push(path) } else { found.push(path) }
         }
     }
-    found.iter().map(|path| path.strip_prefix(folder).expect("it is below").to_path_buf()).collect()
+    found.iter().map(|path| path.strip_prefix(folder).expect("a path below the folder").to_path_buf()).collect()
 }
 
-/// All files of one folder are in another, byte by byte.
+/// Asserts that `to` contains every file of `from`, byte for byte.
 fn assert_copied(from: &Path, to: &Path) {
     let files = files_below(from);
     assert_eq!(files.len(), FOLDERS * FILES_A_FOLDER + 1);
     for path in files {
         let copy = std::fs::read(to.join(&path)).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        assert!(copy == std::fs::read(from.join(&path)).expect("the file"), "{path:?} is another");
+        assert!(copy == std::fs::read(from.join(&path)).expect("the file"), "{path:?} differs");
     }
 }
 
-/// `highwire serve` on an engine.
+/// Starts `highwire serve` on an engine.
 fn serve(engine: &str, root: &Path, options: &[&str]) -> Option<Demo> {
     let mut command = Command::new(HIGHWIRE);
     command.arg("serve").arg(root).args(["--listen", "127.0.0.1:0", "--workers", "2", "--engine", engine]);
@@ -95,7 +96,7 @@ fn encoded(path: &Path) -> String {
         match byte {
             b'/' => text.push('/'),
             byte if byte.is_ascii_alphanumeric() => text.push(byte as char),
-            byte => write!(text, "%{byte:02X}").expect("a string takes all that is written"),
+            byte => write!(text, "%{byte:02X}").expect("writing to a string cannot fail"),
         }
     }
     text
@@ -111,7 +112,7 @@ fn curl_gets_ten_thousand_files(engine: &str) {
     for path in files_below(&root) {
         let quoted = copies.join(&path).to_str().expect("UTF-8").replace('\\', "\\\\").replace('"', "\\\"");
         writeln!(config, "url = \"{}\"\noutput = \"{quoted}\"", demo.url(&format!("/{}", encoded(&path))))
-            .expect("a string takes all that is written");
+            .expect("writing to a string cannot fail");
     }
     std::fs::write(folder.path("config"), config).expect("a file");
     let fixed =
@@ -181,14 +182,14 @@ fn files_are_compressed_for_those_who_take_it_where_that_is_asked_for() {
         let head = folder.path("head");
         let fixed = ["--silent", "--show-error", "--fail", "--dump-header", &head, "--compressed"];
         assert!(output_text(&program, &[&fixed[..], &[&demo.url("/style.css")]].concat()) == style);
-        let head = std::fs::read_to_string(&head).expect("what curl has written").to_lowercase();
+        let head = std::fs::read_to_string(&head).expect("curl's header file").to_lowercase();
         assert_eq!(head.contains("\r\ncontent-encoding: "), coded, "{head}");
     }
 }
 
-/// Whether the blocking pool has been at work.
+/// Returns true if the blocking pool has started a thread.
 fn has_pool(demo: &Demo) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", demo.id())).expect("the process lives");
+    let threads = std::fs::read_dir(format!("/proc/{}/task", demo.id())).expect("a running process");
     let names = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
     names.into_iter().any(|name| name.starts_with("highwire-blocki"))
 }
@@ -206,7 +207,7 @@ fn what_is_not_in_the_caches_is_served_all_the_same(engine: &str) {
     }
     let check = |demo: &Demo| {
         for (name, length) in [("small", 5000), ("large", 3_000_000)] {
-            // What is written to the disk can be dropped from the cache, where there is a disk.
+            // Drops the file from the kernel's cache. Data must be on the disk for that; tmpfs ignores it.
             let file = root.join(name).display().to_string();
             output(&dd, &[&format!("of={file}"), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"]);
             let got = output(&curl, &["--silent", "--show-error", "--fail", &demo.url(&format!("/{name}"))]);
@@ -216,17 +217,17 @@ fn what_is_not_in_the_caches_is_served_all_the_same(engine: &str) {
     let Some(demo) = serve(engine, &root, &[]) else { return };
     check(&demo);
     if !has_pool(&demo) {
-        not_run("reading what is not in the cache: here it always is");
+        not_run("reading uncached files: this file system keeps all files in the cache");
     }
     drop(demo);
-    // Every other time the kernel has to look a path up on the disk.
+    // Every second openat2 fails with EAGAIN, as if the kernel had to read the path from the disk.
     let mut command = Command::new(strace);
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2"]);
     command.args(["-e", "inject=openat2:error=EAGAIN:when=1+2", HIGHWIRE, "serve"]).arg(&root);
     command.args(["--listen", "127.0.0.1:0", "--workers", "1", "--engine", engine]);
     let Some(demo) = Demo::of(command, "readiness") else { return };
     check(&demo);
-    assert!(has_pool(&demo), "the worker did not wait itself");
+    assert!(has_pool(&demo), "the blocking pool was not used");
 }
 
 #[test]
@@ -262,8 +263,8 @@ fn a_page_that_is_not_there_is_told_at_the_start_and_sent_once_it_comes() {
     std::fs::write(folder.0.join("hello"), "Hello, World!").expect("a file");
     let options = ["--single-page", "app.html", "--not-found", "../missing.html"];
     let Some(mut demo) = serve("auto", &folder.0, &options) else { return };
-    demo.wait_for("the page app.html cannot be sent now: there is none in", 1);
-    demo.wait_for("the page ../missing.html cannot be sent now", 1);
+    demo.wait_for("cannot open the page app.html in", 1);
+    demo.wait_for("cannot open the page ../missing.html in", 1);
     std::fs::write(folder.0.join("app.html"), "the app").expect("a file");
     let answer = get(&demo.addresses[0], "/some/path").expect("an answer");
     assert!(answer.ends_with("the app"), "{answer}");

@@ -1,7 +1,7 @@
-//! The promise about memory: in a process limited to its budget and 64 MiB, no peer can kill the server, and whoever behaves
-//! is answered.
+//! Tests the promise about memory: in a process limited to the memory budget plus 64 MiB, no peer can kill the server,
+//! and well-behaved clients still get answers.
 //!
-//! Needs a real kernel: the limit is the kernel's, and so are the buffers that fill up.
+//! Needs a real kernel, which enforces the limit and provides the socket buffers that fill up.
 #![cfg(target_os = "linux")]
 
 mod demo;
@@ -16,44 +16,44 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the server may hold for its peers.
+/// The memory budget of the server (`--memory`), in MiB.
 const BUDGET_MIB: usize = 64;
 
-/// What its process may have beside: code, stacks, rings, what the allocator keeps.
+/// Address space that the process may use in addition, in MiB: code, stacks, rings and the allocator's reserve.
 const BESIDE_MIB: usize = 64;
 
-/// Greedy clients in each run; an engine has two.
+/// Greedy clients in each run. Each engine has two runs.
 const CLIENTS: usize = 2500;
 
-/// Threads that play them, and how many clients each has open at a time: together well below the 1,024 descriptors that a
-/// process usually may have.
+/// Threads that play clients, and clients that each has open at the same time: together well below 1,024, the usual
+/// limit of descriptors.
 const THREADS: usize = 4;
 const CLIENTS_A_THREAD: usize = 50;
 
-/// Times that a client sends as much as it can, before it goes.
+/// The number of times that a client sends as much as it can before it leaves.
 const ROUNDS: usize = 12;
 
-/// How long a client looks for an answer in a round: its slowness.
+/// How long a client waits for an answer in its round. This makes the clients slow.
 const GLANCE: Duration = Duration::from_millis(3);
 
-/// What a client sends at most: of large pieces some megabytes, of small ones as many as a server built without
-/// optimization works through in a moment, which is still thousands.
+/// The most bytes that a client sends in large pieces and in small ones. A server built without optimization handles
+/// the thousands of small pieces in reasonable time.
 const LARGE_BYTES: usize = 4 * 1024 * 1024;
 const SMALL_BYTES: usize = 128 * 1024;
 
-/// How long the client that behaves waits for an answer, and how long it tries again where it is turned away.
+/// How long the well-behaved client waits for an answer, and how long it retries if it is refused.
 const PATIENCE: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_secs(30);
 
-/// How long the last connections may stay when their clients are gone. Mostly no time at all; but the kernel may lose the
-/// end of one that is reset in the midst of what it sends (seen on 6.18; axboe/liburing#1549 is of that kind), and then only
-/// the deadline of what it waits for ends it, for a body twice ten seconds.
+/// How long the last connections may stay open after their clients are gone. Usually they close at once. But the kernel
+/// may not report the end of a connection that is reset while it sends (seen on 6.18; axboe/liburing#1549 is similar).
+/// Then only a timeout closes it, which takes up to 20 s for a body.
 const RELEASE: Duration = Duration::from_secs(25);
 
-/// How often descriptors are counted to begin with.
+/// How often the test counts descriptors at the start; the least count is the baseline.
 const LOOKS: usize = 50;
 
-/// One way to be greedy: what is sent first, and what is sent again and again after that.
+/// A kind of greedy client: the bytes it sends first, the bytes it then repeats, and how it ends.
 struct Greed {
     name: &'static str,
     first: &'static str,
@@ -61,12 +61,12 @@ struct Greed {
     end: End,
 }
 
-/// How a client goes.
+/// How a client ends its connection.
 #[derive(Clone, Copy)]
 enum End {
     Close,
     Reset,
-    /// It ends its own direction only, and looks for an answer for some more rounds.
+    /// Shuts down its sending direction before it closes.
     Half,
 }
 
@@ -77,31 +77,31 @@ const fn greed(name: &'static str, first: &'static str, again: &'static [u8], en
 }
 
 const GREEDS: &[Greed] = &[
-    greed("a head without end", "GET /hello HTTP/1.1\r\nHost: x\r\nX-Long: ", &LETTERS, End::Close),
+    greed("an endless head", "GET /hello HTTP/1.1\r\nHost: x\r\nX-Long: ", &LETTERS, End::Close),
     greed(
-        "fields without end",
+        "endless fields",
         "GET /hello HTTP/1.1\r\nHost: x\r\n",
         b"X-Field: some value of some length\r\n",
         End::Close,
     ),
-    greed("a target without end", "GET /", &LETTERS, End::Reset),
-    greed("answers that nobody reads", "", b"GET /stream?bytes=1000000 HTTP/1.1\r\nHost: x\r\n\r\n", End::Close),
-    greed("small answers that nobody reads", "", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", End::Reset),
+    greed("an endless target", "GET /", &LETTERS, End::Reset),
+    greed("answers that are not read", "", b"GET /stream?bytes=1000000 HTTP/1.1\r\nHost: x\r\n\r\n", End::Close),
+    greed("small answers that are not read", "", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", End::Reset),
     greed("one answer of a terabyte", "GET /stream?bytes=1000000000000 HTTP/1.1\r\nHost: x\r\n\r\n", b"", End::Reset),
     greed(
-        "echoes that nobody reads",
+        "echoes that are not read",
         "",
         b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n",
         End::Close,
     ),
     greed(
-        "the largest body that is held",
+        "the largest body that is taken whole",
         "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n",
         &LETTERS,
         End::Close,
     ),
     greed(
-        "a body of a terabyte, to be held",
+        "a body of a terabyte, to be taken whole",
         "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n",
         &LETTERS,
         End::Close,
@@ -113,19 +113,19 @@ const GREEDS: &[Greed] = &[
         End::Reset,
     ),
     greed(
-        "a body for who wants none",
+        "a body for a handler that takes none",
         "GET /hello HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n",
         &LETTERS,
         End::Close,
     ),
     greed(
-        "chunks without end, to be held",
+        "endless chunks, to be taken whole",
         "POST /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"1\r\nx\r\n",
         End::Half,
     ),
     greed(
-        "chunks without end",
+        "endless chunks",
         "POST /upload HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"1\r\nx\r\n",
         End::Close,
@@ -137,25 +137,25 @@ const GREEDS: &[Greed] = &[
         End::Close,
     ),
     greed(
-        "a chunk's extension without end",
+        "an endless chunk extension",
         "POST /upload HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;x=",
         &LETTERS,
         End::Reset,
     ),
     greed(
-        "trailers without end",
+        "endless trailers",
         "POST /upload HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
         b"X-Field: some value\r\n",
         End::Close,
     ),
     greed(
-        "a body that waits to be wanted",
+        "a body that waits for 100 (Continue)",
         "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n",
         b"",
         End::Half,
     ),
-    greed("many that sleep", "", b"GET /sleep?ms=300 HTTP/1.1\r\nHost: x\r\n\r\n", End::Close),
-    greed("many that block", "", b"GET /block?ms=1 HTTP/1.1\r\nHost: x\r\n\r\n", End::Close),
+    greed("many handlers that sleep", "", b"GET /sleep?ms=300 HTTP/1.1\r\nHost: x\r\n\r\n", End::Close),
+    greed("many handlers that block", "", b"GET /block?ms=1 HTTP/1.1\r\nHost: x\r\n\r\n", End::Close),
     greed("garbage", "\u{0}\u{1}\u{2} garbage \u{7f}", &LETTERS, End::Close),
     greed("empty lines", "", b"\r\n", End::Close),
     greed("nothing", "", b"", End::Close),
@@ -163,18 +163,18 @@ const GREEDS: &[Greed] = &[
     greed("half a request, then the end", "GET /hello HTTP/1.1\r\nHo", b"", End::Half),
 ];
 
-/// One client's connection, and what it has still to send of a piece.
+/// A greedy client's connection and the number of bytes it has sent.
 struct Client {
     stream: TcpStream,
     greed: &'static Greed,
-    /// What is sent again, so often that a piece is not small.
+    /// The repeated bytes, copied often enough to fill a piece of about 64 KiB.
     again: Vec<u8>,
     sent: usize,
     is_open: bool,
 }
 
 impl Client {
-    /// A client that has connected; none where the system refuses, which is an answer too.
+    /// Connects a client. Returns `None` if the server or the system refuses, which the test allows.
     fn connect(address: &SocketAddr, greed: &'static Greed) -> Option<Client> {
         let stream = TcpStream::connect_timeout(address, Duration::from_secs(1)).ok()?;
         stream.set_nonblocking(true).expect("an option");
@@ -185,7 +185,7 @@ impl Client {
         Some(Client { stream, greed, again, sent: 0, is_open: true })
     }
 
-    /// Sends until the socket takes no more, or enough is out.
+    /// Sends until the socket buffer is full or the client's limit is reached.
     fn send(&mut self) {
         let most = if self.greed.again.len() < LETTERS.len() { SMALL_BYTES } else { LARGE_BYTES };
         while self.is_open && self.sent < most {
@@ -202,7 +202,7 @@ impl Client {
         }
     }
 
-    /// Looks whether anything has come, for a moment, and leaves it there.
+    /// Waits briefly for received bytes, and leaves them unread.
     fn glance(&mut self) {
         let looked = self
             .stream
@@ -216,7 +216,7 @@ impl Client {
     }
 
     fn end(&mut self) {
-        // Where the server has ended the connection already, there is nothing to do.
+        // Errors are ignored, because the server may already have closed the connection.
         match self.greed.end {
             End::Close => {}
             End::Half => drop(self.stream.shutdown(Shutdown::Write)),
@@ -225,15 +225,15 @@ impl Client {
     }
 }
 
-/// Plays clients, a thread's share at a time, until there are none left or the server is gone. The next share waits until
-/// somebody was answered after this one: else all would only stand in the kernel's queue.
+/// Plays [`CLIENTS_A_THREAD`] clients at a time until all have been played or the test has failed. Each batch ends with
+/// a normal request, so that the next one does not only fill the kernel's accept queue.
 fn play(address: &SocketAddr, next: &AtomicUsize, played: &[AtomicUsize], gone: &AtomicBool) {
     while !gone.load(Ordering::Relaxed) {
         let first = next.fetch_add(CLIENTS_A_THREAD, Ordering::Relaxed);
         if first >= CLIENTS {
             return;
         }
-        // All of a kind: together they want most of one thing.
+        // One kind per batch, so that the clients of a batch exhaust the same resource.
         let kind = first / CLIENTS_A_THREAD % GREEDS.len();
         let clients = (0..CLIENTS_A_THREAD).filter_map(|_| Client::connect(address, &GREEDS[kind]));
         let mut clients: Vec<Client> = clients.collect();
@@ -251,12 +251,12 @@ fn play(address: &SocketAddr, next: &AtomicUsize, played: &[AtomicUsize], gone: 
             client.end();
         }
         drop(clients);
-        // Whether that was a good answer is judged elsewhere.
+        // `insist` checks answers; this request only waits.
         let _ = hello(address);
     }
 }
 
-/// The answer to a request that behaves, if it comes.
+/// Sends a normal request and returns the answer.
 fn hello(address: &SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(address, Duration::from_secs(2))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -266,7 +266,7 @@ fn hello(address: &SocketAddr) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// Asks until there is an answer: how often it was refused, told to come back or cut off before.
+/// Repeats a request until it is answered 200. Returns how often it was refused, answered 503 or cut off before.
 fn insist(demo: &mut Demo, address: &SocketAddr) -> usize {
     let end = Instant::now() + RETRY;
     for refused in 0.. {
@@ -274,23 +274,23 @@ fn insist(demo: &mut Demo, address: &SocketAddr) -> usize {
         match hello(address) {
             Ok(answer) if answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("Hello, World!") => return refused,
             Ok(answer) if answer.is_empty() || answer.starts_with("HTTP/1.1 503 ") => {}
-            Ok(answer) => panic!("not an answer for who behaves: {answer}"),
+            Ok(answer) => panic!("unexpected answer to a normal request: {answer}"),
             Err(error) => assert!(Instant::now() < end, "no answer after {refused} times: {error}\n{}", demo.log()),
         }
         assert!(Instant::now() < end, "no answer after {refused} times\n{}", demo.said());
         std::thread::park_timeout(GLANCE);
     }
-    unreachable!("the numbers do not end")
+    unreachable!("the range is endless")
 }
 
-/// Mebibytes behind a name in the process's status.
+/// Returns the value of a name in `/proc/PID/status`, in MiB.
 fn status_mib(demo: &mut Demo, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", demo.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     match kib {
         Some(kib) => kib / 1024,
-        None => panic!("it ended: {}, {}", demo.wait(), demo.said()),
+        None => panic!("the process ended: {}, {}", demo.wait(), demo.said()),
     }
 }
 
@@ -303,12 +303,12 @@ fn survive(engine: &str, descriptors: usize) {
     command.args(["--memory", &format!("{BUDGET_MIB}M")]);
     let Some(mut demo) = Demo::of(command, engine) else { return };
     let address: SocketAddr = demo.addresses[0].parse().expect("an address");
-    // So many that each worker answers one, and has all that it opens for itself.
+    // Enough requests that each worker answers one and has opened its own descriptors.
     for _ in 0..32 {
         insist(&mut demo, &address);
     }
     let count = |demo: &Demo| demo.descriptors().len();
-    // The least of some looks: connections of the answers before are still on their way out.
+    // The least of several counts, because connections of the requests above may still be open.
     let (mut baseline, mut looks) = (count(&demo), 0);
     until(|| {
         baseline = baseline.min(count(&demo));
@@ -323,7 +323,7 @@ fn survive(engine: &str, descriptors: usize) {
         for _ in 0..THREADS {
             scope.spawn(|| play(&address, &next, &played, &gone));
         }
-        // Whatever ends this early ends the clients too.
+        // If an assertion fails here, the threads must stop too: `scope` waits for them.
         let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             while answers == 0 || next.load(Ordering::Relaxed) < CLIENTS {
                 refused += insist(&mut demo, &address);
@@ -340,7 +340,7 @@ fn survive(engine: &str, descriptors: usize) {
         refused += insist(&mut demo, &address);
     }
     for (greed, played) in GREEDS.iter().zip(&played) {
-        assert!(played.load(Ordering::Relaxed) > 0, "nobody could connect to be greedy with {}", greed.name);
+        assert!(played.load(Ordering::Relaxed) > 0, "no client could connect for {}", greed.name);
     }
     let released = until_within(RELEASE, || count(&demo) <= baseline);
     demo.check_alive();
@@ -358,7 +358,7 @@ fn survive(engine: &str, descriptors: usize) {
     assert!(!demo.log().contains("panicked"), "{engine}: {}", demo.said());
 }
 
-/// Fewer descriptors than clients: most of them wait outside, and whoever is inside can be as greedy as one can.
+/// Fewer descriptors than clients: most clients wait in the accept queue, and each accepted client can use much memory.
 #[test]
 fn uring_with_few_descriptors() {
     survive("uring", 64);
@@ -369,7 +369,7 @@ fn readiness_with_few_descriptors() {
     survive("readiness", 64);
 }
 
-/// More descriptors than clients: all of them are inside, and together they want more than there is.
+/// More descriptors than clients: the server accepts all of them, and together they demand more than the budget.
 #[test]
 fn uring_with_many_descriptors() {
     survive("uring", 1024);

@@ -1,7 +1,8 @@
-//! The demo over HTTP/2 as other people's clients see it: curl, nghttp, h2load, Node.js and Go, in cleartext by prior
-//! knowledge and, but for curl, which has `tls.rs`, under TLS, against the real command, on both engines that speak it.
+//! Tests `highwire demo` over HTTP/2 with third-party clients: curl, nghttp, h2load, Node.js and Go, on both engines
+//! that support HTTP/2. All use cleartext with prior knowledge, and all but curl also TLS; `tls.rs` tests curl under
+//! TLS.
 //!
-//! Needs a real kernel: the clients are programs of their own.
+//! Needs a real kernel, because the clients are separate programs.
 #![cfg(unix)]
 
 mod demo;
@@ -17,17 +18,17 @@ on_every_engine! {
      both_protocols_share_a_port]
 }
 
-/// Where clients are sent that do the same in cleartext and under TLS.
+/// Options for a cleartext and a TLS listener, for clients that test both.
 const BOTH: [&str; 5] = ["--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", "--tls-self-signed"];
 
-/// The roots of both listeners, each with what h2load calls HTTP/2 there.
+/// Returns the root URLs of both listeners, each with h2load's name of its protocol.
 fn both(demo: &Demo) -> [(String, &'static str); 2] {
     [(demo.url(""), "h2c"), (demo.tls_url(""), "h2")]
 }
 
 const PRIOR: &str = "--http2-prior-knowledge";
 
-/// curl, where it is installed and has HTTP/2.
+/// Returns the path of curl if it is installed and supports HTTP/2.
 fn curl_with_http2() -> Option<PathBuf> {
     let program = program(&["curl"])?;
     if output_text(&program, &["--version"]).contains("HTTP2") {
@@ -37,7 +38,7 @@ fn curl_with_http2() -> Option<PathBuf> {
     None
 }
 
-/// The final answer as curl shows it with `--include`: its head in small letters, and its body.
+/// Runs curl with `--include`. Returns the final answer's head in lower case and its body.
 fn curl(program: &Path, arguments: &[&str]) -> (String, Vec<u8>) {
     let fixed = [PRIOR, "--silent", "--show-error", "--include", "--max-time", "30"];
     let mut rest = &output(program, &[&fixed[..], arguments].concat())[..];
@@ -80,12 +81,12 @@ fn curl_asks_every_route(engine: &str) {
         let (head, came) = curl(&program, &[arguments, &[&demo.url(path)]].concat());
         assert!(head.starts_with(&format!("http/2 {status} ")), "{arguments:?} {path}: {head}");
         assert!(head.contains(field), "{arguments:?} {path}: {field:?} is missing in\n{head}");
-        assert!(came == body.as_bytes(), "{arguments:?} {path}: {} bytes of another body", came.len());
+        assert!(came == body.as_bytes(), "{arguments:?} {path}: a wrong body of {} bytes", came.len());
         for field in ["\r\nconnection:", "\r\ntransfer-encoding:", "\r\nkeep-alive:"] {
             assert!(!head.contains(field), "{path}: a field of HTTP/1 in\n{head}");
         }
     }
-    // Here the words of the body are nobody's contract.
+    // The texts of these bodies may change, so the test checks only that there is one.
     for (method, path, status, field) in [
         ("GET", "/", 200, "content-type: text/html"),
         ("GET", "/nothing/here", 404, ""),
@@ -96,11 +97,11 @@ fn curl_asks_every_route(engine: &str) {
         let (head, body) = curl(&program, &["--request", method, &demo.url(path)]);
         assert!(head.starts_with(&format!("http/2 {status} ")), "{method} {path}: {head}");
         assert!(head.contains(field), "{method} {path}: {field:?} is missing in\n{head}");
-        assert!(!body.is_empty(), "{method} {path}: nothing says what this is");
+        assert!(!body.is_empty(), "{method} {path}: the body is empty");
     }
 }
 
-/// No multiple of any buffer's size.
+/// No multiple of a buffer size.
 const UPLOAD_BYTES: usize = 50_000_011;
 
 fn curl_uploads_and_downloads(engine: &str) {
@@ -108,7 +109,7 @@ fn curl_uploads_and_downloads(engine: &str) {
     let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
     let folder = Folder::new(&format!("upload-{engine}"));
     let (file, at_file) = (folder.path("file"), format!("@{}", folder.path("file")));
-    // Any bytes that do not repeat: a linear congruential generator's high ones.
+    // Pseudo-random bytes: the high bytes of a linear congruential generator.
     let mut state = 1_u64;
     let next = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -123,7 +124,7 @@ fn curl_uploads_and_downloads(engine: &str) {
         let answer = output_text(&program, &[&fixed[..], arguments, &[&demo.url("/upload")]].concat());
         assert_eq!(answer, expected, "{arguments:?}");
     }
-    // Too large for a handler that wants it whole; the answer must not be lost to a reset while curl still sends.
+    // Too large for a handler that takes the body whole. A reset must not destroy the answer while curl still sends.
     let (head, _) = curl(&program, &["--data-binary", &at_file, &demo.url("/body")]);
     assert!(head.starts_with("http/2 413 "), "{head}");
     let counts = ["--output", "/dev/null", "--write-out", "%{http_code} %{http_version} %{size_download}"];
@@ -135,8 +136,8 @@ fn curl_keeps_its_connection(engine: &str) {
     let Some(program) = curl_with_http2() else { return };
     let version = output_text(&program, &["--version"]);
     if version.starts_with("curl 7.8") {
-        // https://github.com/curl/curl/pull/10643: 7.87 and 7.88 fail by themselves where they use a connection again.
-        return not_run("keeping a connection by prior knowledge, which this curl cannot");
+        // curl 7.87 and 7.88 have a bug in reusing such connections: https://github.com/curl/curl/pull/10643.
+        return not_run("reusing a connection by prior knowledge, which this curl cannot");
     }
     let Some(demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { return };
     let mut arguments =
@@ -164,14 +165,14 @@ fn nghttp(engine: &str) {
             arguments.extend(urls.iter().map(String::as_str));
             let report = output_text(&program, &arguments);
             for (path, status) in paths {
-                // Number, three times, status, size, path.
+                // Columns: number, three times, status, size, path.
                 let line = report.lines().find(|line| line.ends_with(&format!(" {path}")));
                 let line = line.unwrap_or_else(|| panic!("{root}{path} was not answered:\n{report}"));
                 let words: Vec<&str> = line.split_whitespace().collect();
                 assert_eq!(words.get(4), Some(&status.to_string().as_str()), "{root}{path}:\n{report}");
             }
         }
-        // The same body on several streams at once.
+        // The same upload on five streams at the same time.
         let url = format!("{root}/body");
         let came = output(&program, &["-H", ":method: POST", "-d", &file, "-m", "5", &url]);
         assert!(came == "x".repeat(5 * 700_000).as_bytes(), "{url}: {} bytes came back", came.len());
@@ -229,7 +230,7 @@ const ask = (method, path, status, body, parts) => new Promise((resolve, reject)
     ask("GET", "/sleep?ms=100", 200, "slept 100 ms\n"),
     ...Array.from({ length: 90 }, (_, at) => ask("GET", "/users/" + at, 200, "user " + at + "\n")),
   ]);
-  // One that is cancelled disturbs none of the others.
+  // A cancelled stream does not affect the others.
   const endless = session.request({ ":path": "/stream?bytes=100000000000" });
   endless.on("error", () => {});
   await new Promise((resolve) => endless.once("data", resolve));
@@ -292,7 +293,7 @@ func main() {
 
 fn go(engine: &str) {
     let Some(program) = program(&["go"]) else { return };
-    // Cleartext HTTP/2 without modules from elsewhere came with 1.24.
+    // Go 1.24 is the first whose standard library supports cleartext HTTP/2.
     let version = output_text(&program, &["env", "GOVERSION"]);
     let minor = version.trim().strip_prefix("go1.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
     if minor.is_none_or(|minor| minor < 24) {

@@ -1,4 +1,4 @@
-//! A standard error that takes nothing costs lines of the log, and neither requests nor the end of the process.
+//! Tests that a full or closed standard error loses log lines only: the demo still answers requests and still ends.
 #![cfg(unix)]
 
 mod demo;
@@ -8,7 +8,7 @@ use demo::{HIGHWIRE, get, until};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
-/// Starts the demo; its log is read as far as the line that tells its address.
+/// Starts the demo and reads its log up to the line with its address.
 fn start(engine: &str) -> (Child, BufReader<ChildStderr>, String) {
     let mut command = Command::new(HIGHWIRE);
     command.args(["demo", "--engine", engine, "--workers", "1", "--access-log", "--listen", "127.0.0.1:0"]);
@@ -35,7 +35,7 @@ fn stop(mut child: Child) -> ExitStatus {
     status.expect("SIGTERM ends it")
 }
 
-/// More than a pipe holds and the log queues: 3 KB for each request.
+/// Causes more log lines than the pipe and the queue hold: 2,500 requests of 3 KB each.
 fn fill(address: &str) {
     let target = format!("/hello?{}", "a".repeat(3000));
     for _ in 0..2500 {

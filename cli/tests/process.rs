@@ -1,6 +1,6 @@
-//! The command as a process: what it says about mistakes, signals, inherited sockets, several processes on one port.
+//! Tests the command as a process: error messages, signals, inherited sockets, and several processes on one port.
 //!
-//! Needs a real kernel: processes, signals and descriptors are what this is about.
+//! Needs a real kernel, because the tests are about processes, signals and descriptors.
 #![cfg(unix)]
 
 mod demo;
@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 
 const ENGINES: [&str; 3] = ["uring", "readiness", "threads"];
 
-/// The command fails, prints nothing to standard output, and says to standard error what is wrong, in one line and not as a
-/// panic.
+/// Asserts that the command fails without a panic, prints nothing to standard output, and prints `expected` to standard
+/// error.
 fn check_fails(mut command: Command, expected: &str) {
     let output = command.output().expect("a process");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -47,8 +47,8 @@ fn mistakes_are_told() {
         (&["--listen", "fd:99"], "fd:99"),
         (&["--listen", "192.0.2.1:0"], "192.0.2.1:0 is not an address of this machine"),
         (&["--listen", "127.0.0.1:0", "--listen", "nonsense"], "\"nonsense\" is no address"),
-        (&["--listen", "127.0.0.1:0", "--workers", "5000"], "5000 workers are more than 1024, the most"),
-        (&["--connections", "0"], "with 0 connections at a time nobody is served"),
+        (&["--listen", "127.0.0.1:0", "--workers", "5000"], "5000 workers are too many: the most is 1024"),
+        (&["--connections", "0"], "a limit of 0 connections would refuse every client"),
         (&["--engine", "threads", "--http2-only"], "the engine `threads` needs HTTP/1"),
         (&["--workers", "some"], "'some'"),
         (&["--memory", "much"], "a number of bytes, such as 64M or 2G"),
@@ -79,7 +79,7 @@ fn a_port_that_needs_a_privilege_is_refused_with_the_reason() {
         first = text.trim().parse().expect("a number");
     }
     if first <= 1 {
-        return not_run("a port without permission: here every port may be had");
+        return not_run("a port without permission: on this machine every port is allowed");
     }
     let arguments = ["demo", "--listen", "127.0.0.1:1"];
     let expected = "127.0.0.1:1: no permission (ports below 1024 need a privilege)";
@@ -87,7 +87,7 @@ fn a_port_that_needs_a_privilege_is_refused_with_the_reason() {
     if me.stdout != b"0\n" {
         return check_fails(highwire(&arguments), expected);
     }
-    // Root may, unless it gives that right up.
+    // Root needs no permission unless it drops the capability.
     let Some(setpriv) = program(&["setpriv"]) else { return };
     let mut command = Command::new(setpriv);
     command.args(["--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service", HIGHWIRE]).args(arguments);
@@ -106,7 +106,7 @@ fn a_port_is_not_shared_unless_that_is_asked_for() {
     }
 }
 
-/// How many connections a process that has ended says it took.
+/// Returns the number of accepted connections that a process reported at its end.
 fn accepted(log: &str) -> usize {
     let line = log.lines().find(|line| line.contains(" connections accepted")).expect("a report");
     let before = line.split(" connections accepted").next().expect("a part");
@@ -122,35 +122,37 @@ fn processes_share_a_port_when_asked_to() {
         let address = first.addresses[0].clone();
         let other = ["--listen", &address, "--share-port", "--workers", "1"];
         let Some(mut second) = Demo::start(engine, &other) else { continue };
-        // The kernel picks by the connection's ports: that all of these fall to one process has odds of 1 to 2^64.
+        // The kernel chooses a process by a hash of the client's port. All 64 reach the same one with a probability of
+        // 2^-63.
         for _ in 0..64 {
             get(&address, "/hello").expect("an answer");
         }
         first.terminate();
         assert!(first.wait().success(), "{engine}: {}", first.log());
         for _ in 0..8 {
-            get(&address, "/hello").expect("an answer of the one that is left");
+            get(&address, "/hello").expect("an answer from the remaining process");
         }
         second.terminate();
         assert!(second.wait().success(), "{engine}: {}", second.log());
-        // One request of each was the one that found it ready, and may have gone to either.
+        // At its start each process was sent one more request, which either process may have answered.
         let (one, two) = (accepted(&first.log()), accepted(&second.log()));
         assert!(one > 2 && two > 10, "{engine}: {one} and {two}");
-        assert_eq!(one + two, 2 + 64 + 8, "{engine}: connections that were lost");
+        assert_eq!(one + two, 2 + 64 + 8, "{engine}: some connections were lost");
     }
 }
 
-/// A connection whose request for `/sleep` is under way: a plain answer came before it, out of the same packet.
+/// Returns a connection whose request for `/sleep` is in progress: the server has answered the request before it, which
+/// was in the same packet.
 fn sleeping(address: &str, milliseconds: u32) -> TcpStream {
     greeted(address, &format!("GET /sleep?ms={milliseconds} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
 }
 
-/// A connection that has had one answer and sent more behind its request.
+/// Opens a connection, sends GET `/hello` followed by `behind`, and reads the answer to `/hello`.
 fn greeted(address: &str, behind: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("an option");
     let requests = format!("GET /hello HTTP/1.1\r\nHost: {address}\r\n\r\n{behind}");
-    stream.write_all(requests.as_bytes()).expect("bytes that are taken");
+    stream.write_all(requests.as_bytes()).expect("a successful write");
     let mut answer = Vec::new();
     while !answer.ends_with(b"Hello, World!") {
         let mut part = [0; 512];
@@ -165,7 +167,7 @@ fn greeted(address: &str, behind: &str) -> TcpStream {
 fn the_first_sigterm_lets_what_is_under_way_finish() {
     for engine in ENGINES {
         let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
-        // Who waits for nothing is let go.
+        // A connection without a pending request; the shutdown closes it.
         let mut idle = greeted(&demo.addresses[0], "");
         let mut stream = sleeping(&demo.addresses[0], 500);
         demo.terminate();
@@ -174,11 +176,11 @@ fn the_first_sigterm_lets_what_is_under_way_finish() {
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{engine}: {answer}");
         assert!(answer.ends_with("\r\n\r\nslept 500 ms\n"), "{engine}: {answer}");
         assert!(answer.to_lowercase().contains("connection: close\r\n"), "{engine}: {answer}");
-        assert_eq!(idle.read_to_end(&mut nothing).ok(), Some(0), "{engine}: an idle connection ends in order");
+        assert_eq!(idle.read_to_end(&mut nothing).ok(), Some(0), "{engine}: an idle connection did not end in order");
         drop((stream, idle));
         assert_eq!(demo.wait().code(), Some(0), "{engine}: {}", demo.log());
         assert!(demo.log().contains("0 exchanges cut short"), "{engine}: {}", demo.log());
-        assert!(TcpStream::connect(&demo.addresses[0]).is_err(), "{engine}: somebody still listens");
+        assert!(TcpStream::connect(&demo.addresses[0]).is_err(), "{engine}: the port still accepts connections");
     }
 }
 
@@ -186,13 +188,13 @@ fn the_first_sigterm_lets_what_is_under_way_finish() {
 fn the_second_sigterm_ends_at_once() {
     for engine in ENGINES {
         let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0"]) else { continue };
-        // Longer than the patience of `wait`, so that the end is not the request's.
+        // Longer than `wait` waits, so that the process cannot end because the request is finished.
         let mut stream = sleeping(&demo.addresses[0], 50_000);
         demo.terminate();
         demo.check_alive();
         demo.terminate();
         let status = demo.wait();
-        assert!(status.code().is_some(), "{engine}: it was killed: {status}, {}", demo.log());
+        assert!(status.code().is_some(), "{engine}: a signal killed it: {status}, {}", demo.log());
         assert!(demo.log().contains("1 exchanges cut short"), "{engine}: {}", demo.log());
         let mut rest = Vec::new();
         let read = stream.read_to_end(&mut rest);
@@ -205,7 +207,7 @@ fn an_inherited_listener_is_served() {
     for engine in ENGINES {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
-        // What a service manager does: the socket becomes descriptor 3, and the environment says so.
+        // Passes the socket as service managers do: as descriptor 3, announced in the environment.
         let script = "exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
         let mut command = Command::new("sh");
         command.args(["-c", script, HIGHWIRE, "demo", "--engine", engine, "--listen", "fd:3", "--workers", "2"]);
@@ -226,18 +228,18 @@ fn a_unix_socket_that_was_left_behind_is_taken_over_and_one_in_use_is_not() {
     let address = format!("unix:{}", path.display());
     for engine in ENGINES {
         let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0", "--listen", &address]) else { continue };
-        assert!(path.exists(), "{engine}: the socket's file is gone while it is listened on");
+        assert!(path.exists(), "{engine}: the socket file is gone while the demo listens");
         let again = ["demo", "--engine", engine, "--listen", &address];
         check_fails(highwire(&again), &format!("{address} is taken by another process"));
-        assert!(path.exists(), "{engine}: who was refused took the file along");
+        assert!(path.exists(), "{engine}: the refused process removed the file");
         demo.terminate();
         assert!(demo.wait().success(), "{engine}: {}", demo.log());
         assert!(!path.exists(), "{engine}: the file is left behind");
-        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that nobody removes"));
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket file that stays"));
         let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0", "--listen", &address]) else { continue };
         demo.terminate();
         assert!(demo.wait().success(), "{engine}: {}", demo.log());
     }
-    // Whatever stopped half-way.
+    // Removes the file if a failed step left it.
     let _ = std::fs::remove_file(&path);
 }

@@ -1,8 +1,8 @@
-//! The demo under TLS as other people's clients see it: curl with each version and protocol and with certificates of its own,
-//! h2load and Node.js over HTTP/1.1, Python's httpx and Chromium over HTTP/2, against the real command. `http2.rs` has more
-//! clients of HTTP/2.
+//! Tests `highwire demo` under TLS with third-party clients: curl with each version and protocol and with client
+//! certificates, h2load and Node.js over HTTP/1.1, httpx over both protocols, and Chromium over HTTP/2. `http2.rs` has
+//! more HTTP/2 clients.
 //!
-//! Needs a real kernel: the clients are programs of their own.
+//! Needs a real kernel, because the clients are separate programs.
 #![cfg(unix)]
 
 mod demo;
@@ -22,7 +22,8 @@ on_every_engine! {
      curl_shows_its_certificate, curl_looks_at_ours, h2load_over_http1, node_over_http1, httpx, chromium]
 }
 
-/// What curl is told to speak, and the version that it is answered in: to 1.0 a server says its own (RFC 9110 section 6.2).
+/// Options for curl, and the version in the answer. The server answers HTTP/1.0 requests with its own version, 1.1
+/// (RFC 9110 section 6.2).
 const WAYS: &[(&[&str], &str)] = &[
     (&["--http1.0", "--tls-max", "1.2"], "1.1"),
     (&["--http1.0", "--tlsv1.3"], "1.1"),
@@ -35,18 +36,18 @@ const WAYS: &[(&[&str], &str)] = &[
     (&["--no-alpn", "--tlsv1.3"], "1.1"),
 ];
 
-/// curl, where it is installed, has HTTP/2 and TLS as we ask for it.
+/// Returns the path of curl if it is installed, supports HTTP/2 and uses OpenSSL.
 fn curl() -> Option<PathBuf> {
     let program = program(&["curl"])?;
     let version = output_text(&program, &["--version"]);
     if version.contains("HTTP2") && version.contains("OpenSSL/") {
         return Some(program);
     }
-    not_run(&format!("curl with OpenSSL and HTTP/2, which this is not: {version}"));
+    not_run(&format!("curl has no OpenSSL or no HTTP/2: {version}"));
     None
 }
 
-/// What curl shows that trusts the site's authority.
+/// Runs curl with the site's authority trusted, and returns its output.
 fn ask(program: &Path, site: &Site, arguments: &[&str]) -> String {
     let authority = site.file("ca.pem");
     let fixed = ["--silent", "--show-error", "--max-time", "60", "--cacert", &authority];
@@ -72,22 +73,22 @@ fn curl_speaks_each_version_and_protocol(engine: &str) {
             let url = demo.tls_url(path);
             let told = ["--write-out", "\n%{scheme} %{http_version} %{http_code}", &url];
             let answer = ask(&program, &site, &[way, arguments, &told].concat());
-            // curl 8 writes the scheme in small letters.
-            let (body, told) = answer.rsplit_once('\n').expect("what curl is to write");
+            // curl 8 writes the scheme in lower case.
+            let (body, told) = answer.rsplit_once('\n').expect("the line of --write-out");
             assert_eq!(told.to_uppercase(), format!("HTTPS {version} {status}"), "{way:?} {path}");
-            assert!(body == expected, "{way:?} {path}: {} bytes of another body", body.len());
+            assert!(body == expected, "{way:?} {path}: a wrong body of {} bytes", body.len());
         }
     }
 }
 
-/// No multiple of any buffer's or record's size.
+/// No multiple of the size of a buffer or a TLS record.
 const UPLOAD_BYTES: usize = 5_000_011;
 
 fn curl_uploads_and_downloads(engine: &str) {
     let Some(program) = curl() else { return };
     let site = Site::new();
     let Some(demo) = site.start(engine, &[]) else { return };
-    // Any bytes that do not repeat: a linear congruential generator's high ones.
+    // Pseudo-random bytes: the high bytes of a linear congruential generator.
     let mut state = 1_u64;
     let next = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -101,7 +102,8 @@ fn curl_uploads_and_downloads(engine: &str) {
         let upload = ["--data-binary", &at_file, &demo.tls_url("/upload")];
         let answer = ask(&program, &site, &[way, &upload[..]].concat());
         assert_eq!(answer, expected, "{way:?}");
-        // Too large for a handler that wants it whole; the answer must not be lost while curl still sends.
+        // Too large for a handler that takes the body whole. A reset must not destroy the answer while curl still
+        // sends.
         let counts = ["--output", "/dev/null", "--write-out", "%{http_code} %{http_version} %{size_download}"];
         let rejected = ["--data-binary", &at_file, &demo.tls_url("/body")];
         let counted = ask(&program, &site, &[way, &counts[..], &rejected].concat());
@@ -142,11 +144,11 @@ fn curl_shows_its_certificate(engine: &str) {
         ("a certificate of the authority", show("good", &clients.issue(&["client"])).to_vec(), Ok("Hello, World!")),
         ("no certificate", Vec::new(), Err(["certificate required", "handshake failure"])),
         ("one of another authority", show("bad", &other.issue(&["client"])).to_vec(), Err(["unknown ca"; 2])),
-        // curl has words of its own for that alert.
+        // curl may describe that alert in its own words.
         ("one that is expired", show("late", &expired).to_vec(), Err(["certificate expired", "verification failed"])),
     ];
     let (ca, url) = (site.file("ca.pem"), demo.tls_url("/hello"));
-    // The first once more at the end: whoever was refused has changed nothing for the others.
+    // The first case again at the end: refused clients must not affect the others.
     for (what, shown, expected) in cases.iter().chain(&cases[..1]) {
         for (way, _) in &WAYS[2..6] {
             let mut arguments = vec!["--silent", "--show-error", "--max-time", "60", "--cacert", &ca, &url];
@@ -177,7 +179,7 @@ fn curl_looks_at_ours(engine: &str) {
         (&ca, "ONE.example", true),
         (&ca, "any.wild.example", true),
         (&ca, "127.0.0.1", true),
-        // For these the first certificate is shown, which is not theirs.
+        // The server sends its first certificate if none matches the name, and curl refuses it.
         (&ca, "two.example", false),
         (&ca, "wild.example", false),
         (&other, "localhost", false),
@@ -229,7 +231,7 @@ const ask = (agent, method, path, status, body, parts) => new Promise((resolve, 
     ["GET", "/users/%C3%A9", 200, "user é\n"],
   ]) assert.ok((await ask(agent, method, path, status, body, parts)).kept, "the connection was not kept before " + path);
   agent.destroy();
-  // The session is gone on with by a ticket, connection after connection, in both versions.
+  // Each connection resumes the session of the one before by its ticket, in both versions.
   for (const maxVersion of ["TLSv1.2", "TLSv1.3"]) {
     const fresh = new https.Agent({ keepAlive: false, ca, maxVersion });
     for (const resumed of [false, true, true, true]) {
@@ -252,7 +254,7 @@ const HTTPX: &str = r#"
 import asyncio, hashlib, ssl, sys, httpx
 base, authority = sys.argv[1:]
 trust = ssl.create_default_context(cafile=authority)
-# Python 3.13 and later want more of an authority than ours says.
+# Python 3.13 and later require extensions that the tests' authority does not have.
 trust.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
 def check(client, version):
     def ask(method, path, status, expected, **rest):
@@ -269,7 +271,7 @@ def check(client, version):
     large = bytes(range(256)) * 8001
     sum = hashlib.sha256(large).hexdigest()
     ask("POST", "/upload", 200, f'{{"bytes":{len(large)},"sha256":"{sum}"}}\n'.encode(), content=large)
-# Several at a time, by tasks: the synchronous client gives threads that share a connection the same stream number now and then.
+# Parallel requests use tasks: threads that share a synchronous client sometimes get the same HTTP/2 stream number.
 async def several(http2, version):
     async with httpx.AsyncClient(http2=http2, verify=trust, timeout=60) as client:
         async def one():
@@ -285,7 +287,7 @@ print("done")
 "#;
 
 fn httpx(engine: &str) {
-    // Debian's packages are for Debian's Python, which need not be the first on the path.
+    // Debian's packages are for Debian's Python, which may not be the first in PATH.
     let pythons = program(&["python3"]).into_iter().chain([PathBuf::from("/usr/bin/python3")]);
     let has_both = |python: &PathBuf| python.is_file() && attempt(python, &["-c", "import httpx, h2"], b"").0;
     let Some(python) = pythons.into_iter().find(has_both) else {

@@ -1,7 +1,7 @@
-//! What the port under TLS offers and what it does not, as a scanner asks: hellos by hand, which no library would send any
-//! more, and openssl's own client, which also goes on to an answer.
+//! Tests what the TLS port offers and refuses, as a scanner does: with handmade hellos that no current library sends,
+//! and with openssl's client, which also requests a page.
 //!
-//! Needs a real kernel: openssl is a program of its own, and the others share its server.
+//! Needs a real kernel, because openssl is a separate program.
 #![cfg(unix)]
 
 mod demo;
@@ -26,7 +26,7 @@ on_every_engine! {
      openssl_renews_keys_and_does_not_renegotiate, both_sides_log_the_same_keys]
 }
 
-/// A demo with a certificate for each kind of signature, so that no suite is missing for want of a key.
+/// Starts a demo with an ECDSA and an RSA certificate, so that the key type excludes no cipher suite.
 fn start(engine: &str) -> Option<(Site, Demo)> {
     let site = Site::new();
     let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).expect("a key");
@@ -36,7 +36,8 @@ fn start(engine: &str) -> Option<(Site, Demo)> {
     Some((site, demo))
 }
 
-/// Takes the server's choice from the list until it chooses nothing any more: its choices in their order.
+/// Sends hellos, each without the values that the server chose before, until the server refuses. Returns its choices in
+/// order.
 fn choices(demo: &Demo, mut all: Vec<u16>, hello: impl Fn(&[u16]) -> Hello, choice: fn(&Offer) -> u16) -> Vec<u16> {
     let mut found = Vec::new();
     loop {
@@ -45,7 +46,7 @@ fn choices(demo: &Demo, mut all: Vec<u16>, hello: impl Fn(&[u16]) -> Hello, choi
                 let chosen = choice(&offer);
                 let before = all.len();
                 all.retain(|one| *one != chosen);
-                assert_eq!(all.len(), before - 1, "{chosen:#06x} was not asked for");
+                assert_eq!(all.len(), before - 1, "{chosen:#06x} was not offered");
                 found.push(chosen);
             }
             Answer::Alert(alert) => {
@@ -60,18 +61,18 @@ fn what_is_offered_is_this_and_no_more(engine: &str) {
     let Some((_site, demo)) = start(engine) else { return };
     let tls12 = |ciphers: &[u16]| Hello { ciphers: ciphers.to_vec(), ..Hello::tls12() };
     let tls13 = |ciphers: &[u16]| Hello { ciphers: ciphers.to_vec(), ..Hello::tls13() };
-    // All that were ever registered, but for the one that is a signal (RFC 5746).
+    // All registered cipher suites, except the value that only signals secure renegotiation (RFC 5746).
     let all = (0..=0x01ff).chain(0xc000..=0xc1ff).chain(0xcc00..=0xccff).chain(0xd000..=0xd0ff);
     let all: Vec<u16> = all.filter(|suite| *suite != 0x00ff).collect();
-    // AES-256-GCM, AES-128-GCM, ChaCha20-Poly1305, each with ECDHE and either signature.
+    // ECDHE with AES-128-GCM, AES-256-GCM and ChaCha20-Poly1305, for each signature type.
     let ecdsa = [0xc02b, 0xc02c, 0xcca9];
     let rsa = [0xc02f, 0xc030, 0xcca8];
     assert_eq!(choices(&demo, all.clone(), tls12, |offer| offer.cipher), [ecdsa, rsa].concat());
-    // Of these the client's order decides.
+    // The server follows the client's order.
     let backwards = all.iter().rev().copied().chain((0x1300..=0x13ff).rev()).collect();
     assert_eq!(choices(&demo, backwards, tls13, |offer| offer.cipher), [0x1303, 0x1302, 0x1301]);
 
-    // Curves and finite fields of RFC 8446, those of RFC 8422 that it retired, hybrid ones.
+    // Curves and finite-field groups of RFC 8446, the curves of RFC 8422 that it retired, and hybrid groups.
     let groups = (1..=0x0030).chain(0x0100..=0x0104).chain(0x0200..=0x0206).chain(0x11eb..=0x11ee).chain([0x6399]);
     let groups: Vec<u16> = groups.collect();
     let tls12 = |groups: &[u16]| Hello { groups: groups.to_vec(), ..Hello::tls12() };
@@ -93,12 +94,12 @@ fn what_is_offered_is_this_and_no_more(engine: &str) {
             Hello { versions: versions.to_vec(), ciphers, ..Hello::tls12() }.ask(&demo.tls_addresses[0]).offer();
         assert_eq!(offer.version, expected, "{versions:04x?}");
     }
-    // Compression is not, also where a client would have it (RFC 7457 section 2.6); nor are heartbeats (15), false names for
-    // protocols (13172), shorter records or fragments (1, 28).
+    // The server ignores offers of compression (RFC 7457 section 2.6), heartbeat (15), next_protocol_negotiation
+    // (13172), max_fragment_length (1) and record_size_limit (28).
     let extensions = vec![(15, vec![1]), (13172, vec![]), (1, vec![1]), (28, vec![1, 0])];
     let offer = Hello { compressions: vec![1, 0], extensions, ..Hello::tls12() }.ask(&demo.tls_addresses[0]).offer();
     assert_eq!(offer.compression, 0);
-    // That the name was heard (0), the extended master secret (23), that renegotiation would be the safe one (65281).
+    // server_name (0), extended_master_secret (23) and renegotiation_info (65281).
     assert_eq!(offer.extensions, BTreeSet::from([0, 23, 65281]));
 }
 
@@ -112,29 +113,29 @@ fn what_is_not_offered_is_refused_with_the_alert_for_it(engine: &str) {
         ("SSL 3.0", version(0x0300), PROTOCOL_VERSION),
         ("TLS 1.0", version(0x0301), PROTOCOL_VERSION),
         ("TLS 1.1", version(0x0302), PROTOCOL_VERSION),
-        // As old clients say it. It should be the same; rustls looks for signature algorithms before it looks at the version.
-        ("TLS 1.1 from its time", Hello { schemes: Vec::new(), ..version(0x0302) }, HANDSHAKE_FAILURE),
-        ("TLS 1.1 and 1.0, as 1.3 says it", versions(&[0x0302, 0x0301]), PROTOCOL_VERSION),
-        ("a version that is to come", versions(&[0x0305]), PROTOCOL_VERSION),
+        // The alert should be PROTOCOL_VERSION, too, but rustls checks the signature algorithms before the version.
+        ("TLS 1.1 without signature_algorithms", Hello { schemes: Vec::new(), ..version(0x0302) }, HANDSHAKE_FAILURE),
+        ("TLS 1.1 and 1.0 in supported_versions", versions(&[0x0302, 0x0301]), PROTOCOL_VERSION),
+        ("a future version", versions(&[0x0305]), PROTOCOL_VERSION),
         ("no encryption", suites(&[0x0001, 0x0002, 0x003b, 0xc006, 0xc010]), HANDSHAKE_FAILURE),
         ("no certificate", suites(&[0x0018, 0x001b, 0x0034, 0x00a6, 0xc018, 0xc019]), HANDSHAKE_FAILURE),
-        ("ciphers for export", suites(&[0x0003, 0x0006, 0x0008, 0x000b, 0x0014, 0x0062, 0x0064]), HANDSHAKE_FAILURE),
+        ("export ciphers", suites(&[0x0003, 0x0006, 0x0008, 0x000b, 0x0014, 0x0062, 0x0064]), HANDSHAKE_FAILURE),
         ("RC4", suites(&[0x0004, 0x0005, 0xc007, 0xc011]), HANDSHAKE_FAILURE),
         ("DES and 3DES", suites(&[0x0009, 0x000a, 0x0015, 0x0016, 0xc008, 0xc012]), HANDSHAKE_FAILURE),
         ("IDEA, SEED, Camellia, ARIA", suites(&[0x0007, 0x0096, 0x0041, 0x0084, 0xc050]), HANDSHAKE_FAILURE),
         ("RSA key exchange", suites(&[0x002f, 0x0035, 0x003c, 0x003d, 0x009c, 0x009d, 0xc09c]), HANDSHAKE_FAILURE),
         ("fixed Diffie-Hellman", suites(&[0x00a0, 0x00a1, 0xc02d, 0xc031]), HANDSHAKE_FAILURE),
-        ("Diffie-Hellman over fields", suites(&[0x0033, 0x0039, 0x0067, 0x009e, 0x009f, 0xccaa]), HANDSHAKE_FAILURE),
+        ("finite-field Diffie-Hellman", suites(&[0x0033, 0x0039, 0x0067, 0x009e, 0x009f, 0xccaa]), HANDSHAKE_FAILURE),
         ("CBC", suites(&[0xc009, 0xc00a, 0xc013, 0xc014, 0xc023, 0xc024, 0xc027, 0xc028]), HANDSHAKE_FAILURE),
         ("CCM", suites(&[0xc0ac, 0xc0ad, 0xc0ae, 0xc0af]), HANDSHAKE_FAILURE),
-        ("keys shared before", suites(&[0x00a8, 0x00a9, 0xccab, 0xccac, 0xd001]), HANDSHAKE_FAILURE),
+        ("pre-shared keys", suites(&[0x00a8, 0x00a9, 0xccab, 0xccac, 0xd001]), HANDSHAKE_FAILURE),
         ("suites of 1.3 in 1.2", suites(&[0x1301, 0x1302, 0x1303]), HANDSHAKE_FAILURE),
         ("suites of 1.2 in 1.3", Hello { ciphers: vec![0xc02b, 0xc02f], ..Hello::tls13() }, HANDSHAKE_FAILURE),
         ("short tags in 1.3", Hello { ciphers: vec![0x1304, 0x1305], ..Hello::tls13() }, HANDSHAKE_FAILURE),
         ("P-521 and X448", Hello { groups: vec![0x19, 0x1e], ..Hello::tls12() }, HANDSHAKE_FAILURE),
         ("finite fields", Hello { groups: vec![0x100, 0x101, 0x102], ..Hello::tls13() }, HANDSHAKE_FAILURE),
         ("signatures over SHA-1 and MD5", Hello { schemes: vec![0x0203, 0x0201, 0x0101], ..Hello::tls12() }, 40),
-        ("nothing but compression", Hello { compressions: vec![1], ..Hello::tls12() }, 47),
+        ("compression only", Hello { compressions: vec![1], ..Hello::tls12() }, 47),
     ] {
         assert_eq!(hello.ask(&demo.tls_addresses[0]), Answer::Alert(alert), "{what}");
     }
@@ -163,11 +164,11 @@ fn protocols_above(engine: &str) {
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// openssl's client asks `/hello` and waits for the end: whether it was content, and all that it said.
+/// Requests `/hello` with openssl's client. Returns true if it succeeded, and its output.
 fn openssl(program: &Path, site: &Site, demo: &Demo, arguments: &[&str]) -> (bool, String) {
     let authority = site.file("ca.pem");
     let fixed = ["s_client", "-connect", &demo.tls_addresses[0], "-CAfile", &authority, "-verify_return_error"];
-    // The end of its input is not the end.
+    // -ign_eof: the client waits for the server's close and does not end with its input.
     let more = ["-servername", "localhost", "-ign_eof"];
     attempt(program, &[&fixed[..], &more, arguments].concat(), REQUEST)
 }
@@ -190,7 +191,7 @@ fn openssl_is_answered_in_every_way(engine: &str) {
         (&["-groups", "X25519"], "Temp Key: X25519"),
         (&["-groups", "P-256"], "Temp Key: ECDH, prime256v1"),
         (&["-groups", "P-384"], "Temp Key: ECDH, secp384r1"),
-        // Only the last is ours: the server asks for another hello.
+        // The server supports only the second group and sends HelloRetryRequest.
         (&["-groups", "P-521:P-384"], "Temp Key: ECDH, secp384r1"),
         (&["-sigalgs", "ECDSA+SHA256"], "Peer signature type: ECDSA"),
         (&["-sigalgs", "RSA-PSS+SHA256"], "Peer signature type: RSA-PSS"),
@@ -205,7 +206,7 @@ fn openssl_is_answered_in_every_way(engine: &str) {
         assert!(said.contains("HTTP/1.1 200 OK\r\n") && said.contains("Hello, World!"), "{arguments:?}: {said}");
         assert!(said.contains(told), "{arguments:?}: {told:?} is not in {said}");
         assert!(said.contains("Compression: NONE"), "{arguments:?}: {said}");
-        // What openssl says where the end was announced; otherwise it has an error.
+        // openssl prints `closed` after close_notify and an error otherwise.
         assert!(said.contains("closed\n") && !said.contains("unexpected eof"), "{arguments:?}: {said}");
     }
     for (arguments, alert) in [
@@ -244,7 +245,7 @@ fn openssl_gets_the_certificate_for_the_name(engine: &str) {
             (&["-noservername"], "localhost"),
         ] {
             let fixed = ["s_client", "-connect", &demo.tls_addresses[0], version];
-            // It ends with its input, after the handshake.
+            // The client ends with its input, after the handshake.
             let (succeeded, said) = attempt(&program, &[&fixed[..], name].concat(), b"");
             assert!(succeeded, "{name:?}: {said}");
             let subject = said.lines().find(|line| line.starts_with("subject=")).expect("a subject");
@@ -260,15 +261,15 @@ fn openssl_resumes_its_sessions(engine: &str) {
         let kept = site.file(&format!("session-{version}"));
         let (_, said) = openssl(&program, &site, &demo, &[flag, "-sess_out", &kept]);
         assert!(said.contains(&format!("New, {version}, ")) && said.contains("Hello, World!"), "{said}");
-        // Ticket after ticket; each worker takes those of all others.
+        // Each connection resumes with the ticket of the one before. Workers accept each other's tickets.
         for _ in 0..8 {
             let (_, said) = openssl(&program, &site, &demo, &[flag, "-sess_in", &kept, "-sess_out", &kept]);
             assert!(said.contains(&format!("Reused, {version}, ")) && said.contains("Hello, World!"), "{said}");
         }
-        // Never with data in the first flight, which could be replayed.
+        // The server never accepts early data, which could be replayed.
         let (_, said) = openssl(&program, &site, &demo, &[flag, "-sess_in", &kept]);
         assert!(!said.contains("Early data was accepted") && !said.contains("Max Early Data: 1"), "{said}");
-        // A ticket that is not ours any more opens nothing: a full handshake, and the same answer.
+        // Another server process does not accept the ticket: it performs a full handshake and answers.
         let Some(other) = site.start(engine, &[]) else { return };
         let (_, said) = openssl(&program, &site, &other, &[flag, "-sess_in", &kept]);
         assert!(said.contains(&format!("New, {version}, ")) && said.contains("Hello, World!"), "{said}");
@@ -278,7 +279,8 @@ fn openssl_resumes_its_sessions(engine: &str) {
 fn openssl_renews_keys_and_does_not_renegotiate(engine: &str) {
     let Some(program) = program(&["openssl"]) else { return };
     let Some((_site, demo)) = start(engine) else { return };
-    // Orders by letters at the beginning of what is read: R renegotiates, K and k renew keys of both sides and of one.
+    // s_client takes a first letter of its input as a command: R renegotiates, K updates the keys of both sides, k its
+    // own.
     for (version, order, said_first, answered) in [
         ("-tls1_2", "R\n", "RENEGOTIATING", false),
         ("-tls1_3", "K\n", "KEYUPDATE", true),
@@ -287,19 +289,20 @@ fn openssl_renews_keys_and_does_not_renegotiate(engine: &str) {
         let mut command = Command::new(&program);
         command.args(["s_client", "-connect", &demo.tls_addresses[0], version]);
         let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it");
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("openssl");
         let mut input = child.stdin.take().expect("a pipe");
         let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
-        input.write_all(order.as_bytes()).expect("bytes that are taken");
+        input.write_all(order.as_bytes()).expect("a successful write");
         let mut complaint = String::new();
         while !complaint.ends_with(&format!("{said_first}\n")) {
             assert_ne!(errors.read_line(&mut complaint).expect("text"), 0, "{version} {order:?}: {complaint}");
         }
-        // Where the order was refused, it is gone already. The end of its input would be its own.
+        // Fails if the server refused and the client has ended. `input` stays open until the answer has been read,
+        // because the client ends at the end of its input.
         let _ = input.write_all(REQUEST);
         errors.read_to_string(&mut complaint).expect("text");
         drop(input);
-        let output = child.wait_with_output().expect("its end");
+        let output = child.wait_with_output().expect("its output");
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(said.contains("Hello, World!"), answered, "{version} {order:?}: {said}\n{complaint}");
         assert_eq!(complaint.contains("no renegotiation"), !answered, "{version} {order:?}: {complaint}");
@@ -327,7 +330,7 @@ fn both_sides_log_the_same_keys(engine: &str) {
         assert!(labels.contains(label), "{label} is not in {labels:?}");
     }
     assert!(ours.is_subset(&theirs), "{ours:?}\n{theirs:?}");
-    // Nobody asks for it: nothing is written, wherever a program of ours is started.
+    // Without SSLKEYLOGFILE the demo writes no file to its working directory.
     let quiet = site.folder("quiet");
     let mut command = site.command(engine, &[]);
     command.current_dir(&quiet);
@@ -340,14 +343,14 @@ fn both_sides_log_the_same_keys(engine: &str) {
 fn openssl_gets_the_staple_and_sees_that_the_certificate_is_good() {
     let Some(program) = program(&["openssl"]) else { return };
     let site = Site::new();
-    // Signed by itself, so that it may answer for itself.
+    // A self-signed certificate, which may sign its own OCSP response.
     let [cert, key, index, staple] = ["own.pem", "own.key", "index", "staple"].map(|name| site.file(name));
     let request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-set_serial", "7"];
     output(&program, &[&request[..], &["-days", "30", "-out", &cert, "-keyout", &key]].concat());
     site.write("index", "V\t391231235959Z\t\t07\tunknown\t/CN=localhost\n");
     let signer = ["-CA", &cert, "-rsigner", &cert, "-rkey", &key, "-issuer", &cert, "-cert", &cert];
     output(&program, &[&["ocsp", "-index", &index, "-ndays", "1", "-respout", &staple][..], &signer].concat());
-    // The demo has no option for it.
+    // The command has no option for stapling, so the test builds the server itself.
     let config = highwire::tls::TlsConfig::new().certificate_files(&cert, &key).ocsp_file(&staple);
     let server = highwire_cli::demo::app().server().and_then(|server| server.listen_tls("127.0.0.1:0", config));
     let handle = server.and_then(highwire::Server::start).expect("a server");

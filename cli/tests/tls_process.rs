@@ -1,7 +1,7 @@
-//! The command under TLS: files that it cannot use, files that change while it runs, its end, and peers that speak something
-//! else than the port does.
+//! Tests the command under TLS: unusable certificate files, files that change at run time, graceful shutdown, and peers
+//! that use the wrong protocol for the port.
 //!
-//! Needs a real kernel: processes, signals and files are what this is about.
+//! Needs a real kernel, because the tests are about processes, signals and files.
 #![cfg(unix)]
 
 mod demo;
@@ -57,13 +57,13 @@ fn files_that_cannot_be_used_are_told() {
     cases.push((&authorities, format!("client authorities {missing}: cannot be read: No such file")));
     let authorities = ["--cert", cert, "--key", key, "--client-ca", key];
     cases.push((&authorities, format!("client authorities {key}: holds no certificate")));
-    let needs = "--tls-listen needs --cert and --key, as many of the one as of the other, or --tls-self-signed";
+    let needs = "--tls-listen needs --cert and --key, the same number of each, or --tls-self-signed";
     cases.push((&[], needs.to_string()));
     let more = ["--cert", cert, "--key", key, "--key", other_key];
     cases.push((&more, needs.to_string()));
-    let apart = "--engine threads and --tls-listen do not go together".to_string();
+    let apart = "--engine threads cannot be combined with --tls-listen".to_string();
     cases.push((&["--tls-self-signed", "--engine", "threads"], apart.clone()));
-    // Before anything that would be no better where it was put right.
+    // The command reports this before the invalid address: correcting that would not help.
     cases.push((&["--engine", "threads", "--listen", "nonsense"], apart));
     for (arguments, expected) in cases {
         let mut command = Command::new(HIGHWIRE);
@@ -82,7 +82,7 @@ fn a_key_that_may_not_be_read_is_told() {
     let site = Site::new();
     let key = site.file("site.key");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o000)).expect("a mode");
-    // Root may read everything, unless it gives that right up.
+    // Root may read every file unless it drops these capabilities.
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
     let mut command = if root {
         let Some(setpriv) = programs::program(&["setpriv"]) else { return };
@@ -109,12 +109,12 @@ fn an_expired_certificate_is_served_with_a_warning(engine: &str) {
     let log = demo.log();
     let warning = log.lines().find(|line| line.contains("has expired")).expect("a line");
     assert!(warning.contains(" WARN ") && warning.contains(&site.file("site.pem")), "{warning}");
-    let error = open(&demo, Client::of(&site.authority).config()).expect_err("a client that looks at dates");
+    let error = open(&demo, Client::of(&site.authority).config()).expect_err("a refusal by the client");
     assert!(error.to_string().contains("certificate expired"), "{error}");
     get(&demo.addresses[0], "/hello").expect("an answer");
 }
 
-/// The certificate that a connection was shown.
+/// Returns the server's certificate on a connection.
 fn shown(stream: &Stream) -> CertificateDer<'static> {
     stream.conn.peer_certificates().expect("a certificate")[0].clone()
 }
@@ -122,7 +122,7 @@ fn shown(stream: &Stream) -> CertificateDer<'static> {
 fn changed_files_serve_new_connections_and_old_ones_go_on(engine: &str) {
     let site = Site::new();
     let Some(mut demo) = site.start(engine, &[]) else { return };
-    // A client of its own for each: no session is resumed.
+    // A new client for each connection, so that no session is resumed.
     let connect = || open(&demo, Client::of(&site.authority).config()).expect("a handshake");
     let (mut first, fine) = (connect(), "Hello, World!");
     ask(&mut first, "/hello", fine);
@@ -140,11 +140,11 @@ fn changed_files_serve_new_connections_and_old_ones_go_on(engine: &str) {
     let (file, log) = (site.file("site.pem"), || demo.log());
     let complaint = format!("ERROR highwire::tls: TLS: certificate {file}: is not PEM");
     let complained = || {
-        assert_eq!(shown(&connect()), new, "what was loaded before stays in use");
+        assert_eq!(shown(&connect()), new, "the loaded certificate does not stay in use");
         log().contains(&complaint)
     };
-    assert!(until(complained), "nothing is said of a file that cannot be used; {}", demo.said());
-    assert!(log().contains("what was loaded before stays in use"), "{}", log());
+    assert!(until(complained), "the log has no error about the unusable file; {}", demo.said());
+    assert!(log().contains("the files loaded before stay in use"), "{}", log());
 
     site.install(&site.authority.issue(NAMES));
     assert!(until(|| shown(&connect()) != new), "the third certificate is not served; {}", demo.said());
@@ -156,11 +156,11 @@ fn changed_files_serve_new_connections_and_old_ones_go_on(engine: &str) {
 
 fn sigterm_lets_http1_finish_and_says_so_in_tls(engine: &str) {
     let site = Site::new();
-    // One worker, so that whoever came first has been taken when another has its answer.
+    // One worker, which accepts in order: an answer on a later connection shows that it has accepted the earlier ones.
     let Some(mut demo) = site.start(engine, &["--workers", "1"]) else { return };
     let mut half = TcpStream::connect(&demo.tls_addresses[0]).expect("a connection");
     half.set_read_timeout(Some(PATIENCE)).expect("an option");
-    half.write_all(&[22, 3, 1, 2]).expect("bytes that are taken");
+    half.write_all(&[22, 3, 1, 2]).expect("a successful write");
     let connect = |versions| {
         let client = Client { versions, alpn: &["http/1.1"], ..Client::of(&site.authority) };
         open(&demo, client.config()).expect("a handshake")
@@ -170,24 +170,24 @@ fn sigterm_lets_http1_finish_and_says_so_in_tls(engine: &str) {
     let mut busy = [TLS12, TLS13].map(connect);
     for stream in &mut busy {
         let one = "HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        // The first answer tells that the second request has come: both are in one record.
+        // Both requests are in one record, so the first answer shows that the server has the second request.
         stream.write_all(format!("GET /hello {one}GET /sleep?ms=500 {one}").as_bytes()).expect("bytes");
         read_to(stream, "Hello, World!");
     }
     demo.terminate();
     for stream in &mut busy {
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer, and an end that TLS announces");
+        stream.read_to_string(&mut answer).expect("an answer, then close_notify");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("slept 500 ms\n"), "{engine}: {answer}");
     }
-    assert_eq!(idle.read_to_end(&mut Vec::new()).expect("an end that TLS announces"), 0);
-    assert_eq!(half.read_to_end(&mut Vec::new()).expect("an end in order"), 0, "{engine}: half a handshake");
+    assert_eq!(idle.read_to_end(&mut Vec::new()).expect("close_notify"), 0);
+    assert_eq!(half.read_to_end(&mut Vec::new()).expect("the end"), 0, "{engine}: half a handshake");
     drop((half, idle, busy));
     assert_eq!(demo.wait().code(), Some(0), "{engine}: {}", demo.log());
     assert!(demo.log().contains("0 exchanges cut short"), "{engine}: {}", demo.log());
 }
 
-/// The least of a client of HTTP/2: it answers what has to be answered.
+/// A minimal HTTP/2 client, which acknowledges SETTINGS and PING.
 struct Http2 {
     stream: Stream,
     unread: Vec<u8>,
@@ -196,35 +196,36 @@ struct Http2 {
 impl Http2 {
     fn new(stream: Stream) -> Http2 {
         let mut client = Http2 { stream, unread: Vec::new() };
-        client.stream.write_all(&frames::opening()).expect("bytes that are taken");
+        client.stream.write_all(&frames::opening()).expect("a successful write");
         client
     }
 
     fn send(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
-        self.stream.write_all(&frames::frame(kind, flags, stream.into(), payload)).expect("bytes that are taken");
+        self.stream.write_all(&frames::frame(kind, flags, stream.into(), payload)).expect("a successful write");
     }
 
-    /// GETs a path of few letters.
+    /// Sends GET for a path of less than 127 bytes.
     fn get(&mut self, stream: u8, path: &str) {
-        // RFC 7541 appendix A: GET, https; :path (4) and :authority (1) with values of their own.
+        // Static table (RFC 7541 appendix A): :method GET, :scheme https; :path (4) and :authority (1) with literal
+        // values.
         let mut block = vec![0x82, 0x87, 0x04, path.len() as u8];
         block.extend_from_slice(path.as_bytes());
         block.extend_from_slice(b"\x01\x09localhost");
         self.send(HEADERS, END_STREAM | END_HEADERS, stream, &block);
     }
 
-    /// GETs `/hello` on stream 3 and waits for the answer.
+    /// Sends GET `/hello` on stream 3 and waits for the answer.
     fn greet(&mut self) {
         self.get(3, "/hello");
         loop {
-            let (kind, stream, payload) = self.frame().expect("an answer, and not the end");
+            let (kind, stream, payload) = self.frame().expect("a frame of the answer");
             if (kind, stream) == (DATA, 3) {
                 return assert_eq!(payload, b"Hello, World!");
             }
         }
     }
 
-    /// The next frame, as kind, stream and payload; none at an end that TLS announces.
+    /// Returns the next frame as kind, stream and payload, or `None` after close_notify.
     fn frame(&mut self) -> Option<(u8, u8, Vec<u8>)> {
         loop {
             if let Some(&[a, b, c, kind, flags, _, _, _, stream]) = self.unread.first_chunk::<9>() {
@@ -238,9 +239,9 @@ impl Http2 {
                 }
             }
             let mut part = [0; 4096];
-            match self.stream.read(&mut part).expect("frames, and an end that TLS announces") {
+            match self.stream.read(&mut part).expect("frames, then close_notify") {
                 0 => {
-                    assert!(self.unread.is_empty(), "a part of a frame");
+                    assert!(self.unread.is_empty(), "an incomplete frame at the end");
                     return None;
                 }
                 count => self.unread.extend_from_slice(&part[..count]),
@@ -257,7 +258,7 @@ fn sigterm_lets_http2_finish_and_says_so_in_tls(engine: &str) {
     busy.get(1, "/sleep?ms=500");
     for client in [&mut idle, &mut busy] {
         assert_eq!(client.stream.conn.alpn_protocol(), Some(&b"h2"[..]));
-        // Its answer tells that what was sent before it has come, too.
+        // The answer shows that the server has received the frames sent before, too.
         client.greet();
     }
     demo.terminate();
@@ -280,7 +281,7 @@ fn sigterm_lets_http2_finish_and_says_so_in_tls(engine: &str) {
     assert!(demo.log().contains("0 exchanges cut short"), "{engine}: {}", demo.log());
 }
 
-/// Sends bytes to an address over a connection of its own, and reads to the end.
+/// Sends bytes over a new connection and reads to its end.
 fn exchange(address: &str, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&http1::exchange(http1::connect_within(address, PATIENCE), bytes)).into_owned()
 }
@@ -302,10 +303,10 @@ fn whoever_does_not_speak_tls_is_told_so(engine: &str) {
         assert!(head.starts_with("HTTP/1.1 400 ") && head.ends_with("Connection: close"), "{engine}, {what}: {head}");
         assert_eq!(body, "this port speaks TLS: use https\n", "{engine}, {what}");
     }
-    // It is no HTTP, and gets the alert `protocol_version`.
+    // An SSL 2.0 hello is answered with the alert `protocol_version`.
     let ssl2 = exchange(&demo.tls_addresses[0], b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80\x02\0\x80\x03\0\x80");
     assert_eq!(ssl2.as_bytes(), [0x15, 3, 1, 0, 2, 2, 70], "{engine}");
-    // Others are served as before.
+    // TLS clients are still served.
     ask(&mut open(&demo, Client::of(&site.authority).config()).expect("a handshake"), "/hello", "Hello, World!");
     demo.check_alive();
 }
@@ -332,14 +333,14 @@ fn where_only_http2_is_spoken_http1_is_refused_with_or_without_alpn(engine: &str
     let arguments = ["--http2-only", "--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
     let Some(mut demo) = Demo::start(engine, &arguments) else { return };
     let connect = |alpn: &[&str]| open(&demo, Client { alpn, ..Client::of(&site.authority) }.config());
-    // Without ALPN neither is spoken: HTTP/2 has to be negotiated (RFC 9113 section 3.2).
     for alpn in [&["h2"][..], &["http/1.1", "h2"]] {
         Http2::new(connect(alpn).expect("a handshake")).greet();
     }
     let error = connect(&["http/1.1"]).expect_err("an alert");
     assert!(error.to_string().contains("NoApplicationProtocol"), "{engine}: {error}");
+    // Without ALPN the server speaks neither protocol: HTTP/2 must be negotiated (RFC 9113 section 3.2).
     let mut stream = connect(&[]).expect("a handshake");
-    stream.write_all(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("bytes that are taken");
+    stream.write_all(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a successful write");
     let mut client = Http2 { stream, unread: Vec::new() };
     let frames: Vec<_> = std::iter::from_fn(|| client.frame()).collect();
     assert!(!frames.iter().any(|(kind, ..)| [HEADERS, DATA].contains(kind)), "{engine}: {frames:?}");
@@ -362,21 +363,22 @@ fn who_says_that_nothing_more_comes_is_still_answered(engine: &str) {
             let mut stream = open(&demo, client.config()).expect("a handshake");
             stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("bytes");
             stream.conn.send_close_notify();
-            stream.flush().expect("bytes that are taken");
+            stream.flush().expect("a successful write");
             let mut answer = String::new();
-            stream.read_to_string(&mut answer).expect("an answer, and an end that TLS announces");
+            stream.read_to_string(&mut answer).expect("an answer, then close_notify");
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{engine} {path}: {answer:.200}");
             assert!(answer.ends_with(expected), "{engine} {path}: {} bytes", answer.len());
         }
     }
 }
 
-/// A client that is done with its handshake and has not sent its last flight: that, and a request behind it.
+/// Performs a client's handshake up to its last flight. Returns the session and the bytes to send: the last flight, the
+/// request, and close_notify if `ends`.
 fn last_flight(site: &Site, socket: &mut TcpStream, request: &[u8], ends: bool) -> (ClientConnection, Vec<u8>) {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut session = ClientConnection::new(Client::of(&site.authority).config(), name).expect("a client");
     while session.wants_write() {
-        session.write_tls(socket).expect("bytes that are taken");
+        session.write_tls(socket).expect("a successful write");
     }
     while session.is_handshaking() {
         session.read_tls(socket).expect("an answer");
@@ -394,8 +396,8 @@ fn last_flight(site: &Site, socket: &mut TcpStream, request: &[u8], ends: bool) 
     (session, flight)
 }
 
-/// A worker takes a few handshakes at a time; the others wait for their turn. What is behind them waits too, be it large,
-/// be it the end.
+/// A worker performs a few handshakes at a time; the others wait. The data behind a waiting handshake must wait too,
+/// even a large upload or the end of the connection.
 fn handshakes_that_come_at_once_are_all_served(engine: &str) {
     let site = Site::new();
     let Some(mut demo) = site.start(engine, &["--workers", "1"]) else { return };
@@ -415,22 +417,22 @@ fn handshakes_that_come_at_once_are_all_served(engine: &str) {
         .collect();
     demo.while_stopped(|| {
         for (_, socket, flight, is_large) in &mut clients {
-            // As much as the system takes.
+            // As much as the socket buffer takes.
             socket.set_nonblocking(true).expect("an option");
             while let Ok(count @ 1..) = socket.write(flight) {
                 flight.drain(..count);
             }
             socket.set_nonblocking(false).expect("an option");
             if !*is_large {
-                assert!(flight.is_empty(), "the system does not take a small request");
+                assert!(flight.is_empty(), "the socket buffer does not take a small request");
                 socket.shutdown(Shutdown::Write).expect("an end");
             }
         }
     });
     for (session, mut socket, flight, is_large) in clients {
-        socket.write_all(&flight).expect("bytes that are taken");
+        socket.write_all(&flight).expect("a successful write");
         let (mut stream, mut answer) = (Stream::new(session, socket), String::new());
-        stream.read_to_string(&mut answer).expect("an answer, and an end that TLS announces");
+        stream.read_to_string(&mut answer).expect("an answer, then close_notify");
         let expected = if is_large { "{\"bytes\":400000," } else { "Hello, World!" };
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(expected), "{engine}: {answer}");
     }

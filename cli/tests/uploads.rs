@@ -1,7 +1,7 @@
-//! Forms with files as other people's clients send them, and uploads that go wrong: cut short, without an end, on a full
-//! disk. On every engine.
+//! Tests forms with files from third-party clients, and uploads that fail: cut short, endless, or on a full disk. On
+//! every engine.
 //!
-//! Needs a real kernel: the clients are programs of their own, and files are files.
+//! Needs a real kernel, because the clients are separate programs and uploads are written to files.
 #![cfg(unix)]
 
 mod demo;
@@ -19,10 +19,10 @@ on_every_engine! {
     [curl, python, node, an_upload_that_is_cut_short_leaves_no_file, a_client_that_is_killed_leaves_no_file, forms_without_an_end_are_refused, a_full_disk_is_507_and_the_service_goes_on]
 }
 
-/// More than any buffer holds, and no multiple of one's size.
+/// More than any buffer holds, and no multiple of a buffer size.
 const FILE_BYTES: usize = 5_000_011;
 
-/// The demo, with its temporary files in a folder of their own.
+/// Starts the demo with a separate folder for temporary files.
 fn demo(engine: &str, folder: &Folder) -> Option<Demo> {
     let mut command = Command::new(HIGHWIRE);
     command.args(["demo", "--engine", engine, "--listen", "127.0.0.1:0"]).env("TMPDIR", folder.path("spool"));
@@ -30,18 +30,19 @@ fn demo(engine: &str, folder: &Folder) -> Option<Demo> {
     Demo::of(command, engine)
 }
 
-/// Whether a folder becomes empty: files are removed behind the answer.
+/// Waits until a folder is empty, because the server removes files after its answer. Returns false if that takes too
+/// long.
 fn becomes_empty(folder: &Path) -> bool {
     until(|| std::fs::read_dir(folder).expect("a folder").next().is_none())
 }
 
-/// Whether some of an upload is in a folder.
+/// Returns true if the folder contains a file that is not empty.
 fn is_written(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten();
     entries.filter_map(|entry| entry.metadata().ok()).any(|file| file.len() > 0)
 }
 
-/// A file that repeats nothing soon, and its sum.
+/// Writes a file of pseudo-random bytes. Returns its path and its SHA-256 sum, or `None` without sha256sum.
 fn file(folder: &Folder) -> Option<(String, String)> {
     let sum = program(&["sha256sum"])?;
     let path = folder.path("file \u{e9}\"1.bin");
@@ -51,12 +52,12 @@ fn file(folder: &Folder) -> Option<(String, String)> {
         (state >> 56) as u8
     });
     std::fs::write(&path, next.take(FILE_BYTES).collect::<Vec<u8>>()).expect("a file");
-    // A name with a backslash or a line's end would be escaped; this one has neither.
+    // sha256sum escapes names with a backslash or a line feed; this name has neither.
     let sum = output_text(&sum, &[&path]).split(' ').next().expect("a word").to_string();
     Some((path, sum))
 }
 
-/// What the demo says of the form that every client sends.
+/// Returns the demo's answer to the form that every client sends.
 fn expected(sum: &str) -> String {
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     [
@@ -166,7 +167,7 @@ fn node(engine: &str) {
     assert!(becomes_empty(Path::new(&folder.path("spool"))), "uploads are left behind");
 }
 
-/// The head of a request with a form in chunks, and the beginning of a file.
+/// The head of a form request, and the head of its first part, a file.
 const BEGUN: &str = "POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 9000000\r\n\r\n\
     --B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n";
 
@@ -175,11 +176,11 @@ fn an_upload_that_is_cut_short_leaves_no_file(engine: &str) {
     let Some(demo) = demo(engine, &folder) else { return };
     let spool = folder.path("spool");
     let spool = Path::new(&spool);
-    // In order, and by a reset: unread bytes of the answer to a first request make the kernel send one.
+    // The client ends its direction in order, or resets the connection (a linger of zero).
     for orderly in [true, false] {
-        let mut stream = TcpStream::connect(&demo.addresses[0]).expect("the demo listens");
-        stream.write_all(BEGUN.as_bytes()).expect("it reads");
-        stream.write_all(&vec![b'x'; 1_000_000]).expect("it reads");
+        let mut stream = TcpStream::connect(&demo.addresses[0]).expect("a connection");
+        stream.write_all(BEGUN.as_bytes()).expect("a successful write");
+        stream.write_all(&vec![b'x'; 1_000_000]).expect("a successful write");
         assert!(until(|| is_written(spool)), "nothing is written");
         if orderly {
             stream.shutdown(Shutdown::Write).expect("an end");
@@ -193,7 +194,7 @@ fn an_upload_that_is_cut_short_leaves_no_file(engine: &str) {
         drop(stream);
         assert!(becomes_empty(spool), "an upload is left behind");
     }
-    get(&demo.addresses[0], "/hello").expect("it serves on");
+    get(&demo.addresses[0], "/hello").expect("an answer after the failures");
 }
 
 fn a_client_that_is_killed_leaves_no_file(engine: &str) {
@@ -205,28 +206,28 @@ fn a_client_that_is_killed_leaves_no_file(engine: &str) {
     for version in ["--http1.1", "--http2-prior-knowledge"] {
         let form = format!("file=@\"{}\"", path.replace('"', "\\\""));
         let mut command = Command::new(&curl);
-        // So slow that it is not done before it is killed.
+        // So slow that the test kills it before it has finished.
         command.args(["--silent", "--limit-rate", "100k", version, "--form", &form, &demo.url("/form")]);
         let mut child = command.spawn().expect("curl starts");
         let begun = until(|| is_written(Path::new(&spool)));
-        child.kill().expect("it is there to be killed");
+        child.kill().expect("a running process");
         child.wait().expect("a status");
         assert!(begun, "{version}: nothing is written");
         assert!(becomes_empty(Path::new(&spool)), "{version}: an upload is left behind");
     }
-    get(&demo.addresses[0], "/hello").expect("it serves on");
+    get(&demo.addresses[0], "/hello").expect("an answer after the failures");
 }
 
-/// Sends the beginning of something over and over until the demo has had enough: what it answers.
+/// Sends `begun`, and then `again` up to 50,000 times, and returns the demo's answer.
 fn endless(demo: &Demo, begun: &str, again: &str) -> String {
-    let mut stream = TcpStream::connect(&demo.addresses[0]).expect("the demo listens");
-    stream.write_all(begun.as_bytes()).expect("it reads");
+    let mut stream = TcpStream::connect(&demo.addresses[0]).expect("a connection");
+    stream.write_all(begun.as_bytes()).expect("a successful write");
     let again = again.repeat(1000);
     let mut writer = stream.try_clone().expect("a socket");
     let writes = std::thread::spawn(move || (0..50).all(|_| writer.write_all(again.as_bytes()).is_ok()));
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
-    // The rest may be lost to a reset, since we send on; the answer is not.
+    // A reset may end the reading, because the writer continues; the demo makes sure that the answer arrives before.
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         answer.extend_from_slice(&buffer[..count]);
     }
@@ -249,7 +250,7 @@ fn forms_without_an_end_are_refused(engine: &str) {
         let expected = if words.contains("beginning") { "400" } else { "413" };
         assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")) && answer.contains(words), "{words}: {answer}");
     }
-    get(&demo.addresses[0], "/hello").expect("it serves on");
+    get(&demo.addresses[0], "/hello").expect("an answer after the failures");
 }
 
 fn a_full_disk_is_507_and_the_service_goes_on(engine: &str) {
@@ -264,15 +265,15 @@ fn a_full_disk_is_507_and_the_service_goes_on(engine: &str) {
         command.args(options).args(["--mount", "sh", "-c", script, "sh"]).args(program).env("TMPDIR", &small);
         command
     };
-    // As root, or as whoever is root in a namespace of users.
+    // As root, or as root of a new user namespace.
     let ways = [&[][..], &["--user", "--map-root-user"]];
     let works = |options: &&&[&str]| in_namespace(options, &["true"]).output().is_ok_and(|done| done.status.success());
     let Some(options) = ways.iter().find(works) else {
-        return not_run("a small disk for the demo alone: mounting is not permitted");
+        return not_run("a full disk: mounting a small file system is not permitted");
     };
     let command = in_namespace(options, &[HIGHWIRE, "demo", "--engine", engine, "--listen", "127.0.0.1:0"]);
     let Some(demo) = Demo::of(command, engine) else { return };
-    // The disk as the demo sees it.
+    // The small file system, which only the demo's mount namespace contains.
     let disk = format!("/proc/{}/root{small}", demo.id());
     let url = demo.url("/form");
     let post = |form: &str| {
@@ -286,7 +287,8 @@ fn a_full_disk_is_507_and_the_service_goes_on(engine: &str) {
         let said = post("file=small;filename=small.txt");
         assert!(said.ends_with("200") && said.contains("\"bytes\":5"), "{said}");
     }
-    // Over HTTP/2 the answer comes before the rest of the request, and then a reset, which old versions of curl take for all.
+    // Over HTTP/2 the demo answers before the end of the request and then resets the stream. Old versions of curl
+    // report only the reset, so this uses nghttp.
     if let Some(nghttp) = program(&["nghttp"]) {
         let form = BEGUN.split_once("\r\n\r\n").expect("a head").1.as_bytes();
         let content = std::fs::read(&path).expect("the file");
@@ -297,5 +299,5 @@ fn a_full_disk_is_507_and_the_service_goes_on(engine: &str) {
         assert!(said.contains("the server has no room left for the upload"), "{said}");
         assert!(becomes_empty(Path::new(&disk)), "an upload is left behind");
     }
-    get(&demo.addresses[0], "/hello").expect("it serves on");
+    get(&demo.addresses[0], "/hello").expect("an answer after the failures");
 }

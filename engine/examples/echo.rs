@@ -1,4 +1,5 @@
-//! Sends every request's body back. A server on the engine alone, without routes, handlers or extractors:
+//! Sends every request's body back. This server uses the engine alone, without routes, handlers or extractors. Run it
+//! with:
 //!
 //! ```text
 //! cargo run -p highwire-engine --example echo
@@ -14,14 +15,14 @@ use highwire_engine::{Begin, BodyUse, Config, Outcome, Response, Result, Server,
 /// The service of one worker.
 struct Echo;
 
-/// The number of the one route.
+/// The number of the only route.
 const ROUTE: u32 = 0;
 
 impl Service for Echo {
     fn route(&mut self, head: &Head, _: &[u8], _: Caller<'_>) -> std::result::Result<u32, Box<Response>> {
         match head.method {
             Method::Get | Method::Head | Method::Post => Ok(ROUTE),
-            _ => Err(Box::new(self.error(StatusCode::METHOD_NOT_ALLOWED, "GET and POST are what is here"))),
+            _ => Err(Box::new(self.error(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD and POST are allowed"))),
         }
     }
 

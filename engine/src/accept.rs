@@ -1,15 +1,15 @@
-//! Admitting connections: at most so many in all and of one peer; the others are refused.
+//! Admits connections up to a limit in all and a limit per peer, and refuses the others.
 
 use super::date::CommonLines;
 use super::shared::Shared;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use std::sync::atomic::Ordering;
 
-/// The bytes that an idle connection costs the engine and its driver, rounded up. The budget is charged with them when the connection
-/// is accepted.
+/// The number of bytes that the engine and its driver hold for an idle connection, rounded up. They are charged to the
+/// memory budget when the connection is accepted.
 pub(super) const CONNECTION_BYTES: usize = 512;
 
-/// The beginning of the answer to a refused connection; the common lines follow.
+/// The beginning of the answer to a refused connection. The `Server` and `Date` lines follow it.
 pub(super) const TOO_MANY: &str =
     "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n";
 
@@ -27,14 +27,14 @@ pub(super) fn refuse(socket: SocketId, lines: &CommonLines, queue: &mut Queue) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Taken,
-    /// Its peer has too many connections.
+    /// The peer has too many connections.
     TooManyOfPeer,
     /// There are too many connections in all.
     TooManyInAll,
 }
 
 impl Shared {
-    /// Admits a connection that the driver has accepted. A proxy may have any number.
+    /// Admits a connection that the driver has accepted. A proxy may have any number of connections.
     pub(super) fn admit(&self, peer: Peer, is_proxy: bool) -> Admission {
         if !self.has_room() {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +50,8 @@ impl Shared {
         Admission::Taken
     }
 
-    /// Moves a connection from the proxy that made it to the peer that the PROXY header names. Returns false if that peer has too many.
+    /// Counts a connection for the peer that the PROXY header names, and no longer for the proxy. Returns false if that
+    /// peer has too many.
     pub(super) fn admit_for(&self, proxy: Peer, peer: Peer) -> bool {
         let admitted = self.peers.enter(peer, self.config().limits.connections_a_peer);
         if admitted {
@@ -60,14 +61,14 @@ impl Shared {
         admitted
     }
 
-    /// Ends the count of an admitted connection.
+    /// Stops counting an admitted connection that has ended.
     pub(super) fn dismiss(&self, peer: Peer) {
         self.peers.leave(peer);
         self.counters.connections.fetch_sub(1, Ordering::Relaxed);
         self.counters.finished.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true if there is room for another connection.
+    /// Returns true if the server may have another connection.
     pub(super) fn has_room(&self) -> bool {
         self.connection_count() < self.most_connections
     }

@@ -1,7 +1,9 @@
-//! Connections in threads: the acceptor that hands connections to workers, and the engine that has a thread for each.
+//! Accepts connections with blocking calls: the acceptor that hands connections to workers, and the engine `threads`,
+//! which runs each connection on a thread of its own.
 //!
-//! The engine `threads` drives the same connection object as the workers do, with blocking calls: receive, let the
-//! connection act, do what it asks for, wait for its handler. It is there for comparison, and for handlers that must block.
+//! The engine `threads` uses the same connection object as the workers do, with blocking calls: receive, let the
+//! connection act, perform the operations that it has queued, wait for its handler. It exists for comparison, and for
+//! handlers that must block.
 
 use super::accept::{Admission, TOO_MANY};
 use super::connection::Connection;
@@ -26,13 +28,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long an acceptor waits on one listener before it looks at the others and at whether to stop.
+/// The longest wait of a thread before it checks whether to stop. An acceptor divides it among its listeners.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How long it waits when there are no descriptors left, so that it does not spin.
+/// The pause of an acceptor when there is no descriptor or no room for another connection, so that it does not spin.
 const WANT: Duration = Duration::from_millis(50);
 
-/// Accepts on every listener in turn until the server drains.
+/// Accepts connections on every listener in turn until the server shuts down.
 fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, usize)) {
     let patience = PATIENCE / listeners.len().max(1) as u32;
     while !shared.draining.load(Ordering::Acquire) {
@@ -41,14 +43,14 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, 
                 std::thread::sleep(WANT);
                 continue;
             }
-            // One wait, then whatever else has come.
+            // Waits for the first connection only, and then takes those that wait already.
             let mut patience = patience;
             loop {
                 match calls::accept(listener, patience) {
                     Ok(Some(socket)) => take(socket, number),
                     Ok(None) => break,
                     Err(error) => {
-                        quiet::log!(Failure, warn, %error, "accepting is paused");
+                        quiet::log!(Failure, warn, %error, "cannot accept a connection: accepting is paused");
                         std::thread::sleep(WANT);
                         break;
                     }
@@ -62,8 +64,9 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, 
     }
 }
 
-/// Who hands connections to workers. They wait for its end before they stop, so that what was handed to them just now is
-/// still served; it is counted from when it is made until it is dropped, on a thread that panics or was never started, too.
+/// Hands connections to the workers. Workers that are stopping wait until no acceptor is left, so that they still serve
+/// the last connections handed over. An acceptor is counted from `new` until it is dropped, even if its thread panics
+/// or cannot be started.
 pub(super) struct Acceptor {
     shared: Arc<Shared>,
     remotes: Vec<Arc<Remote>>,
@@ -75,7 +78,7 @@ impl Acceptor {
         Acceptor { shared, remotes }
     }
 
-    /// Hands each connection to the worker that has the fewest.
+    /// Accepts connections and hands each to the worker with the fewest, until the server shuts down.
     pub(super) fn hand_out(&self, listeners: &[Listener]) {
         accept(&self.shared, listeners, |socket, number| {
             if let Some(least) = self.remotes.iter().min_by_key(|remote| remote.connections.load(Ordering::Relaxed)) {
@@ -92,7 +95,8 @@ impl Drop for Acceptor {
     }
 }
 
-/// Gives each connection a thread of a bounded pool; 503 where the queue is full.
+/// Serves each connection on a thread of a bounded pool until the server shuts down. Answers 503 if the pool's queue is
+/// full.
 pub(super) fn accept_for_threads(
     make: &Arc<impl MakeService>,
     shared: &Arc<Shared>,
@@ -113,12 +117,13 @@ pub(super) fn accept_for_threads(
     let aborting = || shared.aborting.load(Ordering::Acquire);
     wait_while(shared.config().timeouts.shutdown, || shared.connection_count() > 0 && !aborting());
     shared.aborting.store(true, Ordering::Release);
-    // Each thread looks at this every `PATIENCE` at the latest; one that blocks in a handler is left behind.
+    // Each thread checks this after `PATIENCE` at the latest. A thread that blocks in a handler is not waited for any
+    // longer.
     wait_while(PATIENCE * 10, || shared.connection_count() > 0);
     Ok(())
 }
 
-/// Waits as long as something holds, and no longer than `most`.
+/// Waits while a condition holds, but no longer than `most`.
 fn wait_while(most: Duration, holds: impl Fn() -> bool) {
     let until = std::time::Instant::now() + most;
     while holds() && std::time::Instant::now() < until {
@@ -130,11 +135,11 @@ fn refuse(shared: &Shared, socket: &Socket) {
     let mut lines = CommonLines::new(shared.config().server_name.clone());
     lines.refresh(clock::unix_seconds());
     let answer = [TOO_MANY.as_bytes(), lines.server(), lines.date(), b"\r\n"].concat();
-    // Whoever is refused may be gone already.
+    // The refused peer may have closed the connection already.
     let _ = calls::send(socket, &answer, Duration::ZERO);
 }
 
-/// What tells the server that a connection is over, however it ends.
+/// Stops counting a connection when it is dropped, even if the connection's thread panics.
 struct Dismissal {
     shared: Arc<Shared>,
     peer: highwire_io::Peer,
@@ -146,7 +151,7 @@ impl Drop for Dismissal {
     }
 }
 
-/// One connection from its start to its end, on the present thread.
+/// Serves one connection from its start to its end, on the current thread.
 fn serve(make: &impl MakeService, shared: Arc<Shared>, socket: Socket) {
     let server = shared.clone();
     let _runtime = server.enter_runtime();
@@ -154,7 +159,7 @@ fn serve(make: &impl MakeService, shared: Arc<Shared>, socket: Socket) {
     let inbox = Notifier::new().and_then(|notifier| Ok((TaskInbox::open(notifier.clone())?, notifier)));
     match inbox {
         Ok((inbox, notifier)) => Thread::new(make, shared, socket, inbox, notifier).run(),
-        Err(error) => tracing::warn!(%error, "a connection's thread could not be set up"),
+        Err(error) => tracing::warn!(%error, "cannot set up the thread of a connection"),
     }
 }
 
@@ -185,7 +190,7 @@ impl<S: Service> Thread<S> {
         let _entered = context.enter();
         let clock = RealClock::start();
         let mut worker = WorkerContext::new(make, shared, context.clone());
-        // There is nobody else on this thread who would have to wait.
+        // The thread has no other connections, which would have to wait.
         worker.allowance = u32::MAX;
         worker.begin(clock.now());
         let connection = Connection::new(ID, socket.peer, false, &mut worker);
@@ -240,7 +245,7 @@ impl<S: Service> Thread<S> {
                     self.connection.woken_stream(place as usize, &mut self.worker, &mut self.head, &mut self.queue);
                 }
                 TaskKind::Spawned { index, generation } => self.worker.context.clone().poll(index, generation),
-                // Those have workers.
+                // The engine `threads` serves no requests of this process.
                 TaskKind::Call { .. } => {}
             }
         }
@@ -251,7 +256,8 @@ impl<S: Service> Thread<S> {
             return Some(Duration::ZERO);
         }
         let due = self.worker.deadlines.next().into_iter().chain(self.worker.context.next_timer()).min();
-        // The end of the server is looked for now and then; a wake from elsewhere ends the wait at once.
+        // The wait is bounded so that the thread notices the end of the server. A wake from another thread ends it at
+        // once.
         let due = due.map(|due| due.since(self.clock.now()));
         Some(due.map_or(PATIENCE, |due| due.min(PATIENCE)))
     }
@@ -295,7 +301,7 @@ impl<S: Service> Thread<S> {
         }
     }
 
-    /// Does what the connection asked for.
+    /// Performs the operations that the connection has queued.
     fn work(&mut self) {
         while !self.queue.ops.is_empty() {
             let ops = std::mem::take(&mut self.queue.ops);
@@ -321,7 +327,7 @@ impl<S: Service> Thread<S> {
                         calls::reset_on_close(&self.socket);
                         false
                     }
-                    // The connection says that it is gone, and the socket closes with its thread's work.
+                    // After `Op::Close` the connection is gone, and the socket closes when `run` returns.
                     _ => false,
                 };
                 if failed {
@@ -352,7 +358,8 @@ impl<S: Service> Thread<S> {
         self.send_all(bytes.len() as u64, |sent| calls::send(&self.socket, &bytes[sent as usize..], PATIENCE))
     }
 
-    /// Sends all, as long as the peer takes some within the write deadline. `send` is told how much it has sent before.
+    /// Sends `length` bytes. Fails if the peer takes none within the write timeout. `send` gets the number of bytes
+    /// sent before.
     fn send_all(&self, length: u64, send: impl Fn(u64) -> std::io::Result<usize>) -> std::io::Result<()> {
         let patience = self.worker.shared.config().timeouts.write;
         let patience = if patience.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { patience };

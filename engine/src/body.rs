@@ -1,4 +1,4 @@
-//! Bodies in parts: those of requests while they are received, those of responses while they are made.
+//! Bodies in parts: of requests while they are received, and of responses while they are produced.
 
 use crate::file_part::{FilePart, Step};
 use bytes::{Bytes, BytesMut};
@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A function that makes the trailer fields after a body.
+/// A function that makes the trailer fields at the end of a body.
 pub type Trailers = Box<dyn FnOnce() -> Vec<(HeaderName, HeaderValue)>>;
 
-/// Why a request's body was not received whole.
+/// The reason why a request's body was not received completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
@@ -27,7 +27,7 @@ pub enum BodyError {
     TooSlow,
     /// The server has no memory left for the body.
     NoMemory,
-    /// The body does not decode as its `Content-Encoding` says.
+    /// The body does not match its `Content-Encoding`.
     Undecodable,
 }
 
@@ -61,9 +61,10 @@ impl BodyError {
 pub trait Transform {
     /// Takes a received part. Called only after [`pull`](Self::pull) has returned [`Pulled::Starved`].
     fn push(&mut self, part: Bytes);
-    /// Makes the next part for the handler. Each piece of work uses up one of `steps`.
+    /// Makes the next part for the handler. Each unit of work lowers `steps` by one. Returns [`Pulled::Unfinished`] if
+    /// `steps` is 0.
     fn pull(&mut self, steps: &mut u32) -> Result<Pulled, BodyError>;
-    /// Called at the end of the body. Fails if the body may not end here.
+    /// Called at the end of the body. Returns an error if the body is incomplete.
     fn finish(&mut self) -> Result<(), BodyError>;
 }
 
@@ -71,16 +72,16 @@ pub trait Transform {
 pub enum Pulled {
     /// A part for the handler.
     Part(Bytes),
-    /// It needs another received part.
+    /// The transform needs another received part.
     Starved,
-    /// No steps are left; the next call goes on.
+    /// No steps are left. The next call continues.
     Unfinished,
 }
 
-/// Steps of a transform in a row before other connections have their turn, even if they make no parts.
+/// The number of steps of a transform before other connections have their turn. Steps that make no part count, too.
 const STEPS_A_TURN: u32 = 16;
 
-/// A transform, and the steps that are left to it in this turn.
+/// A transform, and the number of steps that it may still take in this turn.
 struct Transforming {
     transform: Box<dyn Transform>,
     steps: u32,
@@ -92,10 +93,10 @@ impl fmt::Debug for Transforming {
     }
 }
 
-/// Bytes that holding a part costs beside its content: its place in the queue and its allocation.
+/// The number of bytes that a held part costs beside its content, for its place in the queue and its allocation.
 pub(crate) const PART_BYTES: usize = 64;
 
-/// Smaller parts are joined up to this size, so that holding them does not cost many times their length.
+/// Smaller parts are joined up to this size in bytes, so that holding them does not cost many times their length.
 const SMALL_PART_BYTES: usize = 4096;
 
 /// A queue of parts.
@@ -105,7 +106,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Adds bytes. Returns by how much the bytes held have grown.
+    /// Adds bytes. Returns the number of bytes by which the cost of the queue has grown.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         if let Some(last) = self.parts.back_mut().filter(|last| last.len() + bytes.len() <= SMALL_PART_BYTES) {
             last.extend_from_slice(bytes);
@@ -117,38 +118,39 @@ impl Parts {
         bytes.len() + PART_BYTES
     }
 
-    /// Takes the first part, whose holding cost [`PART_BYTES`] beside its length.
+    /// Takes the first part. The cost of the queue falls by the part's length and [`PART_BYTES`].
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         self.parts.pop_front().map(BytesMut::freeze)
     }
 }
 
-/// The queue between a connection and the reader of a request's body: waiting parts, and how the body ended.
+/// The queue between a connection and the reader of a request's body: the waiting parts, and the result of the body
+/// when it has ended.
 #[derive(Debug, Default)]
 pub struct BodyQueue {
     parts: Parts,
-    /// Bytes in `parts`.
+    /// The number of bytes in `parts`.
     pub(crate) bytes: usize,
-    /// The same, with the cost of holding them.
+    /// The number of bytes that the queue costs: `bytes`, [`PART_BYTES`] for each part, and the trailers.
     pub(crate) held: usize,
     end: Option<Result<(), BodyError>>,
     trailers: Vec<(HeaderName, HeaderValue)>,
     reader: Option<Waker>,
     /// Wakes the connection when the reader takes a part while `paused` is set, and when the reader drops the body.
     connection: Option<Waker>,
-    /// The connection has stopped receiving because the queue holds enough.
+    /// True if the connection must be woken when the reader takes a part, for example because the queue was full.
     pub(crate) paused: bool,
-    /// The reader has dropped the body.
+    /// True if the reader has dropped the body.
     pub(crate) abandoned: bool,
 }
 
 impl BodyQueue {
-    /// Makes an empty queue. `connection` wakes the task that fills it.
+    /// Creates an empty queue. `connection` wakes the task that fills it.
     pub fn new(connection: Waker) -> BodyQueue {
         BodyQueue { connection: Some(connection), ..BodyQueue::default() }
     }
 
-    /// Returns the bytes that wait for the reader.
+    /// Returns the number of bytes that wait for the reader.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -165,7 +167,7 @@ impl BodyQueue {
         self.wake();
     }
 
-    /// Ends the body, whole or with an error. Only the first call counts.
+    /// Ends the body, complete or with an error. Later calls have no effect.
     pub fn finish(&mut self, end: Result<(), BodyError>, trailers: Vec<(HeaderName, HeaderValue)>) {
         if self.end.is_none() {
             self.end = Some(end);
@@ -186,8 +188,8 @@ impl BodyQueue {
     }
 }
 
-/// A request's body while it is received. Back-pressure reaches the peer: while the handler does not ask for the next part, the
-/// connection receives no more than a bounded amount.
+/// A request's body while it is received. Back-pressure reaches the peer: the connection receives only a bounded number
+/// of bytes that the handler has not taken.
 #[derive(Debug)]
 pub struct Body {
     incoming: Rc<RefCell<BodyQueue>>,
@@ -195,12 +197,12 @@ pub struct Body {
 }
 
 impl Body {
-    /// Makes a body whose parts come from a queue.
+    /// Creates a body that reads its parts from a queue.
     pub fn new(incoming: Rc<RefCell<BodyQueue>>) -> Body {
         Body { incoming, transforming: None }
     }
 
-    /// Makes a body without bytes.
+    /// Creates a body without bytes.
     pub fn empty() -> Body {
         let mut incoming = BodyQueue::default();
         incoming.finish(Ok(()), Vec::new());
@@ -215,7 +217,7 @@ impl Body {
     /// Returns the next part, or `None` at the end.
     ///
     /// # Errors
-    /// If the body is not received whole; `None` follows.
+    /// Returns an error if the body is not received completely. The next call returns `None`.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         poll_fn(|cx| self.poll_part(cx)).await
     }
@@ -223,7 +225,7 @@ impl Body {
     /// Returns the whole body, if it has at most `limit` bytes.
     ///
     /// # Errors
-    /// If the body is not received whole, or is longer.
+    /// Returns an error if the body is not received completely, or is longer than `limit`.
     pub async fn collect(mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut whole = Vec::new();
         while let Some(part) = self.next().await {
@@ -236,13 +238,13 @@ impl Body {
         Ok(whole)
     }
 
-    /// Returns true if the body has ended without bytes and trailers.
+    /// Returns true if the body has ended without trailers and no bytes are left to read.
     pub fn is_empty(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.bytes == 0 && incoming.end == Some(Ok(())) && incoming.trailers.is_empty()
     }
 
-    /// Returns the trailer fields, after the body has ended.
+    /// Returns the trailer fields. There are none before the body has ended.
     pub fn trailers(&self) -> Vec<(HeaderName, HeaderValue)> {
         self.incoming.borrow().trailers.clone()
     }
@@ -287,7 +289,7 @@ impl Body {
     }
 }
 
-/// Returns the next part as the peer sent it.
+/// Polls for the next received part, before any transform.
 fn poll_received(incoming: &RefCell<BodyQueue>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
     let mut incoming = incoming.borrow_mut();
     if let Some(part) = incoming.parts.pop() {
@@ -349,13 +351,13 @@ pub trait Source: Stream<Item = Result<Bytes, BoxError>> {
 
 /// A response's body in parts.
 pub enum BodyStream {
-    /// A producer makes each part when it is asked for.
+    /// A producer makes each part when it is polled.
     Made(Pin<Box<dyn Source>>),
-    /// All bytes are there and are sent in parts.
+    /// The bytes exist already and are sent in parts.
     There {
         /// The bytes that are left.
         bytes: Bytes,
-        /// Only this body holds them.
+        /// True if only this body holds them.
         own: bool,
     },
     /// A range of a file, which some connections can send without reading it.
@@ -366,12 +368,12 @@ pub enum BodyStream {
 pub enum Part {
     /// Bytes.
     Bytes(Bytes),
-    /// A range of a file, for a carrier that can send it unread.
+    /// A range of a file, for a carrier that can send it without reading it.
     File(Step),
 }
 
 impl Part {
-    /// Returns its length in bytes.
+    /// Returns the length of the part in bytes.
     pub fn length(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
@@ -381,7 +383,7 @@ impl Part {
 }
 
 impl BodyStream {
-    /// Makes a body from a stream of parts.
+    /// Creates a body from a stream of parts.
     pub fn new<S, E>(stream: S) -> BodyStream
     where
         S: Stream<Item = Result<Bytes, E>> + 'static,
@@ -390,17 +392,17 @@ impl BodyStream {
         BodyStream::Made(Box::pin(Converted { stream: Box::pin(stream) }))
     }
 
-    /// Makes a body from a [`Source`].
+    /// Creates a body from a [`Source`].
     pub fn from_source(source: impl Source + 'static) -> BodyStream {
         BodyStream::Made(Box::pin(source))
     }
 
-    /// Makes a body of bytes, which are sent in parts.
+    /// Creates a body of bytes, which are sent in parts.
     pub fn of(bytes: Bytes) -> BodyStream {
         BodyStream::There { own: bytes.is_unique(), bytes }
     }
 
-    /// Returns the bytes that only this body holds, or that are being read for it.
+    /// Returns the number of bytes that only this body holds, or that are being read for it.
     pub fn held(&self) -> usize {
         match self {
             BodyStream::Made(source) => source.held(),
@@ -410,7 +412,7 @@ impl BodyStream {
         }
     }
 
-    /// Polls for the next bytes; `None` at the end.
+    /// Polls for the next bytes. Returns `None` at the end.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         match self {
             BodyStream::Made(stream) => stream.as_mut().poll_next(cx),
@@ -422,7 +424,7 @@ impl BodyStream {
         }
     }
 
-    /// Takes the whole body as one range of a file, if it is in memory and can be sent at once.
+    /// Takes the whole body as one range of a file, if the file was in memory a moment ago and the range is one step.
     pub(crate) fn take_whole(&mut self) -> Option<Step> {
         match self {
             BodyStream::File(part) => part.take_whole(),
@@ -430,7 +432,7 @@ impl BodyStream {
         }
     }
 
-    /// As [`poll`](Self::poll), for a connection that can send ranges of files.
+    /// Polls as [`poll`](Self::poll) does, for a connection that can send ranges of files.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
         match self {
             BodyStream::Made(source) => source.as_mut().poll_part(cx),
@@ -442,7 +444,7 @@ impl BodyStream {
     }
 }
 
-/// Bytes of one part of [`BodyStream::There`].
+/// The size in bytes of the parts of [`BodyStream::There`].
 const THERE_PART_BYTES: usize = 32 * 1024;
 
 /// A stream whose errors are boxed.
@@ -468,7 +470,7 @@ where
 {
 }
 
-/// Bytes that a [`Sender`] may be ahead of the receiver.
+/// The number of unread bytes in a [`channel`] at which its [`Sender`] must wait.
 pub const CHANNEL_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
@@ -476,7 +478,7 @@ struct Channel {
     parts: VecDeque<Bytes>,
     held: usize,
     ended: bool,
-    /// The sender was dropped before it finished the body.
+    /// True if the sender was dropped before it finished the body.
     broken: bool,
     receiver_gone: bool,
     reader: Option<Waker>,
@@ -495,13 +497,14 @@ pub struct Receiver {
     channel: Rc<RefCell<Channel>>,
 }
 
-/// Makes a response body that a task on the same worker writes. `Sender::send` waits while [`CHANNEL_BYTES`] are ahead.
+/// Creates a response body that a task on the same worker writes. [`Sender::send`] waits while [`CHANNEL_BYTES`] are
+/// unread.
 pub fn channel() -> (Sender, Receiver) {
     let channel = Rc::new(RefCell::new(Channel::default()));
     (Sender { channel: channel.clone() }, Receiver { channel })
 }
 
-/// The peer is gone; nothing more can be sent.
+/// The error of [`Sender::send`]: the peer is gone, and nothing more can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerGone;
 
@@ -514,10 +517,10 @@ impl fmt::Display for PeerGone {
 impl std::error::Error for PeerGone {}
 
 impl Sender {
-    /// Sends a part, as soon as there is room.
+    /// Sends a part. Waits until the channel has room.
     ///
     /// # Errors
-    /// If the peer is gone.
+    /// Returns an error if the peer is gone.
     pub async fn send(&mut self, part: impl Into<Bytes>) -> Result<(), PeerGone> {
         let mut part = Some(part.into());
         poll_fn(|cx| {
@@ -538,7 +541,8 @@ impl Sender {
         .await
     }
 
-    /// Ends the body. A sender that is dropped without this cuts the body short, and the peer sees that it is incomplete.
+    /// Ends the body. A sender that is dropped without this cuts the body short, and the peer sees that it is
+    /// incomplete.
     pub fn finish(self) {
         self.channel.borrow_mut().ended = true;
     }

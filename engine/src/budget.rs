@@ -1,6 +1,7 @@
-//! The account of the bytes that the engine holds for peers, with one bound for the process.
+//! The memory budget: an account of the bytes that the engine holds for peers, with one limit for all workers of a
+//! server.
 //!
-//! Workers take bytes from the shared account in portions, so that charging a connection needs no atomic operation.
+//! Workers take bytes from the shared account in portions, so that most charges need no atomic operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +13,12 @@ pub(crate) struct Budget {
     used: AtomicUsize,
 }
 
-/// Bytes that any connection may hold as long as there is room: enough for any head and for bodies of usual size.
+/// The number of bytes that any connection may hold while the budget has room: enough for any head and for bodies of
+/// usual size.
 const SMALL_BYTES: usize = 64 * 1024;
 
-/// What a worker takes at once, and twice what it keeps in hand.
+/// The number of bytes that a worker takes from the budget in advance. It returns bytes when it has more than twice as
+/// many in hand.
 const PORTION: usize = 64 * 1024;
 
 impl Budget {
@@ -36,18 +39,18 @@ impl Budget {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the bytes that are taken.
+    /// Returns the number of bytes that workers have taken.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that are not taken.
+    /// Returns the number of bytes that workers have not taken.
     fn free(&self) -> usize {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Returns half of the memory that this process may use (the least of its address space limit, its cgroup's and the machine's
-    /// memory), or a quarter if half would leave less than 64 MiB for uncounted memory.
+    /// Returns half of the memory that this process may use (the least of its address space limit, its cgroup's and the
+    /// machine's memory), or a quarter if half would leave less than 64 MiB for uncounted memory.
     pub(crate) fn default_limit() -> usize {
         Budget::limit_of(highwire_io::memory::available())
     }
@@ -58,7 +61,7 @@ impl Budget {
     }
 }
 
-/// A worker's share.
+/// A worker's share of the budget.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -71,18 +74,18 @@ impl Share {
         Share { budget, in_hand: 0, charged: 0 }
     }
 
-    /// Returns the bytes that are charged and not given back.
+    /// Returns the number of bytes that are charged and not given back.
     pub(crate) fn charged(&self) -> usize {
         self.charged
     }
 
-    /// Returns true if a connection that holds `held` bytes may hold `wanted`: at most as much as it leaves for others. So a single
-    /// connection may have half of the budget; the fuller the budget, the less each may have.
+    /// Returns true if a connection that holds `held` bytes may hold `wanted` bytes: at most as many as it leaves for
+    /// others. A single connection may thus have half of the budget; the fuller the budget, the less each may have.
     pub(crate) fn allows(&self, held: usize, wanted: usize) -> bool {
         wanted <= SMALL_BYTES || wanted <= (self.budget.free() + self.in_hand + held) / 2
     }
 
-    /// Takes bytes. Returns false if there are not enough.
+    /// Charges bytes. Returns false if the budget does not have enough.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         if self.in_hand >= bytes {
             self.in_hand -= bytes;
@@ -100,9 +103,9 @@ impl Share {
         true
     }
 
-    /// Gives bytes back.
+    /// Gives charged bytes back.
     pub(crate) fn give(&mut self, bytes: usize) {
-        debug_assert!(self.charged >= bytes, "more is given back than was taken");
+        debug_assert!(self.charged >= bytes, "more bytes are given back than were charged");
         self.charged = self.charged.saturating_sub(bytes);
         self.in_hand += bytes;
         if self.in_hand > 2 * PORTION {

@@ -1,8 +1,8 @@
-//! What is known of the sender of a request.
+//! The sender of a request: its address and its TLS session.
 
 use std::net::IpAddr;
 
-/// Who sent the request.
+/// The address of the peer that sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// A process on this machine, through a unix socket.
@@ -38,32 +38,33 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// The TLS of the connection that a request came by.
+/// The TLS session of the connection over which a request arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
-    /// The version: `TLSv1.3`.
+    /// The version, such as `TLSv1.3`.
     pub version: &'static str,
-    /// The cipher suite: `TLS13_AES_256_GCM_SHA384`.
+    /// The cipher suite, such as `TLS13_AES_256_GCM_SHA384`.
     pub cipher: &'static str,
-    /// The name that the client asked for (SNI), in lower case.
+    /// The server name that the client has sent (SNI), in lower case.
     pub server_name: Option<String>,
-    /// The protocol that both sides agreed on (ALPN): `h2`, `http/1.1`.
+    /// The protocol that both sides agreed on (ALPN), such as `h2` or `http/1.1`.
     pub alpn: Option<String>,
-    /// The session goes on with an earlier one.
+    /// True if the session resumes an earlier one.
     pub resumed: bool,
-    /// The certificate that the client has proved, where [it was asked](crate::tls::ClientAuth).
+    /// The verified certificate of the client, if the server [requests one](crate::tls::ClientAuth) and the client has
+    /// one.
     pub client: Option<ClientCertificate>,
 }
 
-/// Who a client is, by its certificate: an authority that the server trusts has vouched for it.
+/// The certificate of a client, issued by an authority that the server trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientCertificate {
-    /// The subject, as RFC 4514 writes it: `CN=alice,O=Example`.
+    /// The subject in the notation of RFC 4514, such as `CN=alice,O=Example`.
     pub subject: Option<String>,
-    /// The names that it is for: DNS names, addresses, URIs, mail addresses.
+    /// The names that the certificate is valid for: DNS names, IP addresses, URIs, mail addresses.
     pub names: Vec<String>,
-    /// All of it, in DER.
+    /// The whole certificate in DER.
     pub der: Vec<u8>,
 }

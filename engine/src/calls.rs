@@ -12,7 +12,7 @@ use crate::service::Service;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The requests of this process that a worker has under way.
+/// The requests of this process that a worker is serving.
 pub(super) struct Calls {
     inbox: Arc<Inbox>,
     slots: Vec<Slot>,
@@ -40,17 +40,17 @@ impl Calls {
         }
     }
 
-    /// Whether none is left, and none under way.
+    /// Returns true if no request is waiting or being served.
     pub(super) fn is_empty(&self) -> bool {
         self.inbox.count() == 0
     }
 
-    /// When the next deadline may pass.
+    /// Returns the moment at which the next deadline may pass.
     pub(super) fn next(&self) -> Option<highwire_io::Instant> {
         self.deadlines.next()
     }
 
-    /// Begins with what others have left.
+    /// Takes the requests that other threads have left, and begins to serve them.
     pub(super) fn begin(&mut self, worker: &mut WorkerContext<impl Service>) {
         for job in self.inbox.take() {
             let index = self.free.pop().unwrap_or_else(|| {
@@ -66,14 +66,14 @@ impl Calls {
         }
     }
 
-    /// The task of one of them was woken.
+    /// Continues the request whose task was woken.
     pub(super) fn woken(&mut self, index: u32, generation: u32, worker: &mut WorkerContext<impl Service>) {
         if self.slots.get(index as usize).is_some_and(|slot| slot.generation == generation) {
             self.with(index, worker, Call::drive);
         }
     }
 
-    /// Lets deadlines that have passed take effect.
+    /// Handles the requests whose deadlines have passed.
     pub(super) fn expire(&mut self, worker: &mut WorkerContext<impl Service>) {
         let mut expired = std::mem::take(&mut self.expired);
         self.deadlines.expired(worker.tick, &mut expired);
@@ -81,7 +81,7 @@ impl Calls {
         self.expired = expired;
     }
 
-    /// Ends all of them: the time of the shutdown is up.
+    /// Cuts all requests, because the shutdown deadline has passed or the server was aborted.
     pub(super) fn cut(&mut self, worker: &mut WorkerContext<impl Service>) {
         for job in self.inbox.take() {
             self.inbox.finish_one();
@@ -92,7 +92,7 @@ impl Calls {
         }
     }
 
-    /// Cuts the requests under way and takes no more, because the worker ends.
+    /// Cuts the requests in progress and takes no more, because the worker ends.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.inbox.close();
         for index in 0..self.slots.len() as u32 {
@@ -100,8 +100,8 @@ impl Calls {
         }
     }
 
-    /// Does something with a request, and forgets it if it is over afterwards. A panic in here is a bug of the engine: it
-    /// costs that request.
+    /// Calls `act` with a request, and forgets the request if it is over afterwards. A panic in `act` is a bug of the
+    /// engine; it costs only that request.
     fn with<S: Service>(
         &mut self,
         index: u32,
@@ -117,7 +117,7 @@ impl Calls {
         if done.is_ok() && !call.is_over() {
             return self.deadlines.set_at(index, call.due());
         }
-        // A future that panics when it is dropped costs what it holds, and no more.
+        // A handler's future may panic when it is dropped. The panic must not stop the worker.
         if catch_unwind(AssertUnwindSafe(|| call.release(worker))).is_err() {
             quiet::log!(Panic, error, "a handler panicked when its request ended");
         }

@@ -6,25 +6,25 @@ use std::time::Duration;
 /// The interface to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring if the system has and allows it, else readiness.
+    /// io_uring if the kernel supports and permits it; otherwise epoll, with a warning in the log.
     #[default]
     Auto,
-    /// io_uring; if it is not available, readiness and a warning.
+    /// io_uring. As with [`Auto`](Engine::Auto), epoll and a warning if it is unavailable.
     Uring,
     /// epoll.
     Readiness,
-    /// A thread for each connection, from a bounded pool: for comparison, and for handlers that must block.
+    /// A thread for each connection, from a bounded pool. It exists for comparison, and for handlers that must block.
     Threads,
 }
 
-/// How connections reach the workers.
+/// The way in which connections reach the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// Each worker has its own queue at the port, and the kernel spreads connections over them (SO_REUSEPORT). Other processes of
-    /// the same user can listen at the port, too. The default on Linux and FreeBSD.
+    /// Each worker has its own socket on the port, and the kernel distributes connections among them (SO_REUSEPORT).
+    /// Other processes of the same user can listen on the port, too. The default on Linux and FreeBSD.
     ReusePort,
-    /// One thread accepts connections and gives each to the worker with the fewest. The default on systems whose kernel does not
-    /// spread connections: macOS and Windows.
+    /// One thread accepts connections and gives each to the worker with the fewest. The default on macOS and Windows, whose
+    /// kernels do not distribute connections.
     Handoff,
 }
 
@@ -34,41 +34,47 @@ impl Default for Balance {
     }
 }
 
-/// The time that peers and handlers have. Zero turns a timeout off; for `linger` and `shutdown` it means at once.
+/// The time limits of peers and handlers. Zero turns a timeout off, but for `linger` and `shutdown` it means no
+/// waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Deadlines")]
 pub struct Timeouts {
-    /// From the start of a connection to the end of its TLS handshake. After that the connection closes.
+    /// The time from the start of a connection to the end of its TLS handshake. After it, the connection closes.
     pub handshake: Duration,
-    /// From the first byte of a request, or the start of the connection, to the end of the head. After that 408.
+    /// The time from the first byte of a request to the end of its head. After it, the engine answers 408. A new
+    /// connection closes after the same time if it receives nothing.
     pub head: Duration,
-    /// The period in which a body must bring `body_rate` on average; a slower body is answered 408.
+    /// The period in which a body must arrive at `body_rate` or faster on average. The engine answers a slower body
+    /// with 408.
     pub body: Duration,
-    /// The least rate of a body, in bytes per second.
+    /// The lowest permitted rate of a body, in bytes per second.
     pub body_rate: u32,
-    /// A connection without a request closes after this time.
+    /// The time after which a connection without a request closes.
     pub idle: Duration,
-    /// A peer that takes no bytes of its answers for this time is cut; on a stream of HTTP/2, one that takes less than `body_rate`.
+    /// The time after which a connection is cut if the peer has taken no bytes of its answers. A stream of HTTP/2 is
+    /// cut if the peer takes less than `body_rate` in it.
     pub write: Duration,
-    /// The time of an async or blocking handler, or of an answer from elsewhere. After that 503.
+    /// The time that an async or blocking handler, or another thread, has to answer. After it, the engine answers 503.
     pub handler: Duration,
-    /// Another protocol, after an upgrade or CONNECT, is ended if no byte passes in either direction for this time.
+    /// The time after which a tunnel, opened by Upgrade or CONNECT, is ended if no byte has passed in either direction.
     pub tunnel: Duration,
-    /// After the last answer, what the peer still sends is read and dropped for this time, so that no reset destroys the answer.
+    /// The time after the last answer in which the connection reads and drops the peer's bytes, so that no reset
+    /// destroys the answer.
     pub linger: Duration,
     /// The time that a graceful shutdown waits for pending requests.
     pub shutdown: Duration,
-    /// A warning names a plain handler, or one poll of an async handler, that holds its worker for longer than this.
+    /// The time after which the log warns of a plain handler, or of one poll of an async handler, that holds its
+    /// worker.
     pub stall: Duration,
 }
 
 impl Timeouts {
-    /// Returns the bytes that a body must bring in one period.
+    /// Returns the number of bytes of a body that must arrive in one period.
     pub(crate) fn least_body(&self) -> u64 {
         u64::from(self.body_rate) * self.body.as_secs().max(1)
     }
 
-    /// Returns the bytes that a peer must take of an answer within `write`.
+    /// Returns the number of bytes of an answer that a peer must take within `write`.
     pub(crate) fn least_taken(&self) -> u64 {
         (u64::from(self.body_rate) * self.write.as_secs().max(1)).max(1)
     }
@@ -77,19 +83,22 @@ impl Timeouts {
 impl Default for Timeouts {
     fn default() -> Timeouts {
         Timeouts {
-            // Three round trips of the worst line, and time for the client to ask its user for a certificate's PIN.
+            // Three round trips on a very slow network, and time for the user to enter the PIN of a certificate.
             handshake: Duration::from_secs(10),
-            // Long enough for a bad mobile line, short enough that slow heads cannot pile up.
+            // Long enough for a bad mobile network, short enough that slow heads cannot accumulate.
             head: Duration::from_secs(15),
             body: Duration::from_secs(10),
-            // A modem of 1998 is ten times as fast.
+            // Even a modem of 1998 is ten times as fast.
             body_rate: 500,
-            // Longer than a client that closes idle connections after a minute, so that such a client closes first.
+            // Many clients close idle connections after a minute. With a longer timeout here, such a client closes
+            // first.
             idle: Duration::from_secs(75),
-            // A kernel whose reader takes 4 KB/s announces new room in steps of up to 128 KB if segments are large.
+            // A kernel whose application reads 4 KB/s may open its receive window in steps of 128 KB, so that 32
+            // seconds pass between two steps.
             write: Duration::from_secs(60),
             handler: Duration::from_secs(60),
-            // Chats and proxies send keep-alives about every minute; most NATs forget a connection later.
+            // Chats and proxies send keep-alives about every minute, and most NATs forget an idle connection only
+            // later.
             tunnel: Duration::from_secs(300),
             linger: Duration::from_secs(2),
             shutdown: Duration::from_secs(30),
@@ -102,25 +111,30 @@ impl Default for Timeouts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Caps")]
 pub struct Limits {
-    /// Open connections, over all workers. `None`: what the limit of descriptors allows, less a reserve of 32.
+    /// The most open connections, over all workers. `None` means the process's limit of descriptors minus 32.
     pub connections: Option<u32>,
-    /// Open connections of one address; a /64 counts as one address in IPv6. Raise it behind a proxy, whose address all peers have.
+    /// The most open connections of one address. In IPv6, a /64 counts as one address. Raise it behind a proxy, because
+    /// all clients then have the proxy's address.
     pub connections_a_peer: u32,
-    /// Requests on one connection, so that balancers can spread long-lived connections again. 0: no bound.
+    /// The most requests on one connection, so that load balancers can redistribute long-lived connections. 0 means no
+    /// limit.
     pub requests_a_connection: u32,
-    /// Bytes of a body that a handler takes whole; larger bodies are answered 413.
+    /// The most bytes of a body that a handler takes whole. The engine answers a larger body with 413.
     pub body_bytes: u64,
-    /// Bytes of a body that a handler takes in parts. Nothing holds all of it, so the default is large: 1 TiB.
+    /// The most bytes of a body that a handler takes in parts. No buffer holds all of it, so the default is large: 1
+    /// TiB.
     pub streamed_body_bytes: u64,
-    /// Bytes of a body that no handler takes, which are read and dropped. The connection closes if there are more.
+    /// The most bytes of a body that are read and dropped if no handler takes it. A larger body ends its HTTP/1
+    /// connection or its HTTP/2 stream.
     pub unread_body_bytes: u64,
-    /// Threads of the blocking pool.
+    /// The most threads of the blocking pool.
     pub blocking_threads: usize,
-    /// Jobs that wait for a thread of the blocking pool; further ones are answered 503.
+    /// The most jobs that wait for a thread of the blocking pool. A request that needs another one is answered with
+    /// 503.
     pub blocking_queue: usize,
-    /// Connections that the engine `threads` serves at the same time.
+    /// The most connections that the engine `threads` serves at the same time.
     pub connection_threads: usize,
-    /// Connections that wait for a thread of the engine `threads`; further ones are answered 503.
+    /// The most connections that wait for a thread of the engine `threads`. Further ones are answered with 503.
     pub connection_queue: usize,
 }
 
@@ -144,19 +158,19 @@ impl Default for Limits {
 /// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The number of workers. 0: one for each CPU that the process may use.
+    /// The number of workers. 0 means one for each CPU that the process may use.
     pub workers: usize,
-    /// Pins each worker to a CPU of its own.
+    /// Pins each worker to one CPU.
     pub pin: bool,
     /// The interface to the kernel.
     pub engine: Engine,
-    /// How connections reach the workers.
+    /// The way in which connections reach the workers.
     pub balance: Balance,
     /// Options of listening sockets.
     pub socket: highwire_io::Options,
-    /// The parser's bounds on heads, fields and chunk framing.
+    /// The parser's limits on heads, fields and chunk framing.
     pub parser: highwire_proto::Limits,
-    /// Serves HTTP/1. If it is off, every connection must begin with HTTP/2, with and without TLS.
+    /// Serves HTTP/1. If it is off, every connection must speak HTTP/2, with or without TLS.
     pub http1: bool,
     /// Serves HTTP/2 without TLS to clients with prior knowledge (RFC 9113 section 3.3).
     pub http2_cleartext: bool,
@@ -164,23 +178,23 @@ pub struct Config {
     pub http2_tls: bool,
     /// Lets a client under TLS speak HTTP/2 without ALPN, if `http2_tls` is on. RFC 9113 section 3.2 demands ALPN.
     pub http2_without_alpn: bool,
-    /// Bounds of HTTP/2.
+    /// Limits of HTTP/2.
     pub http2: highwire_proto::h2::Bounds,
     /// Timeouts.
     pub timeouts: Timeouts,
     /// Bounds on connections, bodies and threads.
     pub limits: Limits,
-    /// Bytes that the engine may hold for all peers. `None`: half of the memory that the process may use, or a quarter if that is less
-    /// than 128 MiB.
+    /// The most bytes that the engine holds for all peers. `None` means half of the memory that the process may use, or
+    /// a quarter if the process may use less than 128 MiB.
     pub memory: Option<usize>,
-    /// The value of the `Server` field. `None`: no such field.
+    /// The value of the `Server` field. `None` means no such field.
     pub server_name: Option<String>,
-    /// Treats a POST with `X-HTTP-Method-Override: PUT`, `PATCH` or `DELETE` as a request with that method, for clients that can send
-    /// only GET and POST.
+    /// Treats a POST with `X-HTTP-Method-Override: PUT`, `PATCH` or `DELETE` as a request with that method, for clients
+    /// that can send only GET and POST.
     pub method_override: bool,
-    /// Answers a request of HTTP/1 with 400 if its absolute target (`GET http://a/`) and its Host field name different hosts. By
-    /// default the host of the target replaces that of the field, as RFC 9112 section 3.2.2 demands; a proxy that reads only Host may
-    /// have seen another host.
+    /// Answers an HTTP/1 request with 400 if its absolute target (`GET http://a/`) and its Host field name different
+    /// hosts. By default, the target's host replaces the field's, as RFC 9112 section 3.2.2 requires. A proxy that
+    /// reads only Host may have routed the request by another host.
     pub refuse_other_host: bool,
     /// Emits a `tracing` event for each request, with the target `highwire::access`.
     pub access_log: bool,
@@ -211,17 +225,18 @@ impl Default for Config {
     }
 }
 
-/// The least memory budget. A few connections need as much: each needs some kilobytes for a head, and twelve for a TLS session.
+/// The smallest permitted memory budget in bytes. It is enough for a few connections: each needs some kilobytes for a
+/// head, and 12 KB for a TLS session.
 const LEAST_MEMORY: usize = 64 * 1024;
 
-/// No machine has so many cores; a larger number is a mistake.
+/// The most workers. A larger number must be a mistake, because no machine has so many cores.
 const MOST_WORKERS: usize = 1024;
 
 impl Config {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |text: &str| Err(Error::Setting(text.to_string()));
         if self.workers > MOST_WORKERS {
-            return Err(Error::Setting(format!("{} workers are more than {MOST_WORKERS}, the most", self.workers)));
+            return Err(Error::Setting(format!("{} workers are too many: the most is {MOST_WORKERS}", self.workers)));
         }
         if self.engine == Engine::Threads && !self.http1 {
             return refuse(
@@ -229,10 +244,10 @@ impl Config {
             );
         }
         if !self.http1 && !self.http2_cleartext && !self.http2_tls {
-            return refuse("neither HTTP/1 nor HTTP/2 is spoken: turn on one of http1, http2_cleartext and http2_tls");
+            return refuse("HTTP/1 and HTTP/2 are both turned off: turn on http1, http2_cleartext or http2_tls");
         }
         if self.limits.connections == Some(0) {
-            return refuse("with 0 connections at a time nobody is served: 1 is the least");
+            return refuse("a limit of 0 connections would refuse every client: the least is 1");
         }
         if let Some(memory) = self.memory
             && memory < LEAST_MEMORY
@@ -252,19 +267,19 @@ impl Config {
         if self.parser.head_bytes > highwire_proto::Limits::MAX_HEAD_BYTES
             || self.parser.trailer_bytes > highwire_proto::Limits::MAX_HEAD_BYTES
         {
-            return refuse("heads and trailers have at most 65,535 bytes");
+            return refuse("the parser's head_bytes and trailer_bytes must be at most 65,535");
         }
         if let Some(name) = &self.server_name
             && !name.bytes().all(|byte| (b' '..0x7f).contains(&byte))
         {
-            return refuse("the server's name has a byte that a field may not hold");
+            return refuse("the server's name has a byte that a header field must not contain");
         }
         let largest = 0x7fff_ffff;
         if self.http2.stream_window > largest || self.http2.connection_window > largest {
-            return refuse("an HTTP/2 window has at most 2,147,483,647 bytes");
+            return refuse("stream_window and connection_window must be at most 2,147,483,647");
         }
         if self.limits.blocking_threads == 0 || self.limits.connection_threads == 0 {
-            return refuse("a pool needs at least one thread");
+            return refuse("blocking_threads and connection_threads must be at least 1");
         }
         Ok(())
     }

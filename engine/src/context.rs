@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A worker's timers and tasks, reachable from everything that runs on its thread.
+/// A worker's clock, timers and tasks, which all code on its thread can reach.
 pub(crate) struct Context {
     pub(crate) inbox: TaskInbox,
     pub(crate) now: Cell<Instant>,
@@ -27,7 +27,7 @@ pub(crate) struct Context {
     tasks: RefCell<Tasks>,
 }
 
-/// A timer: its moment, and a number that tells it from others of the same moment.
+/// A timer: its moment, and a number that distinguishes it from other timers of the same moment.
 pub(crate) type TimerKey = (Instant, u64);
 
 #[derive(Default)]
@@ -38,8 +38,9 @@ struct Tasks {
     timers: u64,
 }
 
-/// The meaning of a task number. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). A stream's place takes half
-/// of the generation's bits, so a very late wake may match another connection; it is then a needless wake.
+/// The meaning of a task number. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). In a stream's
+/// number, its place takes half of the generation's bits, so a very late wake may reach another connection. Such a wake
+/// is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     Connection {
@@ -85,7 +86,7 @@ impl TaskKind {
             | (u64::from(index) & INDEX_MASK)
     }
 
-    /// Returns the task of a stream, or that of the whole connection if the place has too many bits.
+    /// Returns the task of a stream, or the task of its connection if the stream's place has too many bits.
     pub(crate) fn stream(socket: SocketId, place: u32) -> TaskKind {
         let SocketId { index, generation } = socket;
         match place <= PLACE_MASK {
@@ -94,7 +95,7 @@ impl TaskKind {
         }
     }
 
-    /// Returns true if a stream's task may belong to this connection.
+    /// Returns true if a stream's task with this generation may belong to this connection.
     pub(crate) fn is_of(generation: u32, socket: SocketId) -> bool {
         socket.generation & PLACE_MASK == generation
     }
@@ -132,8 +133,8 @@ impl Context {
         })
     }
 
-    /// Makes this the present thread's context until the guard is dropped. A thread may run several workers in turn, as the
-    /// simulator and embedding hosts do.
+    /// Makes this the current thread's context until the guard is dropped. One thread may run several workers
+    /// alternately, as the simulator and embedding hosts do.
     pub(crate) fn enter(self: &Rc<Context>) -> Entered {
         Entered { _in_turn: self.inbox.enter(), previous: CURRENT.replace(Some(self.clone())) }
     }
@@ -165,7 +166,8 @@ impl Context {
         }
     }
 
-    /// Wakes a task at `at`. If `at` is not in the future, the worker wakes the task when the driver's turn has returned.
+    /// Wakes a task at `at`. If `at` is not in the future, the worker wakes the task when the driver's turn has
+    /// returned.
     pub(crate) fn wake_at(&self, at: Instant, waker: Waker) {
         self.add_timer(at, waker);
     }
@@ -228,7 +230,7 @@ impl Context {
         self.tasks.borrow().living
     }
 
-    /// Drops every spawned task, when the worker ends.
+    /// Drops every spawned task and timer, because the worker ends.
     pub(crate) fn clear(&self) {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         drop(tasks);
@@ -250,25 +252,24 @@ impl Drop for Entered {
 
 fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
     let context = CURRENT.with_borrow(Clone::clone);
-    use_it(
-        &context.expect("this needs a Highwire worker on the present thread: call it in a handler or a spawned task"),
-    )
+    use_it(&context.expect("no Highwire worker runs on this thread: call this function in a handler or a spawned task"))
 }
 
 /// Returns the time by the worker's clock.
 ///
 /// # Panics
-/// If no worker runs on this thread.
+/// Panics if no worker runs on this thread.
 pub fn now() -> Instant {
     with(|context| context.now.get())
 }
 
-/// Returns the same, or `None` if no worker runs on this thread.
+/// Returns the time by the worker's clock, or `None` if no worker runs on this thread.
 pub fn now_if_any() -> Option<Instant> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
 }
 
-/// Returns the time of day by the worker's clock, which is virtual under test, or by the system's if no worker runs on this thread.
+/// Returns the time of day by the worker's clock, which is virtual in tests. Uses the system's clock if no worker runs
+/// on this thread.
 pub fn time_of_day() -> SystemTime {
     let here = CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.unix_nanoseconds()));
     let since = Duration::from_nanos(here.ok().flatten().unwrap_or_else(highwire_io::clock::unix_nanoseconds));
@@ -279,10 +280,11 @@ pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {
     with(|context| context.add_timer(at, waker.clone()))
 }
 
-/// Runs a function on the blocking pool of the present worker's server. The caller polls the returned [`Asked`] for its result.
+/// Runs a function on the blocking pool of the current worker's server. The caller polls the returned [`Asked`] for its
+/// result.
 ///
 /// # Panics
-/// If no worker runs on this thread.
+/// Panics if no worker runs on this thread.
 pub fn ask<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
     with(|context| context.shared.ask(function))
 }
@@ -294,21 +296,21 @@ pub(crate) fn forget(timer: TimerKey) {
     }
 }
 
-/// Gives a job to the blocking pool of the present worker's server.
+/// Gives a job and its argument to the blocking pool of the current worker's server.
 ///
 /// # Errors
-/// Returns the argument if the pool is full.
+/// Returns the argument as the error if the pool is full.
 ///
 /// # Panics
-/// If no worker runs on this thread.
+/// Panics if no worker runs on this thread.
 pub fn offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
     with(|context| context.shared.offer(argument, job))
 }
 
-/// As [`offer`], without the panic.
+/// Gives a job to the blocking pool as [`offer`] does, but never panics.
 ///
 /// # Errors
-/// Returns the argument if the pool is full or no worker runs on this thread.
+/// Returns the argument as the error if the pool is full or no worker runs on this thread.
 pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
     match CURRENT.try_with(|current| current.borrow().clone()) {
         Ok(Some(context)) => context.shared.offer(argument, job),
@@ -316,10 +318,10 @@ pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>)
     }
 }
 
-/// Runs a task on the present worker, beside its connections. It need not be `Send`; it must not block.
+/// Runs a task on the current worker, beside its connections. The task need not be `Send`. It must not block.
 ///
 /// # Panics
-/// If no worker runs on this thread.
+/// Panics if no worker runs on this thread.
 pub fn spawn(task: impl Future<Output = ()> + 'static) {
     with(|context| context.spawn(Box::pin(task)));
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The rendered lines.
+/// The rendered lines, and the heads of responses that contain them.
 #[derive(Debug)]
 pub(crate) struct CommonLines {
     server_name: Option<String>,
@@ -14,8 +14,8 @@ pub(crate) struct CommonLines {
     heads: [RenderedHead; HEADS],
 }
 
-/// The heads of plain responses, kept until the date changes. Most applications use a handful of statuses, media types and lengths
-/// over and over.
+/// The number of heads of plain responses that are kept until the date changes. Most applications use a handful of
+/// statuses, media types and lengths again and again.
 const HEADS: usize = 16;
 
 /// A kept head with its key.
@@ -25,7 +25,7 @@ struct RenderedHead {
     bytes: Vec<u8>,
 }
 
-/// The key of a plain head. The head of a response with other header fields is not kept.
+/// The key of the head of a plain response. The head of a response with other header fields is not kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadKey {
     pub(crate) status: u16,
@@ -33,7 +33,8 @@ pub(crate) struct HeadKey {
     pub(crate) length: usize,
 }
 
-/// Media types are compared by address, which is faster than by bytes. A media type with two addresses is rendered twice.
+/// Media types are compared by address, which is faster than by bytes. A media type with two addresses is rendered
+/// twice.
 impl PartialEq for HeadKey {
     #[inline]
     fn eq(&self, other: &HeadKey) -> bool {
@@ -73,19 +74,19 @@ impl CommonLines {
         self.date = self.lines.len();
         self.lines.extend_from_slice(b"Date: ");
         let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_seconds));
-        // Written in place, so that no memory is allocated every second.
-        write!(self.lines, "{date}").expect("a vector takes all that is written");
+        // The date is written in place, so that no memory is allocated every second.
+        write!(self.lines, "{date}").expect("writing to a Vec cannot fail");
         self.lines.extend_from_slice(b"\r\n");
     }
 
-    /// Returns a kept head.
+    /// Returns the kept head with this key, if there is one.
     #[inline]
     pub(crate) fn head(&self, key: &HeadKey) -> Option<&[u8]> {
         let head = &self.heads[key.place()];
         (head.key == *key && !head.bytes.is_empty()).then_some(&*head.bytes)
     }
 
-    /// Keeps a head in place of an older one.
+    /// Keeps a head. It replaces an older one.
     #[cold]
     pub(crate) fn keep_head(&mut self, key: HeadKey, bytes: &[u8]) {
         let head = &mut self.heads[key.place()];
@@ -94,18 +95,18 @@ impl CommonLines {
         head.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the second of the rendered lines.
+    /// Returns the second since 1970 for which the lines are rendered.
     #[inline]
     pub(crate) fn second(&self) -> u64 {
         self.seconds
     }
 
-    /// Returns the `Server` line with its line end; empty if the field is turned off.
+    /// Returns the `Server` line with its line end, or no bytes if the field is turned off.
     pub(crate) fn server(&self) -> &[u8] {
         &self.lines[..self.date]
     }
 
-    /// Returns the value of `Server`; `None` if the field is turned off.
+    /// Returns the value of `Server`, or `None` if the field is turned off.
     pub(crate) fn server_value(&self) -> Option<&[u8]> {
         self.server_name.as_deref().map(str::as_bytes)
     }

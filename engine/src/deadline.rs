@@ -1,18 +1,18 @@
-//! Coarse deadlines, one for each connection: numbers in a dense vector, without a timer operation for a request.
+//! Coarse deadlines, one for each connection: numbers in a dense vector, so that no request needs a timer operation.
 //!
-//! Setting a deadline is a store. The vector is swept only when the earliest deadline set since the last sweep has passed: under
-//! load about once per shortest timeout, and never without connections.
+//! Setting a deadline is a store. The vector is searched only when its earliest deadline may have passed: under load
+//! about once per shortest timeout, and never without connections.
 
 use highwire_io::Instant;
 use std::time::Duration;
 
-/// The length of a tick. Timeouts are seconds, so a tenth of a second is exact enough; 2^32 ticks are 13 years.
+/// The length of a tick. A tenth of a second is exact enough for timeouts of seconds; 2^32 ticks are 13 years.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-/// Ticks of a second.
+/// The number of ticks in a second.
 pub(super) const TICKS_A_SECOND: u32 = (Duration::from_secs(1).as_nanos() / TICK.as_nanos()) as u32;
 
-/// No deadline.
+/// The tick that means no deadline.
 pub(super) const NEVER: u32 = u32::MAX;
 
 /// Returns the tick of a moment.
@@ -37,7 +37,7 @@ impl DeadlineTable {
         DeadlineTable { due: Vec::new(), earliest: NEVER }
     }
 
-    /// Sets a deadline so many ticks from `now`.
+    /// Sets a deadline `after` ticks after `now`.
     #[inline]
     pub(super) fn set(&mut self, index: u32, now: u32, after: u32) {
         let index = index as usize;
@@ -49,7 +49,7 @@ impl DeadlineTable {
         self.earliest = self.earliest.min(due);
     }
 
-    /// Sets a deadline at a tick.
+    /// Sets a deadline at the tick `due`.
     pub(super) fn set_at(&mut self, index: u32, due: u32) {
         self.set(index, due, 0);
     }
@@ -60,7 +60,7 @@ impl DeadlineTable {
         }
     }
 
-    /// Returns the moment of the next sweep.
+    /// Returns the moment of the next search.
     pub(super) fn next(&self) -> Option<Instant> {
         (self.earliest != NEVER).then(|| Instant { nanoseconds: u64::from(self.earliest) * TICK.as_nanos() as u64 })
     }

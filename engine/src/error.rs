@@ -1,20 +1,20 @@
-//! What can go wrong in building and running a server.
+//! The errors of building and running a server.
 
 use std::fmt;
 use std::io;
 
-/// Any error.
+/// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a server could not be built, started or kept running.
+/// The reason why a server cannot be built or started, or has failed.
 #[non_exhaustive]
 pub enum Error {
-    /// What answers requests cannot be made: an app's route has a path that cannot be used, say.
+    /// The service that answers requests cannot be created, for example because a route's path is invalid.
     Service(BoxError),
-    /// The system refused something; the text says what and where.
+    /// The operating system refused an operation.
     System(io::Error),
     /// Two settings contradict each other, or one is out of range.
     Setting(String),
@@ -30,7 +30,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// In words, too: a `main` that returns an error shows it so, and whoever starts the program reads it.
+/// Writes the same text as `Display`, because a `main` that returns an error prints it with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,18 +1,19 @@
-//! Which fields of a response reach the wire, and in which versions of HTTP.
+//! Decides which header fields of a response are sent, by protocol.
 
 use http::{HeaderName, header};
 
-/// Fields that the engine writes itself: they frame the message.
+/// Returns true for the fields that frame a message. The engine writes them itself.
 pub(super) fn is_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING || *name == header::CONNECTION
 }
 
-/// Fields that are about a connection of HTTP/1, which neither HTTP/2 (RFC 9113 section 8.2.2) nor a call has.
+/// Returns true for other fields of an HTTP/1 connection. HTTP/2 (RFC 9113 section 8.2.2) and requests of this process
+/// have no such fields.
 fn is_of_a_connection(name: &HeaderName) -> bool {
     *name == header::UPGRADE || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
-/// Returns true if a field of a response is sent where there is no connection of HTTP/1.
+/// Returns true if a response's field is sent over HTTP/2 or to a request of this process.
 pub(super) fn is_sent_without_connection(name: &HeaderName) -> bool {
     !is_framing(name) && !is_of_a_connection(name)
 }

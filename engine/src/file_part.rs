@@ -1,8 +1,8 @@
 //! A range of an open file as the body of a response.
 //!
-//! The worker itself reads bytes that are in the page cache, at the pace of the peer. The blocking pool reads the others, because
-//! they would make the worker wait for a disk, and then wakes the response's task. A file that ends before its range, because it has
-//! shrunk, is an error: the head has announced the length.
+//! The worker itself reads bytes that are in the page cache, at the pace of the peer. The blocking pool reads the
+//! others, because they would make the worker wait for a disk, and then wakes the response's task. A file that ends
+//! before its range, because it has shrunk, is an error: the head has announced the length.
 
 use crate::context;
 use crate::pool::Asked;
@@ -17,19 +17,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Bytes of one read: enough that the call costs little beside the copy, and few enough that many peers may have some.
+/// The most bytes of one read: enough that the call costs little compared with the copy, and few enough for many peers
+/// at the same time.
 const READ_BYTES: usize = 32 * 1024;
 
-/// A range of so many bytes is sent without being read, if the connection can do that.
+/// A range of at least this many bytes is sent without being read, if the connection can do that.
 const SEND_FROM_BYTES: u64 = 32 * 1024;
 
-/// Bytes of a step: they are sent without being read, and the next bytes are looked at when the driver has reported them.
+/// The most bytes of a step. They are sent without being read, and the next step begins when the driver has reported
+/// that they are sent.
 const STEP_BYTES: u64 = 512 * 1024;
 
-/// Bytes of a step for a peer that has taken the step before within [`FAST`]: fewer and larger calls.
+/// The most bytes of a step for a peer that has taken the step before within [`FAST`], so that it needs fewer calls.
 const FAST_STEP_BYTES: u64 = 2 * 1024 * 1024;
 
-/// The longest time that a fast peer takes for a step: at least 2.5 MB/s.
+/// The longest time in which a fast peer takes a step: at least 2.5 MB/s.
 const FAST: Duration = Duration::from_millis(200);
 
 const _: () = assert!(
@@ -37,10 +39,10 @@ const _: () = assert!(
         && FAST_STEP_BYTES >= highwire_io::limit::UNBOUNDED_FILE_BYTES
 );
 
-/// Bytes of one read of the pool, if it only brings a range into memory.
+/// The most bytes of one read if the pool only brings a range into memory.
 const TOUCH_BYTES: usize = 64 * 1024;
 
-/// The time to wait for a full blocking pool. A disk takes about as long.
+/// The pause before a full blocking pool is tried again. A read from a disk takes about as long.
 const POOL_PAUSE: Duration = Duration::from_millis(10);
 
 /// A response body that sends a range of an open file. It keeps track of the bytes that are not sent yet.
@@ -50,7 +52,7 @@ pub struct FilePart {
     waits: Waits,
     /// The moment of the last step.
     last_step: Option<Instant>,
-    /// The first step was in memory a moment ago.
+    /// True if the first step was in memory a moment ago.
     begins_warm: bool,
 }
 
@@ -59,23 +61,24 @@ pub struct FilePart {
 pub struct Step {
     /// The file.
     pub(crate) file: Arc<dyn File>,
-    /// Which bytes of it.
+    /// The range of its bytes.
     pub(crate) range: Range<u64>,
-    /// Another step follows.
+    /// True if another step follows.
     pub more: bool,
 }
 
-/// What a range waits for.
+/// The event that a range waits for.
 enum Waits {
     Nothing,
-    /// The blocking pool reads for it.
+    /// A read of the blocking pool.
     Fetch(Asked<Result<Vec<u8>>>),
-    /// The blocking pool was full, or the read panicked; it is tried again until the handler's deadline.
+    /// A pause, because the blocking pool was full or its read panicked. The read is then tried again, until the
+    /// handler's deadline.
     Room(Sleep),
 }
 
 impl FilePart {
-    /// Makes the body of a range. A range that ends before it starts is empty.
+    /// Creates the body of a range. A range that ends before it starts is empty.
     pub fn new(file: Arc<dyn File>, range: Range<u64>) -> FilePart {
         FilePart {
             file,
@@ -86,12 +89,12 @@ impl FilePart {
         }
     }
 
-    /// Tells it that its first step was [in memory](begins_warm) a moment ago, so that it does not look again.
+    /// Records that the first step was [in memory](begins_warm) a moment ago, so that it is not checked again.
     pub fn assume_warm(&mut self) {
         self.begins_warm = true;
     }
 
-    /// Returns the bytes that are left.
+    /// Returns the number of bytes that are left.
     pub fn left(&self) -> u64 {
         self.rest.end - self.rest.start
     }
@@ -101,7 +104,7 @@ impl FilePart {
         self.left() >= SEND_FROM_BYTES
     }
 
-    /// Takes the whole rest, if it is one step that was in memory a moment ago.
+    /// Takes all bytes that are left, if they are one step that was in memory a moment ago.
     pub(crate) fn take_whole(&mut self) -> Option<Step> {
         let is_whole = self.begins_warm && self.is_large() && step_length(self.left(), STEP_BYTES) == self.left();
         is_whole.then(|| {
@@ -111,7 +114,8 @@ impl FilePart {
         })
     }
 
-    /// Takes the next step of a range that is [large](Self::is_large), when it can be sent without a wait for the disk.
+    /// Polls for the next step of a range that is [large](Self::is_large). The step is ready when it can be sent
+    /// without waiting for the disk.
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step>> {
         let left = self.left();
         let most = if self.last_step.is_some_and(|at| context::now().since(at) <= FAST) {
@@ -123,7 +127,7 @@ impl FilePart {
         loop {
             let warm = match self.fetched(cx) {
                 Poll::Pending => return Poll::Pending,
-                // It may have left the cache again; then sending it waits for the disk.
+                // The range may have left the page cache again. Sending it then waits for the disk.
                 Poll::Ready(Some(fetched)) => fetched.map(|_| true),
                 Poll::Ready(None) if std::mem::take(&mut self.begins_warm) => Ok(true),
                 Poll::Ready(None) => is_warm(&*self.file, &range),
@@ -143,7 +147,7 @@ impl FilePart {
         }
     }
 
-    /// Returns the bytes that it holds or that are being read for it.
+    /// Returns the number of bytes that the blocking pool is reading. The body holds no other bytes.
     pub(crate) fn held(&self) -> usize {
         if matches!(self.waits, Waits::Fetch(_)) { self.next_bytes() } else { 0 }
     }
@@ -152,7 +156,7 @@ impl FilePart {
         usize::try_from(self.left()).map_or(READ_BYTES, |left| left.min(READ_BYTES))
     }
 
-    /// Polls for the next bytes; `None` at the end.
+    /// Polls for the next bytes. Returns `None` at the end.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         loop {
             match self.fetched(cx) {
@@ -183,7 +187,8 @@ impl FilePart {
         Ok(bytes.into())
     }
 
-    /// Returns what the blocking pool has read; `None` if it was not asked to, or could not.
+    /// Polls for the bytes that the blocking pool reads. Returns `None` if it is not reading, or has failed and the
+    /// pause is over.
     fn fetched(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>>>> {
         if let Waits::Fetch(asked) = &mut self.waits {
             let Poll::Ready(fetched) = asked.poll(cx) else { return Poll::Pending };
@@ -201,19 +206,19 @@ impl FilePart {
     }
 }
 
-/// Returns the length of the next step if `left` bytes are left.
+/// Returns the length of the next step if `left` bytes are left and a step has about `most`.
 fn step_length(left: u64, most: u64) -> u64 {
-    // A small rest joins this step.
+    // This step includes a small rest, which would be too short for a step of its own.
     if left < most + SEND_FROM_BYTES { left } else { most }
 }
 
-/// Returns true if the first step of a whole file is in memory.
+/// Returns true if the first step of a whole file is in memory. Also returns false if reading it fails.
 pub fn begins_warm(file: &dyn File) -> bool {
     is_warm(file, &(0..step_length(file.metadata().length, STEP_BYTES))).is_ok_and(|warm| warm)
 }
 
-/// Returns true if the first and the last byte of a range are in memory. Read-ahead and eviction hardly ever leave a hole between
-/// them.
+/// Returns true if the first and the last byte of a range are in memory. Read-ahead and eviction hardly ever leave a
+/// hole between them.
 fn is_warm(file: &dyn File, range: &Range<u64>) -> Result<bool> {
     for at in [range.start, range.end - 1] {
         match file.read_now(&mut [0], at)? {
@@ -226,10 +231,10 @@ fn is_warm(file: &dyn File, range: &Range<u64>) -> Result<bool> {
 }
 
 fn ended_early() -> Error {
-    Error::new(ErrorKind::UnexpectedEof, "the file is shorter than what was promised of it")
+    Error::new(ErrorKind::UnexpectedEof, "the file is shorter than the announced length of the body")
 }
 
-/// Brings a range into memory.
+/// Brings a range into memory by reading it. Returns no bytes.
 fn touch(file: &dyn File, mut range: Range<u64>) -> Result<Vec<u8>> {
     let mut buffer = vec![0; TOUCH_BYTES];
     while range.start < range.end {
@@ -242,7 +247,7 @@ fn touch(file: &dyn File, mut range: Range<u64>) -> Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Reads from a file into a buffer.
+/// Reads from a file into a buffer. Returns the buffer, shortened to the bytes read.
 fn read(file: &dyn File, mut buffer: Vec<u8>, offset: u64) -> Result<Vec<u8>> {
     let count = file.read(&mut buffer, offset)?;
     Ok(shortened(buffer, count))

@@ -1,21 +1,21 @@
-//! The engine: connections, exchanges, workers. What answers requests is a [`Service`]; the engine knows no routes, handlers or
-//! files.
+//! The engine of an HTTP server: connections, exchanges, workers. A [`Service`] answers the requests. The engine has no
+//! routes, handlers or folders of files.
 //!
-//! A worker owns a driver, its listeners' share of connections, their timers and an executor, and shares nothing with the others
-//! but what [`Shared`] holds. The way of a request:
+//! A worker owns a driver, its share of the connections, their timers and an executor. Workers share only [`Shared`]
+//! and the inboxes through which threads wake each other. A request takes these steps:
 //!
 //! 1. `worker` gets a completion from the driver and finds the connection;
-//! 2. `connection` opens TLS and the PROXY protocol, and hands plaintext to `connection/http1` or `connection/http2`, whose
-//!    parsers (`proto`) make events of it;
-//! 3. the events move an exchange (`exchange`): its life is the same for all protocols, and what differs is a `Carrier`;
-//! 4. the exchange asks the [`Service`] for a route, for how it takes a body, and for the [`Response`];
-//! 5. the carrier encodes the response into the worker's output, and the driver sends it when the turn ends.
+//! 2. `connection` decrypts TLS, reads the PROXY header, and passes plaintext to `connection/http1` or
+//!    `connection/http2`, whose parsers (in the crate `proto`) turn it into events;
+//! 3. the events drive an exchange (`exchange`), which is the same for all protocols except for its `Carrier`;
+//! 4. the exchange gets the route, the use of the body and the [`Response`] from the [`Service`];
+//! 5. the carrier encodes the response into the worker's output, and the driver sends it.
 //!
-//! Requests of this process take the same way from step 3 on (`call`, with the feature of that name).
+//! Requests that this process makes itself take the steps from 3 on (`call`, with the feature of that name).
 //!
 //! # Features
 //!
-//! | feature | what it brings |
+//! | feature | adds |
 //! |---|---|
 //! | `tls` | [`tls`], [`Server::listen_tls`] |
 //! | `call` | `call`: requests of this process, without a connection |
@@ -89,15 +89,15 @@ pub use stats::Stats;
 pub use tracing as __tracing;
 pub use worker::Worker;
 
-/// Raises this process's soft limit of descriptors to its hard one, so that it can hold as many connections as it may.
-/// The library never calls this function by itself. A program may call it when it starts.
+/// Raises this process's soft limit of descriptors to its hard limit, so that it can hold more connections. The library
+/// never calls this function. A program may call it when it starts.
 pub fn raise_descriptor_limit() {
     highwire_io::memory::raise_descriptors();
 }
 
-/// Sets up the heaps of the C library (glibc): no more than there are processors, and one where the address space is limited.
-/// After this call, a running server returns freed memory to the system. The library never calls this function by itself. A
-/// program may call it when it starts, before it makes threads.
+/// Limits the number of heaps of the C library (glibc) to the number of processors, or to one if the address space is
+/// limited. A running server then also returns freed memory to the system. The library never calls this function. A
+/// program may call it when it starts, before it creates threads.
 pub fn share_heap() {
     highwire_io::memory::share_heap();
 }

@@ -18,34 +18,36 @@ use std::sync::atomic::Ordering;
 pub struct Listen {
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::TlsConfig>,
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS all is plain"))]
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only a listener with TLS uses it"))]
     plain_too: bool,
     proxied: bool,
 }
 
 impl Listen {
-    /// Plain HTTP, without TLS.
+    /// Creates the options of a listener for plain HTTP, without TLS.
     pub fn new() -> Listen {
         Listen::default()
     }
 
-    /// Serves TLS: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the configuration are used within seconds.
+    /// Serves TLS: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the configuration are used within
+    /// seconds.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: crate::tls::TlsConfig) -> Listen {
         self.tls = Some(config);
         self
     }
 
-    /// Serves connections without TLS beside those with TLS; the first byte of a connection tells which it is. An address that requires
-    /// client certificates cannot do this, because a connection without TLS has none.
+    /// Also serves connections without TLS. The first byte of a connection shows whether it uses TLS. Not allowed if
+    /// the address requires client certificates, because a connection without TLS has none.
     #[cfg(feature = "tls")]
     pub fn and_plain(mut self) -> Listen {
         self.plain_too = true;
         self
     }
 
-    /// Expects a header of HAProxy's PROXY protocol, version 1 or 2, at the beginning of each connection, and cuts connections that
-    /// begin with anything else. Only the proxy may reach such an address: any client could pretend to be another.
+    /// Expects a header of HAProxy's PROXY protocol, version 1 or 2, at the beginning of each connection, and cuts
+    /// connections that begin with anything else. Only the proxy may reach such an address, because any client could
+    /// send a header with another client's address.
     pub fn proxy_protocol(mut self) -> Listen {
         self.proxied = true;
         self
@@ -60,7 +62,7 @@ impl Listen {
         !has_tls && !self.proxied
     }
 
-    /// Returns true if connections without TLS are served.
+    /// Returns true if the listener serves connections without TLS.
     fn has_clear(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.is_none() || self.plain_too;
@@ -68,10 +70,11 @@ impl Listen {
         return true;
     }
 
-    /// Checks the options and builds the TLS configuration.
+    /// Checks the options and builds the TLS configuration. Returns an error if the options contradict each other or
+    /// the settings, or the TLS configuration is wrong.
     pub(super) fn listener_setup(self, config: &Config) -> Result<ListenerSetup> {
         if self.has_clear() && !config.http1 && !config.http2_cleartext {
-            let text = "a listener in the clear needs http1 or http2_cleartext: both are off";
+            let text = "a listener without TLS needs http1 or http2_cleartext: both are off";
             return Err(crate::Error::Setting(text.to_string()));
         }
         #[cfg(feature = "tls")]
@@ -79,8 +82,8 @@ impl Listen {
             None => None,
             Some(tls) if self.plain_too && tls.requires_client_certificates() => {
                 return Err(crate::Error::Setting(
-                    "client certificates are required (ClientAuth::Required), and connections in the clear are served too \
-                     (Listen::and_plain), which have none: leave out and_plain, or serve the clear at another address"
+                    "client certificates are required (ClientAuth::Required), but connections without TLS, which have none, \
+                     are served too (Listen::and_plain): remove and_plain, or serve plain HTTP at another address"
                         .to_string(),
                 ));
             }
@@ -90,7 +93,7 @@ impl Listen {
                     (true, false) => tls.restrict_alpn(&[b"http/1.1", b"http/1.0"]),
                     (false, true) => tls.restrict_alpn(&[b"h2"]),
                     (false, false) => {
-                        let text = "a listener under TLS needs http1 or http2_tls: both are off";
+                        let text = "a listener with TLS needs http1 or http2_tls: both are off";
                         return Err(crate::Error::Setting(text.to_string()));
                     }
                 };
@@ -104,7 +107,8 @@ impl Listen {
     }
 }
 
-/// Called by each worker in each second: one of them looks whether files of the TLS configurations have changed.
+/// Checks whether files of the TLS configurations have changed. Each worker calls it on every tick of its clock; at
+/// most one call per second does the work.
 pub(super) fn look_at_files(_setups: &[ListenerSetup], _shared: &Shared, _seconds: u64) {
     #[cfg(feature = "tls")]
     if !_setups.is_empty() && _shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
@@ -112,16 +116,17 @@ pub(super) fn look_at_files(_setups: &[ListenerSetup], _shared: &Shared, _second
     }
 }
 
-/// The beginning of connections of one listener.
+/// The protocols with which the connections of one listener begin.
 #[derive(Clone, Default)]
 pub(crate) struct ListenerSetup {
     pub(crate) tls: Option<ListenerTls>,
-    /// The PROXY protocol.
+    /// True if connections begin with the PROXY protocol.
     pub(crate) proxied: bool,
 }
 
 impl ListenerSetup {
-    /// Gives a connection a TLS session. Returns false if there is no memory for it.
+    /// Gives a connection a TLS session. Returns false if the TLS configuration cannot be used or there is no memory
+    /// for the session.
     #[cfg(feature = "tls")]
     pub(super) fn secure(&self, connection: &mut Connection, worker: &mut WorkerContext<impl Service>) -> bool {
         let secure = self.tls.as_ref().and_then(Secure::accept);
@@ -152,7 +157,7 @@ mod tests {
         };
         let required = || ClientAuth::Required("clients.pem".into());
         assert!(error(listen(required()).and_plain()).starts_with("client certificates are required"));
-        // Either of them alone is judged by its file.
+        // With only one of the two options, the certificate file is read.
         assert!(error(listen(required())).contains("clients.pem: cannot be read"));
         assert!(error(listen(ClientAuth::Optional("clients.pem".into())).and_plain()).contains("cannot be read"));
         assert_eq!(error(listen(ClientAuth::None).and_plain()), "");

@@ -1,10 +1,10 @@
-//! What stands for `calls` without the feature `call`: requests come by connections only.
+//! Replaces `calls` in builds without the feature `call`, in which all requests arrive over connections.
 
 use super::remote::Remote;
 use super::worker::WorkerContext;
 use crate::service::Service;
 
-/// None.
+/// The requests of this process: none.
 pub(super) struct Calls;
 
 impl Calls {

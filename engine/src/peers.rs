@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// The number of connections of each address, over all workers. Locked once when a connection is admitted and once when it ends.
+/// The number of connections of each address, over all workers. Locked once when a connection is admitted and once when
+/// it ends.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCounts {
     counts: Mutex<HashMap<IpAddr, u32>>,
 }
 
-/// Returns the address by which a peer is counted. In IPv6 that is its /64, because one user has all addresses of a /64.
+/// Returns the address by which a peer is counted. In IPv6 it is the /64, because one user has all addresses of a /64.
 fn key(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Local => None,
@@ -49,7 +50,7 @@ mod tests {
     #[test]
     fn an_address_has_its_cap_and_a_slash_64_is_one() {
         let counts = PeerCounts::default();
-        let peer = |text: &str| Peer::Internet(text.parse().expect("an address"), 1);
+        let peer = |text: &str| Peer::Internet(text.parse().expect("the address is valid"), 1);
         assert!(counts.enter(peer("::1"), 2));
         assert!(counts.enter(peer("::2"), 2));
         assert!(!counts.enter(peer("::3"), 2));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The stack of a pool thread: enough for handlers without deep recursion.
+/// The stack size of a pool thread in bytes: enough for handlers without deep recursion.
 const STACK_BYTES: usize = 512 * 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -27,7 +27,7 @@ struct Inner {
     most_jobs: usize,
 }
 
-/// The pool. When it is dropped, its threads finish their jobs and the waiting jobs are dropped.
+/// A pool of threads. When it is dropped, its threads finish the jobs that they run, and the waiting jobs are dropped.
 pub(crate) struct Pool {
     inner: Arc<Inner>,
 }
@@ -73,7 +73,7 @@ impl Pool {
         let builder = std::thread::Builder::new().name(format!("highwire-{}", inner.name)).stack_size(STACK_BYTES);
         let started = builder.spawn(move || work(&inner));
         if let Err(error) = &started {
-            quiet::log!(Failure, warn, %error, "no more threads can be started for the {} pool", self.inner.name);
+            quiet::log!(Failure, warn, %error, "cannot start another thread for the {} pool", self.inner.name);
         }
         started.is_ok()
     }
@@ -85,7 +85,7 @@ fn work(inner: &Inner) {
         if let Some(job) = state.jobs.pop_front() {
             state.busy += 1;
             drop(state);
-            // The pool survives a job that panics; the job's dropped promise tells the waiting task.
+            // The thread survives a job that panics. The panic drops the job's promise, which wakes the waiting task.
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err();
             if panicked && quiet::allows(quiet::Kind::Panic) {
                 quiet::log!(Panic, error, "a job of the {} pool panicked", inner.name);
@@ -101,7 +101,7 @@ fn work(inner: &Inner) {
     }
 }
 
-/// The result of a job, for the worker that asked for it.
+/// The result of a job of the blocking pool, for the task that has queued the job.
 pub struct Asked<T> {
     place: Arc<Mutex<Place<T>>>,
 }
@@ -113,7 +113,7 @@ struct Place<T> {
 }
 
 impl<T> Asked<T> {
-    /// Returns the result, or `None` if the job was not done because the pool was full or the job panicked.
+    /// Polls for the result. Returns `None` if the pool was full or the job panicked.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_over {
@@ -124,7 +124,7 @@ impl<T> Asked<T> {
     }
 }
 
-/// The job's end of an [`Asked`].
+/// The job's end of an [`Asked`]. When it is dropped, the job is over.
 struct Promise<T> {
     place: Arc<Mutex<Place<T>>>,
 }
@@ -168,15 +168,15 @@ mod tests {
         let (done, results) = mpsc::channel();
         let started = done.clone();
         let wait: Box<dyn FnOnce(u8) + Send> = Box::new(move |_| {
-            started.send(0).expect("the test listens");
-            gate.recv().expect("the test releases");
+            started.send(0).expect("the test has ended");
+            gate.recv().expect("the test has ended");
         });
         assert_eq!(pool.offer(0, wait), Ok(()));
         assert_eq!(results.recv(), Ok(0));
         let sender = done.clone();
-        assert_eq!(pool.offer(1, Box::new(move |number| sender.send(number).expect("the test listens"))), Ok(()));
+        assert_eq!(pool.offer(1, Box::new(move |number| sender.send(number).expect("the test has ended"))), Ok(()));
         assert_eq!(pool.offer(2, Box::new(|_| ())), Err(2));
-        release.send(()).expect("the job waits");
+        release.send(()).expect("the job has ended");
         assert_eq!(results.recv(), Ok(1));
     }
 
@@ -185,7 +185,7 @@ mod tests {
         struct Told(mpsc::SyncSender<()>);
         impl std::task::Wake for Told {
             fn wake(self: Arc<Self>) {
-                self.0.send(()).expect("the test listens");
+                self.0.send(()).expect("the test has ended");
             }
         }
         fn result<T>(mut asked: Asked<T>) -> Option<T> {
@@ -194,7 +194,7 @@ mod tests {
             loop {
                 match asked.poll(&mut Context::from_waker(&waker)) {
                     Poll::Ready(result) => return result,
-                    Poll::Pending => wakes.recv().expect("a wake"),
+                    Poll::Pending => wakes.recv().expect("the waker was dropped without a wake"),
                 }
             }
         }
@@ -209,7 +209,7 @@ mod tests {
         let pool = Pool::new("test", 1, 4);
         assert_eq!(pool.offer((), Box::new(|()| panic!("on purpose"))), Ok(()));
         let (done, results) = mpsc::channel();
-        assert_eq!(pool.offer((), Box::new(move |()| done.send(1).expect("the test listens"))), Ok(()));
+        assert_eq!(pool.offer((), Box::new(move |()| done.send(1).expect("the test has ended"))), Ok(()));
         assert_eq!(results.recv(), Ok(1));
     }
 }

@@ -1,34 +1,35 @@
 //! Bounds the lines that peers can cause in the log.
 //!
-//! A peer that has found a request which makes a handler panic, or which runs into a bound, can send it as often as it likes.
-//! If each time were a line, the peer could fill the disk or block on the log's pipe. So each kind of line has a budget per
-//! second and thread ([`LOG_LINES`]). Lines beyond the budget are counted, and one line says how many were left out. It comes
-//! before the next line of that kind, or when the worker calls `tell`, whichever is first.
+//! A peer that has found a request which makes a handler panic, or exceeds a limit, can send it again and again. If
+//! each request caused a line, the peer could fill the disk, or block the server on the log's pipe. Each kind of line
+//! therefore has a budget per second and thread ([`LOG_LINES`]). Lines beyond the budget are counted, and one line
+//! reports the number of lines left out. It is written before the next line of that kind or when the worker calls
+//! `tell`, whichever is first.
 //!
-//! A worker is one thread, so the counts belong to the thread and take no lock. Each thread of the blocking pool has counts of
-//! its own.
+//! A worker is one thread, so the counts belong to the thread and take no lock. Each thread of the blocking pool has
+//! counts of its own.
 
 use highwire_io::Instant;
 use std::cell::Cell;
 
-/// Lines of a kind that a thread logs per second.
+/// The most lines of one kind that a thread logs per second.
 pub const LOG_LINES: u32 = 10;
 
-/// What is logged, by who can cause it. Each kind has a budget of its own, so that one does not hide another.
+/// The kind of a log line, by its cause. Each kind has a budget of its own, so that one does not hide another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A peer runs into a bound of the protocol, and its connection ends.
+    /// A peer exceeds a limit of the protocol, and its connection ends.
     Abuse,
-    /// Something does not fit the memory budget.
+    /// The memory budget has no room.
     Memory,
-    /// Code of the program panicked.
+    /// Code of the program, or of the engine, panicked.
     Panic,
     /// A handler took longer than its deadline.
     Slow,
-    /// The program answers with what cannot be sent, or asks for what is not there.
+    /// The program has made a mistake, such as a response that cannot be sent.
     Mistake,
-    /// The system or a service fails: a file, a thread, a socket.
+    /// An operation of the system failed, for example on a file, a thread or a socket.
     Failure,
 }
 
@@ -39,7 +40,7 @@ struct Count {
     second: u64,
     /// Lines that were logged in this second.
     logged: u32,
-    /// Lines that were left out and not told of yet.
+    /// Lines that were left out and not reported yet.
     left_out: u64,
 }
 
@@ -47,7 +48,7 @@ struct Count {
 #[derive(Debug, Default)]
 struct Counts {
     counts: [Cell<Count>; KINDS.len()],
-    /// Some line was left out and not told of yet.
+    /// True if some lines were left out and not reported yet.
     owes: Cell<bool>,
 }
 
@@ -71,7 +72,7 @@ impl Counts {
         allowed
     }
 
-    /// Takes how many lines of a kind were left out, if the second in which they were is over.
+    /// Takes the number of lines of a kind that were left out, if the second in which they were left out is over.
     fn take_left_out(&self, kind: Kind, now: Instant) -> Option<u64> {
         let cell = &self.counts[kind as usize];
         let count = cell.get();
@@ -82,7 +83,7 @@ impl Counts {
         Some(count.left_out)
     }
 
-    /// Takes all that [`take_left_out`](Self::take_left_out) gives, and hands it on.
+    /// Takes the numbers of [`take_left_out`](Self::take_left_out) for all kinds, and passes each to `hand_on`.
     fn take_all(&self, now: Instant, mut hand_on: impl FnMut(Kind, u64)) {
         if !self.owes.get() {
             return;
@@ -96,7 +97,8 @@ impl Counts {
     }
 }
 
-/// Logs a line of a kind at a level (`warn`, `error`), with what `tracing` takes, unless too many came before it.
+/// Logs a line of a [`Kind`](crate::quiet::Kind) at a level (`warn` or `error`), with the arguments of a `tracing`
+/// macro, unless the budget of its kind is used up.
 #[macro_export]
 macro_rules! log {
     ($kind:ident, $level:ident, $($line:tt)+) => {
@@ -108,11 +110,11 @@ macro_rules! log {
 
 pub use crate::log;
 
-/// Writes a line. A panic of what takes the program's log ends here: the engine logs where nothing else would catch it, and after
-/// panics.
+/// Writes a line. Catches a panic of the program's log subscriber, because the engine also logs where no other code
+/// would catch it, and after other panics.
 pub fn guarded(write: impl FnOnce()) {
     if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)) {
-        // Dropping it may panic again.
+        // Dropping the payload of the panic may panic again.
         std::mem::forget(panic);
     }
 }
@@ -123,16 +125,16 @@ fn second(now: Instant) -> u64 {
 
 thread_local! {
     static COUNTS: Counts = Counts::default();
-    /// The worker's clock, as of its last tick. Threads of a pool have none.
+    /// The worker's clock, as of its last tick. Threads of the blocking pool have none.
     static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Returns true if a line of this kind may be logged now: for an `if` around the line. Before the first one of a second it logs
-/// how many were left out.
+/// Returns true if a line of this kind may be logged now, and counts it. First logs the number of lines that were left
+/// out in an earlier second, if there are any.
 pub fn allows(kind: Kind) -> bool {
-    // Without a worker's clock any other will do: seconds are only told apart.
+    // Any clock will do on a thread without a worker, because seconds are only compared for equality.
     let now = NOW.get().unwrap_or_else(|| Instant { nanoseconds: highwire_io::clock::unix_nanoseconds() });
-    // A thread that ends has no counts any more, and few lines left.
+    // A thread that is ending has lost its counts, and logs only a few more lines.
     let asked = COUNTS.try_with(|counts| (counts.take_left_out(kind, now), counts.allow(kind, now)));
     let Ok((left_out, allowed)) = asked else { return true };
     if let Some(lines) = left_out {
@@ -141,14 +143,15 @@ pub fn allows(kind: Kind) -> bool {
     allowed
 }
 
-/// Logs how many lines were left out, once the second in which they were is over. A worker calls it a few times per second.
+/// Logs the number of lines that were left out, once the second in which they were left out is over. A worker calls it
+/// up to ten times per second.
 pub(crate) fn tell(now: Instant) {
     NOW.set(Some(now));
-    // A thread that ends has nothing to tell any more.
+    // A thread that is ending has lost its counts.
     let _ = COUNTS.try_with(|counts| counts.take_all(now, log_left_out));
 }
 
-/// The worker whose clock this thread's lines go by has ended.
+/// Forgets the clock of this thread's worker, because the worker has ended.
 pub(crate) fn forget_clock() {
     NOW.set(None);
 }
@@ -179,7 +182,7 @@ mod tests {
             |kind, from: u64, lines: u64| (0..lines).filter(|line| counts.allow(kind, at(from + line % 1000))).count();
         assert_eq!(logged(Kind::Abuse, 5000, 10), 10);
         assert_eq!(logged(Kind::Abuse, 5000, 990), 0);
-        // Another kind is not hidden by it.
+        // The other kind has a budget of its own.
         assert_eq!(logged(Kind::Panic, 5000, 3), 3);
         assert_eq!(logged(Kind::Abuse, 6000, 15), 10);
     }

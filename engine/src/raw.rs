@@ -1,4 +1,4 @@
-//! Other protocols on the same connection, or on a stream of HTTP/2: a handler gets the raw bytes.
+//! Other protocols on the same connection, or on a stream of HTTP/2. A handler gets the raw bytes.
 
 use crate::body::{PART_BYTES, Parts};
 use bytes::Bytes;
@@ -12,7 +12,8 @@ use std::task::{Poll, Waker};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What a connection does once it has accepted another protocol: [`Content::Switch`](crate::response::Content::Switch).
+/// The function that runs another protocol once a handler has accepted it, for
+/// [`Content::Switch`](crate::response::Content::Switch).
 pub struct Switch {
     pub(crate) start: Box<dyn FnOnce(RawStream) -> Task>,
 }
@@ -24,7 +25,8 @@ impl fmt::Debug for Switch {
 }
 
 impl Switch {
-    /// `start` owns the bytes once the response has been sent.
+    /// Creates a switch to another protocol. `start` gets the raw bytes when the response is sent, and the worker runs
+    /// the future that it returns.
     pub fn new<F, Fut>(start: F) -> Switch
     where
         F: FnOnce(RawStream) -> Fut + 'static,
@@ -34,52 +36,55 @@ impl Switch {
     }
 }
 
-/// Bytes that either direction may be ahead before the other side has to take some.
+/// The number of bytes that may wait in one direction of a tunnel. The sender must then wait until the receiver takes
+/// some.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
-/// After so many turns the kernel has the bytes of an arena, unless the driver has reported `Blocked`: operations that are queued
-/// while the driver reports completions start in its next turn.
+/// The number of turns after which the kernel has the bytes that were copied into the arena of a turn, unless the
+/// driver has reported `Blocked`. It is two, because operations that are queued while the driver reports completions
+/// start in its next turn.
 const TURNS_TO_KERNEL: u32 = 2;
 
-/// Why another protocol's bytes end.
+/// The reason why the bytes of another protocol end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The peer has ended its direction. What is written still reaches it.
+    /// The peer has ended its direction. It still receives the bytes that are written.
     Peer,
-    /// The server stops: there is time for a last word, and for the peer's answer to it, until
-    /// [`Timeouts::shutdown`](crate::Timeouts::shutdown).
+    /// The server is stopping. The task may write a last message and wait for the peer's answer until
+    /// [`Timeouts::shutdown`](crate::Timeouts::shutdown) has passed.
     Draining,
-    /// No byte has passed in either direction for [`Timeouts::tunnel`](crate::Timeouts::tunnel). There is a second for a last word;
-    /// then the connection, or the stream, ends.
+    /// No byte has passed in either direction for [`Timeouts::tunnel`](crate::Timeouts::tunnel). The task may write a
+    /// last message within one second; then the connection, or the HTTP/2 stream, ends.
     Idle,
-    /// The connection is broken: what was not sent is lost.
+    /// The connection is broken. Bytes that were not sent are lost.
     Broken,
 }
 
-/// What a connection and its raw stream share.
+/// The state that a connection and its raw stream share.
 #[derive(Debug, Default)]
 pub(crate) struct Raw {
     received: Parts,
     pub(crate) held: usize,
-    /// Bytes in `received`; `held` has what holding them costs, too.
+    /// The number of bytes in `received`. `held` includes the cost of holding them.
     pub(crate) bytes: usize,
-    /// Nothing more comes, and why.
+    /// The reason why no more bytes will be received, if there is one.
     end: Option<Ended>,
-    /// Nothing has passed for too long, and the task was woken to end. Kept apart from `end`, which may have another reason already.
+    /// True if the task was woken to end because no byte has passed for too long. It is a field of its own because
+    /// `end` may hold an earlier reason.
     told_idle: bool,
-    /// The server stops.
+    /// True if the server is stopping.
     drains: bool,
-    /// The reader was told so, and may read on.
+    /// True if `read` has returned `None` once because the server is stopping. Later calls may return more bytes.
     told_of_drain: bool,
     pub(crate) paused: bool,
     pub(crate) outgoing: VecDeque<Bytes>,
     pub(crate) outgoing_held: usize,
-    /// Nothing that was written waits, in us or in the driver.
+    /// True if no written bytes wait in the engine or in the driver.
     pub(crate) flushed: bool,
-    /// Somebody waits for that.
+    /// True if a task waits for `flushed`.
     pub(crate) wants_flush: bool,
-    /// Bytes that were copied into a turn's arena, and the number of that turn.
+    /// The number of bytes copied into the driver's arena in the turn `copied_in`.
     copied: usize,
     copied_in: u32,
     reader_gone: bool,
@@ -90,7 +95,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// An empty one; `connection` wakes the task that moves the bytes.
+    /// Creates the state of a new tunnel. `connection` wakes the task that moves its bytes.
     pub(crate) fn new(connection: Waker) -> Raw {
         Raw { connection: Some(connection), flushed: true, ..Raw::default() }
     }
@@ -105,7 +110,7 @@ impl Raw {
         self.reader.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Nothing more comes. The first word counts, but for a break, which comes behind any other.
+    /// Ends the received bytes and wakes the task. The first reason is kept, but [`Ended::Broken`] replaces any other.
     pub(crate) fn end(&mut self, why: Ended) {
         if self.end.is_none() || why == Ended::Broken {
             self.end = Some(why);
@@ -113,7 +118,7 @@ impl Raw {
         self.wake();
     }
 
-    /// The server stops.
+    /// Signals the task that the server is stopping.
     pub(crate) fn drain(&mut self) {
         self.drains = true;
         self.wake();
@@ -124,7 +129,7 @@ impl Raw {
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Everything that was written is with the kernel.
+    /// Records that the kernel has all written bytes, and wakes the task that waits for it.
     pub(crate) fn mark_flushed(&mut self) {
         if !std::mem::replace(&mut self.flushed, true) {
             self.wants_flush = false;
@@ -132,7 +137,7 @@ impl Raw {
         }
     }
 
-    /// Counts bytes that were copied into the arena of a turn. Returns the count of that turn.
+    /// Counts bytes that were copied into the arena of a turn. Returns the number of bytes copied in that turn so far.
     pub(crate) fn count_copied(&mut self, bytes: usize, turn: u32) -> usize {
         if self.copied_in != turn {
             (self.copied_in, self.copied) = (turn, 0);
@@ -141,19 +146,19 @@ impl Raw {
         self.copied
     }
 
-    /// Returns true if the driver may not have given the last copied bytes to the kernel yet. It reports only bytes that it could
-    /// not send, so they count as sent after [`TURNS_TO_KERNEL`].
+    /// Returns true if the driver may not have given the last copied bytes to the kernel yet. The driver reports only
+    /// bytes that it could not send, so after [`TURNS_TO_KERNEL`] the bytes count as sent.
     pub(crate) fn is_in_arena(&self, turn: u32) -> bool {
         self.copied > 0 && turn.wrapping_sub(self.copied_in) < TURNS_TO_KERNEL
     }
 
-    /// Tells the task that nothing has passed for too long. Returns false if it was told before.
+    /// Signals the task that no byte has passed for too long. Returns false if it was signaled before.
     pub(crate) fn tell_idle(&mut self) -> bool {
         self.end(Ended::Idle);
         !std::mem::replace(&mut self.told_idle, true)
     }
 
-    /// Returns true if the task was told that nothing has passed for too long.
+    /// Returns true if the task was signaled that no byte has passed for too long.
     pub(crate) fn is_idle(&self) -> bool {
         self.told_idle
     }
@@ -162,7 +167,7 @@ impl Raw {
         self.end == Some(Ended::Broken)
     }
 
-    /// Returns true if nothing more will be written.
+    /// Returns true if no more bytes will be written.
     pub(crate) fn is_written(&self) -> bool {
         self.writer_gone
     }
@@ -181,7 +186,7 @@ impl Raw {
     }
 }
 
-/// The connection is broken: what was not sent is lost.
+/// The connection is broken. Bytes that were not sent are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -193,22 +198,23 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// The raw bytes of a connection, or of a stream of HTTP/2, that speaks another protocol. Dropped, it ends our direction once all
-/// is sent, and what the peer still sends is dropped.
+/// The raw bytes of a connection, or of a stream of HTTP/2, that speaks another protocol. When it is dropped, our
+/// direction ends after all written bytes are sent, and bytes that the peer sends later are dropped.
 #[derive(Debug)]
 pub struct RawStream {
     reader: RawReader,
     writer: RawWriter,
 }
 
-/// The reading half of a [`RawStream`]. Dropped, it drops what the peer still sends.
+/// The reading half of a [`RawStream`]. When it is dropped, bytes that the peer sends later are dropped.
 #[derive(Debug)]
 pub struct RawReader {
     raw: Rc<RefCell<Raw>>,
 }
 
-/// The writing half of a [`RawStream`]. Dropped, it ends our direction once all is sent; the other half reads on. Over HTTP/1 under
-/// TLS the end is sent when the other half is gone as well, or the peer has ended: TLS 1.2 ends both directions at once.
+/// The writing half of a [`RawStream`]. When it is dropped, our direction ends after all written bytes are sent, and
+/// the other half can still read. Over HTTP/1 with TLS, our end is sent only when the other half is dropped too, or the
+/// peer has ended its direction, because TLS 1.2 ends both directions at once.
 #[derive(Debug)]
 pub struct RawWriter {
     raw: Rc<RefCell<Raw>>,
@@ -219,7 +225,7 @@ impl RawStream {
         RawStream { reader: RawReader { raw: raw.clone() }, writer: RawWriter { raw } }
     }
 
-    /// Both halves, for two tasks.
+    /// Splits the stream into its halves, for two tasks.
     pub fn split(self) -> (RawReader, RawWriter) {
         (self.reader, self.writer)
     }
@@ -227,7 +233,7 @@ impl RawStream {
     /// See [`RawReader::read`].
     ///
     /// # Errors
-    /// Where the connection broke.
+    /// Returns an error if the connection is broken.
     pub async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
         self.reader.read().await
     }
@@ -240,7 +246,7 @@ impl RawStream {
     /// See [`RawWriter::write`].
     ///
     /// # Errors
-    /// Where the connection broke.
+    /// Returns an error if the connection is broken.
     pub async fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Broken> {
         self.writer.write(bytes).await
     }
@@ -248,18 +254,19 @@ impl RawStream {
     /// See [`RawWriter::flush`].
     ///
     /// # Errors
-    /// Where the connection broke.
+    /// Returns an error if the connection is broken.
     pub async fn flush(&mut self) -> Result<(), Broken> {
         self.writer.flush().await
     }
 }
 
 impl RawReader {
-    /// Waits for the next bytes and returns them. Returns `None` when they end; [`ended`](Self::ended) then gives the reason. When
-    /// the server stops, `None` with [`Ended::Draining`] is returned once, and later calls may return more bytes.
+    /// Waits for the next bytes and returns them. Returns `None` when they end; [`ended`](Self::ended) then gives the
+    /// reason. When the server stops, `None` with [`Ended::Draining`] is returned once, and later calls may return more
+    /// bytes.
     ///
     /// # Errors
-    /// If the connection broke.
+    /// Returns an error if the connection is broken.
     pub async fn read(&mut self) -> Result<Option<Bytes>, Broken> {
         poll_fn(|cx| {
             let mut raw = self.raw.borrow_mut();
@@ -285,18 +292,18 @@ impl RawReader {
         .await
     }
 
-    /// Why nothing more comes, or will not for long; `None` as long as there is no end in sight. Bytes that came before may still
-    /// be there to [`read`](Self::read).
+    /// Returns the reason why the received bytes have ended or will end soon, or `None` if there is no such reason.
+    /// Bytes that arrived before may still wait for [`read`](Self::read).
     pub fn ended(&self) -> Option<Ended> {
         self.raw.borrow().ended()
     }
 }
 
 impl RawWriter {
-    /// Sends bytes, as soon as less than 64 KiB are ahead of the peer.
+    /// Queues bytes to be sent. Waits while 64 KiB or more wait for the peer.
     ///
     /// # Errors
-    /// Where the connection broke.
+    /// Returns an error if the connection is broken.
     pub async fn write(&mut self, bytes: impl Into<Bytes>) -> Result<(), Broken> {
         let mut bytes = Some(bytes.into());
         poll_fn(|cx| {
@@ -325,10 +332,10 @@ impl RawWriter {
         .await
     }
 
-    /// Waits until everything written is with the kernel.
+    /// Waits until the kernel has all written bytes.
     ///
     /// # Errors
-    /// Where the connection broke.
+    /// Returns an error if the connection is broken.
     pub async fn flush(&mut self) -> Result<(), Broken> {
         poll_fn(|cx| {
             let mut raw = self.raw.borrow_mut();
@@ -339,7 +346,7 @@ impl RawWriter {
                 return Poll::Ready(Ok(()));
             }
             raw.writer = Some(cx.waker().clone());
-            // Once: the connection's task may be the one that waits here.
+            // Wakes the connection only once, because the task that waits here may be the connection's own.
             if !std::mem::replace(&mut raw.wants_flush, true) {
                 raw.wake_connection();
             }

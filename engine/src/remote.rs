@@ -1,4 +1,4 @@
-//! The side of a worker that other threads use: they wake it, and leave connections and requests for it.
+//! The side of a worker that other threads use to wake it and to leave connections and requests for it.
 
 #[cfg(feature = "call")]
 use super::call::inbox::Inbox;
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) notifier: Notifier,
-    /// The number of connections, for the acceptor, which chooses the least loaded worker.
+    /// The number of connections. The acceptor chooses the worker with the fewest.
     pub(crate) connections: AtomicU32,
     /// The handler that the worker is running: see [`beat_of`](Self::beat_of). The low half is 0 outside of handlers.
     pub(crate) beat: Arc<AtomicU64>,
     /// Connections that wait for the worker, each with the number of its listener.
     handed: Mutex<Vec<(Socket, usize)>>,
-    /// Requests of this process.
+    /// Requests of this process that wait for the worker.
     #[cfg(feature = "call")]
     pub(crate) inbox: Arc<Inbox>,
 }
@@ -34,8 +34,8 @@ impl Remote {
         }
     }
 
-    /// Returns the beat of a handler's call or poll: a running number in the high half, so that two calls in a row differ, and the
-    /// route plus one in the low half.
+    /// Returns the beat of a handler's call or poll: the number `call` in the high half, so that two calls in a row
+    /// differ, and the route plus one in the low half.
     pub(super) fn beat_of(call: u32, route: u32) -> u64 {
         u64::from(call) << 32 | u64::from(route + 1)
     }

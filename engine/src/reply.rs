@@ -1,4 +1,4 @@
-//! Answers that come later, from any thread, and interim responses before them.
+//! Answers that are given later, from any thread, and interim responses before them.
 
 use crate::panics::let_go;
 use crate::quiet;
@@ -11,16 +11,16 @@ use std::task::Waker;
 
 type Answer = Box<dyn FnOnce() -> Response + Send>;
 
-/// What is to be done elsewhere, and makes the answer.
+/// Work for another thread. It returns the function that makes the answer.
 type Work = Box<dyn FnOnce() -> Answer + Send>;
 
-/// Where an answer from another thread waits for the connection's worker.
+/// The slot in which an answer from another thread waits for the request's worker.
 struct ReplySlot {
     content: Mutex<Content>,
     waker: Waker,
 }
 
-/// What a slot holds.
+/// The content of a slot.
 enum Content {
     Nothing,
     Work(Work),
@@ -28,7 +28,7 @@ enum Content {
 }
 
 impl ReplySlot {
-    /// Takes what it holds where that is wanted.
+    /// Takes the content of the slot if `is_wanted` returns true for it.
     fn take(&self, is_wanted: impl FnOnce(&Content) -> bool) -> Content {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         if is_wanted(&content) { std::mem::replace(&mut content, Content::Nothing) } else { Content::Nothing }
@@ -37,7 +37,7 @@ impl ReplySlot {
     fn put(&self, content: Content) {
         let mut place = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *place, content);
-        // Without the lock: what is dropped is the program's own, and may reach this slot.
+        // Dropped without the lock, because it is the program's own value, whose `Drop` may use this slot.
         drop(place);
         drop(before);
     }
@@ -48,17 +48,18 @@ impl ReplySlot {
     }
 }
 
-/// The end of a slot that waits for the answer. Dropped, it takes along what was to be done for that and has not begun, so
-/// that a request which is over holds nothing more and has no effect any more.
+/// The end of a slot that waits for the answer. Dropping it also drops work that has not begun, so that a request that
+/// is over holds no memory and has no further effect.
 pub struct Awaited {
     slot: Arc<ReplySlot>,
-    /// What the same request waited for before its handler took a [`Replier`] too.
-    #[expect(dead_code, reason = "it is held, and dropped with this one")]
+    /// The waiting end of an earlier [`Replier`] of the same request.
+    #[expect(dead_code, reason = "it is held only to be dropped with this one")]
     earlier: Option<Box<Awaited>>,
 }
 
 impl Awaited {
-    /// The answer, if it has come. It is made on the worker, so that it may hold what cannot cross threads.
+    /// Returns the answer, if there is one. Calls the function that makes it here, on the worker, so that the answer
+    /// need not be `Send`.
     pub fn take(&self) -> Option<Response> {
         match self.slot.take(|content| matches!(content, Content::Answer(_))) {
             Content::Answer(make) => Some(make()),
@@ -79,28 +80,28 @@ impl Drop for Awaited {
     }
 }
 
-/// The right to answer a request once, later, from any thread. What its handler returns is then ignored. Dropped without an
-/// answer, it answers 500.
+/// The right to answer a request once, later, from any thread. The result of the request's handler is then ignored. If
+/// it is dropped without an answer, the client gets 500.
 pub struct Replier {
     slot: Option<Arc<ReplySlot>>,
 }
 
 impl Replier {
-    /// The right to answer, and the end that waits for it. `waker` is that of the task that answers the request; `earlier` is what
-    /// the request waited for before.
+    /// Creates a right to answer, and the end that waits for the answer. `waker` wakes the request's task. `earlier` is
+    /// the waiting end of an earlier right to answer the same request.
     pub(crate) fn new(waker: Waker, earlier: Option<Awaited>) -> (Replier, Awaited) {
         let slot = Arc::new(ReplySlot { content: Mutex::new(Content::Nothing), waker });
         (Replier { slot: Some(slot.clone()) }, Awaited { slot, earlier: earlier.map(Box::new) })
     }
 
-    /// Answers by what a function makes on the request's worker.
+    /// Answers with the response that `make` returns. `make` runs on the request's worker.
     pub fn send(mut self, make: impl FnOnce() -> Response + Send + 'static) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(make));
         }
     }
 
-    /// Leaves what is to be done for the answer, for [`work`](Self::work) to do it. What it returns makes the answer, on the
+    /// Stores work that [`work`](Self::work) will run. The function that the work returns makes the answer on the
     /// request's worker.
     pub fn leave<M: FnOnce() -> Response + Send + 'static>(&self, work: impl FnOnce() -> M + Send + 'static) {
         if let Some(slot) = &self.slot {
@@ -108,7 +109,8 @@ impl Replier {
         }
     }
 
-    /// Runs the function given to [`leave`](Self::leave) and answers with its result. Does nothing if the request has been cut.
+    /// Runs the function given to [`leave`](Self::leave) on this thread and answers with its result. Does nothing if
+    /// the request has been cut.
     pub fn work(mut self) {
         let Some(slot) = &self.slot else { return };
         if let Content::Work(work) = slot.take(|content| matches!(content, Content::Work(_))) {
@@ -123,7 +125,7 @@ impl Drop for Replier {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(|| {
-                quiet::log!(Mistake, error, "the right to answer a request was dropped without an answer");
+                quiet::log!(Mistake, error, "a request's replier was dropped without an answer: the client gets 500");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
         }
@@ -144,7 +146,7 @@ pub struct InterimQueue {
 }
 
 impl InterimQueue {
-    /// An empty one, whose sender wakes a request's task.
+    /// Creates an empty queue. Sending a response wakes the request's task with `waker`.
     pub(crate) fn new(waker: Waker) -> Rc<RefCell<InterimQueue>> {
         Rc::new(RefCell::new(InterimQueue { waiting: Vec::new(), waker: Some(waker) }))
     }
@@ -158,20 +160,20 @@ pub struct InterimResponses {
 }
 
 impl InterimResponses {
-    /// The sending end of a queue.
+    /// Creates the sending end of a queue.
     pub(crate) fn new(queue: Rc<RefCell<InterimQueue>>) -> InterimResponses {
         InterimResponses { queue }
     }
 
-    /// Sends an interim response: 102, 103 or another of the 1xx but 100 and 101, which the engine sends itself. HTTP/1.0
-    /// clients never see it.
+    /// Sends an interim response. The status must be 1xx, such as 103, but not 100 or 101, which the engine sends
+    /// itself; any other status is ignored and logged. HTTP/1.0 clients never receive it.
     pub fn send(&self, status: StatusCode, fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>) {
         if status.is_informational() && status != StatusCode::CONTINUE && status != StatusCode::SWITCHING_PROTOCOLS {
             let mut queue = self.queue.borrow_mut();
             queue.waiting.push((status, fields.into_iter().collect()));
             queue.waker.iter().for_each(Waker::wake_by_ref);
         } else {
-            quiet::log!(Mistake, error, %status, "this is no interim status for a handler to send");
+            quiet::log!(Mistake, error, %status, "a handler cannot send an interim response with this status");
         }
     }
 }

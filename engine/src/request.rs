@@ -1,4 +1,5 @@
-//! A request as the engine hands it to a service: whom it comes from, its body, and what its handler may leave behind.
+//! The parts of a request that the engine passes to a service: its sender, its body, and the hooks that its handler may
+//! set.
 
 use crate::body::Body;
 use crate::config::Limits;
@@ -11,20 +12,20 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
-/// How a handler wants the request's body.
+/// The way in which a handler takes the request's body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BodyUse {
-    /// Not at all: what comes is read and dropped, up to a limit.
+    /// Not at all. The body is read and dropped, up to a limit.
     #[default]
     None,
     /// Whole, before the handler runs.
     Whole,
-    /// In parts, while it runs.
+    /// In parts, while the handler runs.
     Parts,
 }
 
 impl BodyUse {
-    /// Bytes of the largest body that a route without a limit of its own takes in this way.
+    /// Returns the size in bytes of the largest body that a route without a limit of its own takes in this way.
     pub fn limit(self, caps: &Limits) -> u64 {
         match self {
             BodyUse::None => caps.unread_body_bytes,
@@ -34,12 +35,12 @@ impl BodyUse {
     }
 }
 
-/// Whom a request comes from.
+/// The sender of a request.
 #[derive(Clone, Copy)]
 pub struct Caller<'r> {
     pub(crate) peer: Peer,
     pub(crate) session: Option<&'r Secure>,
-    /// What was said of its TLS, where the request is kept apart from its connection.
+    /// The facts of the TLS session, if the request is handled without its connection.
     pub(crate) kept: Option<&'r Tls>,
 }
 
@@ -50,30 +51,31 @@ impl std::fmt::Debug for Caller<'_> {
 }
 
 impl<'r> Caller<'r> {
-    /// The sender of a request that is kept apart from its connection.
+    /// Returns the sender of a request that is handled without its connection.
     pub fn kept(peer: crate::Peer, tls: Option<&'r Tls>) -> Caller<'r> {
         Caller { peer: peer.into(), session: None, kept: tls }
     }
 
-    /// The address, of the client itself where a proxy in front says whose the connection is.
+    /// Returns the address of the client. If a proxy has sent a PROXY header, this is the address that the header
+    /// names.
     pub fn peer(&self) -> crate::Peer {
         self.peer.into()
     }
 
-    /// Returns true if the request came under TLS.
+    /// Returns true if the request arrived over TLS.
     pub fn is_secure(&self) -> bool {
         self.session.is_some() || self.kept.is_some()
     }
 
-    /// What there is to say about the connection's TLS. Costs some allocations.
+    /// Returns the facts of the connection's TLS session, or `None` if it has none. Makes some allocations.
     pub fn tls(&self) -> Option<Tls> {
         self.session.map(|session| session.facts()).or_else(|| self.kept.cloned())
     }
 }
 
-/// How the task that answers a request is woken: made where somebody asks for it.
+/// The waker of the task that answers a request, made only when it is needed.
 pub enum TaskWaker<'r> {
-    /// Makes the waker.
+    /// A function that makes the waker.
     Maker(&'r dyn Fn() -> Waker),
     /// The waker.
     Known(Waker),
@@ -86,7 +88,7 @@ impl std::fmt::Debug for TaskWaker<'_> {
 }
 
 impl TaskWaker<'_> {
-    /// The waker. Waking it polls the handler's future, and looks whether a [`Replier`] has answered.
+    /// Returns the waker. Waking it polls the handler's future, and checks whether a [`Replier`] has answered.
     pub fn waker(&self) -> Waker {
         match self {
             TaskWaker::Maker(make) => make(),
@@ -95,34 +97,34 @@ impl TaskWaker<'_> {
     }
 }
 
-/// The body that stands ready for a handler.
+/// The request's body when its handler is called.
 #[derive(Debug, Default)]
 pub enum Ready {
-    /// There is none, or the handler wants none.
+    /// There is no body, or the handler takes none.
     #[default]
     Nothing,
-    /// Somebody has taken it.
+    /// The body has been taken already.
     Taken,
-    /// All of it: [`BodyUse::Whole`].
+    /// The whole body, for [`BodyUse::Whole`].
     Whole(Bytes),
-    /// As it comes: [`BodyUse::Parts`].
+    /// The body in parts as it is received, for [`BodyUse::Parts`].
     Parts(Body),
 }
 
-/// What a handler's call leaves for its exchange.
+/// The values that pass between an exchange and the call of its handler, beside body and answer.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct Hooks {
-    /// Where the answer comes from, if the handler does not give it itself.
+    /// The end that waits for a [`Replier`], if the handler does not answer with its result.
     pub reply: Option<Awaited>,
-    /// Interim responses that the handler sends.
+    /// The queue of interim responses, if the handler may send some.
     pub interim: Option<Rc<RefCell<InterimQueue>>>,
-    /// The waker of the request's task, where somebody has asked for it.
+    /// The waker of the request's task, if it has been made.
     pub waker: Option<Waker>,
-    /// What whoever made a request of this process has attached to it.
+    /// The extensions that the caller has attached to a request of this process.
     pub extensions: Extensions,
-    /// Bytes of the body that the handler gets, where another one was made of what came. They are charged until it has
-    /// answered.
+    /// The size in bytes of the body that the handler gets, if middleware has decoded the received one. It is charged
+    /// until the handler has answered.
     pub unfolded: Option<Rc<Cell<usize>>>,
 }
 
@@ -133,19 +135,19 @@ impl std::fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Lets the request be answered later. `waker` is that of the task that answers it.
+    /// Returns a [`Replier`] that answers the request later. `waker` must wake the request's task.
     pub fn reply_later(&mut self, waker: Waker) -> Replier {
         let (replier, awaited) = Replier::new(waker, self.reply.take());
         self.reply = Some(awaited);
         replier
     }
 
-    /// Lets interim responses be sent. `waker` is that of the task that answers the request.
+    /// Returns a sender of interim responses. `waker` must wake the request's task.
     pub fn interim(&mut self, waker: Waker) -> InterimResponses {
         InterimResponses::new(self.interim.get_or_insert_with(|| InterimQueue::new(waker)).clone())
     }
 
-    /// Whether anything of them outlives the call.
+    /// Returns true if the exchange must keep some of the values after the call.
     pub(crate) fn are_for_exchange(&self) -> bool {
         self.reply.is_some() || self.interim.is_some() || self.unfolded.is_some()
     }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// A response: status, header fields and a body.
 ///
-/// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`. It ignores the latter three if a
-/// handler sets them, because they frame the message.
+/// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`. It ignores the latter
+/// three if a handler sets them, because they frame the message.
 ///
 /// Methods that begin with `with_` build a response; the others change an existing one, as middleware does.
 #[must_use]
@@ -32,8 +32,8 @@ pub struct Response {
     pub(crate) close: bool,
 }
 
-/// Header fields that many responses of a worker share: as names and values, as lines of HTTP/1, and as the last whole head that
-/// was rendered with them.
+/// Header fields that many responses of a worker share: as names and values, as lines of HTTP/1, and as the last whole
+/// head that was rendered with them.
 #[derive(Debug)]
 pub struct Rendered {
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
@@ -43,13 +43,13 @@ pub struct Rendered {
 
 #[derive(Debug, Default)]
 struct KeptHead {
-    /// The second of the date, the status and the announced length.
+    /// The date in seconds, the status, and the announced length.
     key: (u64, u16, usize),
     bytes: Vec<u8>,
 }
 
 impl Rendered {
-    /// The fields.
+    /// Returns the fields.
     pub fn headers(&self) -> &[(HeaderName, HeaderValue)] {
         &self.fields
     }
@@ -80,7 +80,7 @@ impl Rendered {
 pub enum Content {
     /// Bytes.
     Bytes(Bytes),
-    /// Parts that are made, or read, as the peer takes them.
+    /// Parts that are produced, or read, as the peer takes them.
     Stream(Box<Streamed>),
     /// No body: another protocol takes over.
     Switch(Box<Switch>),
@@ -100,13 +100,13 @@ impl fmt::Debug for Content {
 pub struct Streamed {
     /// The length of the whole body in bytes, if it is known.
     pub length: Option<u64>,
-    /// Makes the parts.
+    /// The producer of the parts.
     pub body: BodyStream,
-    /// Makes the trailer fields.
+    /// The function that makes the trailer fields.
     pub trailers: Option<Trailers>,
 }
 
-/// For [`Response::headers`], which returns references.
+/// A name of static lifetime for [`Response::headers`], which returns references.
 static CONTENT_TYPE: HeaderName = header::CONTENT_TYPE;
 
 /// The media type of text.
@@ -149,7 +149,7 @@ impl Response {
     /// Makes a response with a body and its media type.
     #[inline]
     pub fn bytes(content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
-        // Built in one expression: fields set afterwards would be stored twice (measured).
+        // One expression builds the response, because fields that are set afterwards would be stored twice (measured).
         Response {
             status: StatusCode::OK,
             reason: None,
@@ -161,8 +161,9 @@ impl Response {
         }
     }
 
-    /// Makes a response whose body is a stream of parts. The engine polls the stream for the next part only when the peer has taken
-    /// most of the parts before, so a slow peer slows the producer. An error cuts the body short, and the peer sees that.
+    /// Makes a response whose body is a stream of parts. The engine polls the stream for the next part only when the
+    /// peer has taken most of the parts before, so a slow peer slows the producer. An error cuts the body short, and
+    /// the peer sees that.
     pub fn stream<S, E>(stream: S) -> Response
     where
         S: Stream<Item = Result<Bytes, E>> + 'static,
@@ -171,8 +172,8 @@ impl Response {
         Response::streamed(None, BodyStream::new(stream))
     }
 
-    /// As [`stream`](Self::stream), with an announced length in bytes. A stream that is shorter or longer is cut, and the peer sees
-    /// that.
+    /// Makes a streamed response as [`stream`](Self::stream) does, with an announced length in bytes. A body that is
+    /// shorter or longer is cut, and the peer sees that.
     pub fn stream_of<S, E>(length: u64, stream: S) -> Response
     where
         S: Stream<Item = Result<Bytes, E>> + 'static,
@@ -181,8 +182,8 @@ impl Response {
         Response::streamed(Some(length), BodyStream::new(stream))
     }
 
-    /// Makes a response whose body is a range of an open file, without a content type. The blocking pool, and not the worker, reads
-    /// bytes that are not in memory. If the file is shorter than the range, the body is cut, as with
+    /// Makes a response whose body is a range of an open file, without a content type. The blocking pool, and not the
+    /// worker, reads bytes that are not in memory. If the file is shorter than the range, the body is cut, as with
     /// [`stream_of`](Self::stream_of).
     ///
     /// The caller sets the status, `Content-Range` and other fields that describe the range.
@@ -214,13 +215,13 @@ impl Response {
         &self.content
     }
 
-    /// Returns the content, to change it.
+    /// Returns a mutable reference to the content.
     pub fn content_mut(&mut self) -> &mut Content {
         &mut self.content
     }
 
-    /// Sets a function that makes the trailer fields after a streamed body has ended. They reach clients of HTTP/2, and of HTTP/1.1
-    /// if no length is announced.
+    /// Sets a function that makes the trailer fields after a streamed body has ended. They reach clients of HTTP/2, and
+    /// of HTTP/1.1 if no length is announced.
     pub fn with_trailers(mut self, trailers: impl FnOnce() -> Vec<(HeaderName, HeaderValue)> + 'static) -> Response {
         if let Content::Stream(streamed) = &mut self.content {
             streamed.trailers = Some(Box::new(trailers));
@@ -228,7 +229,8 @@ impl Response {
         self
     }
 
-    /// Removes the length 0 of a streamed body: in HTTP/1 no trailers could follow it. Without trailers the body becomes empty bytes.
+    /// Removes the announced length of a streamed body if it is 0, because in HTTP/1 no trailers could follow it.
+    /// Without trailers, the body becomes empty bytes.
     pub(crate) fn make_room_for_trailers(&mut self) {
         if let Content::Stream(streamed) = &mut self.content
             && streamed.length == Some(0)
@@ -254,7 +256,7 @@ impl Response {
     /// Replaces the reason phrase of the status line.
     ///
     /// # Errors
-    /// If it has a control byte, which could end the line.
+    /// Returns an error if the phrase has a control byte, which could end the line.
     pub fn with_reason(mut self, reason: &str) -> Result<Response, InvalidReason> {
         if reason.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
             return Err(InvalidReason);
@@ -270,7 +272,7 @@ impl Response {
         self
     }
 
-    /// Adds a header field after those of the same name. A response has one `Content-Type`, which is replaced.
+    /// Adds a header field after those of the same name. `Content-Type` is replaced, because a response has only one.
     #[doc(alias = "add_field")]
     pub fn add_header(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
@@ -286,7 +288,8 @@ impl Response {
         self.fields.push((name, value));
     }
 
-    /// Removes all header fields with this name. The engine adds its own fields, such as `Date`, when it sends the response.
+    /// Removes all header fields with this name. The engine adds its own fields, such as `Date`, when it sends the
+    /// response.
     #[doc(alias = "remove_field")]
     pub fn remove_header(&mut self, name: &HeaderName) {
         self.own_headers();
@@ -301,8 +304,8 @@ impl Response {
         self.rendered = Some(fields);
     }
 
-    /// Copies the shared header fields into its own, so that they can be changed, and returns them all. The content type that
-    /// [`bytes`](Self::bytes) and similar functions set is not among them.
+    /// Copies the shared header fields into its own, so that they can be changed, and returns them all. The content
+    /// type that [`bytes`](Self::bytes) and similar functions set is not among them.
     pub fn own_headers(&mut self) -> &mut Vec<(HeaderName, HeaderValue)> {
         if let Some(rendered) = self.rendered.take() {
             self.fields.splice(0..0, rendered.fields.iter().cloned());
@@ -310,8 +313,9 @@ impl Response {
         &mut self.fields
     }
 
-    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). The response then
-    /// announces no length, which clients would take in a 304 for the length of the unchanged content (section 8.6).
+    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). The
+    /// response then announces no length, because in a 304 clients would take it for the length of the unchanged
+    /// content (section 8.6).
     #[inline]
     pub(crate) fn drop_forbidden_content(&mut self) {
         if matches!(self.status.as_u16(), 204 | 205 | 304) && !matches!(self.content, Content::Switch(_)) {
@@ -325,13 +329,14 @@ impl Response {
         self
     }
 
-    /// Returns the value of the first header field of that name. The engine adds its own later.
+    /// Returns the value of the first header field of that name. Fields that the engine adds later are not included.
     #[doc(alias = "field")]
     pub fn header(&self, name: &HeaderName) -> Option<&[u8]> {
         self.headers().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Returns names and values of all header fields, in the order in which they are sent. The engine adds its own later.
+    /// Returns names and values of all header fields, in the order in which they are sent. Fields that the engine adds
+    /// later are not included.
     #[doc(alias = "fields")]
     pub fn headers(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
         let content_type = self.content_type.map(|value| (&CONTENT_TYPE, value.as_bytes()));
@@ -357,13 +362,13 @@ impl fmt::Debug for Response {
     }
 }
 
-/// A reason phrase with a control byte.
+/// The error of a reason phrase with a control byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidReason;
 
 impl fmt::Display for InvalidReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a reason phrase may not hold control bytes")
+        f.write_str("a reason phrase must not contain control bytes")
     }
 }
 
@@ -384,7 +389,7 @@ impl From<BodyError> for Response {
 mod tests {
     use super::*;
 
-    /// What a response says of itself.
+    /// Returns the header fields of a response as text.
     fn all(response: &Response) -> String {
         let said = |(name, value): (&HeaderName, &[u8])| format!("{name}: {}, ", value.escape_ascii());
         response.headers().map(said).collect()

@@ -16,13 +16,14 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The stack of a worker thread, on which handlers run. Its memory is used only as far as handlers touch it.
+/// The size in bytes of the stack of a worker thread, on which handlers run. The kernel provides only the pages that
+/// they use.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// The longest time between two looks of the thread that watches the workers.
+/// The longest time between two checks by the thread that watches the workers.
 const WATCH: Duration = Duration::from_millis(50);
 
-/// A bound server, ready to run.
+/// A server that has not been started yet.
 pub struct Server<M> {
     make: Arc<M>,
     shared: Arc<Shared>,
@@ -38,10 +39,10 @@ impl<M: MakeService> std::fmt::Debug for Server<M> {
 }
 
 impl<M: MakeService> Server<M> {
-    /// Makes a server that does not listen yet. `make` makes the service of each worker.
+    /// Creates a server that does not listen yet. `make` creates the service of each worker.
     ///
     /// # Errors
-    /// If settings contradict each other or are out of range.
+    /// Returns an error if settings contradict each other or are out of range.
     pub fn new(make: M, config: Config) -> Result<Server<M>> {
         config.check()?;
         let (make, shared) = (Arc::new(make), Arc::new(Shared::new(config)));
@@ -58,38 +59,38 @@ impl<M: MakeService> Server<M> {
     /// Listens on another address.
     ///
     /// # Errors
-    /// If the address is malformed or the system refuses it.
+    /// Returns an error if the address is malformed or the system refuses it.
     pub fn listen(self, address: &str) -> Result<Server<M>> {
         self.listen_with(address, Listen::new())
     }
 
-    /// Listens on another address, for TLS only: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the
-    /// configuration are seen within seconds.
+    /// Listens on another address, for TLS only: HTTP/2 and HTTP/1.1, as the client prefers. Changes in files of the
+    /// configuration take effect within seconds.
     ///
     /// # Errors
-    /// If the address is malformed, the system refuses it, or the TLS configuration is wrong.
+    /// Returns an error if the address is malformed, the system refuses it, or the TLS configuration is wrong.
     #[cfg(feature = "tls")]
     pub fn listen_tls(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server<M>> {
         self.listen_with(address, Listen::new().tls(config))
     }
 
-    /// Listens on another address with options: TLS, TLS and plain HTTP at one port, the PROXY protocol.
+    /// Listens on another address with options: TLS, TLS and plain HTTP on one port, the PROXY protocol.
     ///
     /// # Errors
-    /// If the address is malformed, the system refuses it, or the options are wrong.
+    /// Returns an error if the address is malformed, the system refuses it, or the options are wrong.
     pub fn listen_with(mut self, address: &str, listen: Listen) -> Result<Server<M>> {
         let address = Address::parse(address)?;
         let config = self.shared.config();
         if config.engine == Engine::Threads && !listen.is_plain() {
-            let problem = "the engine `threads` has no TLS and no PROXY protocol; the others have both";
-            return Err(Error::Setting(format!("{address} cannot be listened on so: {problem}")));
+            let problem = "the engine `threads` supports neither TLS nor the PROXY protocol; choose another engine";
+            return Err(Error::Setting(format!("cannot listen on {address}: {problem}")));
         }
         let listener_setup = listen.listener_setup(config)?;
         let several = self.workers() > 1 && config.balance == Balance::ReusePort && config.engine != Engine::Threads;
         let mut options = config.socket.clone();
-        // Our workers share the port, but another program must not share it by accident. So the first bind is exclusive, and fails
-        // if another program listens. A port that the system chooses is free, and is bound only once, because another program could
-        // take it between two binds.
+        // Our workers share the port, but another program must not share it by accident. Therefore the first bind is
+        // exclusive, and fails if another program listens. A port that the system chooses is free, and is bound only
+        // once, because another program could take it between two binds.
         options.reuse_port |= several && matches!(address, Address::Tcp(socket) if socket.port() == 0);
         let mut listener = Listener::bind(&address, &options)?;
         if several && !options.reuse_port && matches!(address, Address::Tcp(_)) {
@@ -106,35 +107,35 @@ impl<M: MakeService> Server<M> {
     /// Listens on an existing socket, without TLS.
     ///
     /// # Errors
-    /// If the settings turn off every protocol without TLS.
+    /// Returns an error if the settings turn off every protocol without TLS.
     pub fn listen_on(mut self, listener: Listener) -> Result<Server<M>> {
         self.listener_setups.push(Listen::new().listener_setup(self.shared.config())?);
         self.listeners.push(listener);
         Ok(self)
     }
 
-    /// Returns the addresses of the listeners, with the actual port for each port 0.
+    /// Returns the addresses of the listeners, with the port that the system has chosen for each port 0.
     pub fn addresses(&self) -> Vec<String> {
         self.listeners.iter().map(|listener| listener.address().to_string()).collect()
     }
 
-    /// Runs until SIGTERM or SIGINT: the first signal begins a graceful shutdown, the second ends at once. Installs handlers for both
-    /// signals.
+    /// Runs until SIGTERM or SIGINT. The first signal begins a graceful shutdown, the second cuts all connections.
+    /// Installs handlers for both signals.
     ///
     /// # Errors
-    /// If a worker cannot start, or fails.
+    /// Returns an error if a worker cannot start, or fails.
     pub fn run(self) -> Result<()> {
         self.run_with_stats().map(|report| tracing::info!(%report, "stopped"))
     }
 
-    /// As [`run`](Self::run), and returns the final counts.
+    /// Runs as [`run`](Self::run) does, and returns the final counts.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Returns an error if a worker cannot start, or fails.
     #[doc(alias = "run_and_report")]
     pub fn run_with_stats(self) -> Result<Stats> {
         let notifier = Notifier::new()?;
-        // A signal may have stopped an earlier server of this process.
+        // The count includes signals that stopped earlier servers of this process.
         let before = highwire_io::signal::count();
         highwire_io::signal::install(notifier)?;
         let handle = self.start()?;
@@ -159,28 +160,29 @@ impl<M: MakeService> Server<M> {
         }
     }
 
-    /// Runs in threads of its own, without signal handlers, until [`Handle::shutdown`].
+    /// Starts the server in threads of its own, without signal handlers. It runs until [`Handle::shutdown`].
     ///
     /// # Errors
-    /// If it has no listener, or a worker cannot start.
+    /// Returns an error if the server has no listener, or a worker cannot start.
     pub fn start(self) -> Result<Handle> {
         if self.listeners.is_empty() {
             return Err(Error::Setting("the server has no address to listen on".to_string()));
         }
-        // Before threads exist, because the kernel then grows the table of descriptors without a delay.
+        // This comes before threads exist, because the kernel then grows the table of descriptors without a delay.
         highwire_io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
         self.start_all()
     }
 
-    /// Starts the server in its own threads. It needs no listener: this process passes requests to it with [`Handle::call`].
+    /// Starts the server in threads of its own. It needs no listener, because this process passes requests to it with
+    /// [`Handle::call`].
     ///
     /// # Errors
-    /// If a worker cannot start, or the engine is `threads`.
+    /// Returns an error if a worker cannot start, or the engine is `threads`.
     #[cfg(feature = "call")]
     pub fn start_inside(self) -> Result<Handle> {
         if self.shared.config().engine == Engine::Threads {
             return Err(Error::Setting(
-                "the engine `threads` has connections only, and no requests of this process".to_string(),
+                "the engine `threads` cannot serve requests of this process; choose another engine".to_string(),
             ));
         }
         self.start_all()
@@ -201,7 +203,7 @@ impl<M: MakeService> Server<M> {
             Engine::Auto | Engine::Uring => match probe_uring() {
                 Ok(()) => self.start_workers(&mut handle, count, Uring::new),
                 Err(error) => {
-                    tracing::warn!(%error, "io_uring is not to be had; running on readiness");
+                    tracing::warn!(%error, "io_uring is unavailable; using epoll");
                     self.start_workers(&mut handle, count, Readiness::new)
                 }
             },
@@ -217,7 +219,7 @@ impl<M: MakeService> Server<M> {
     /// Calls `with_handle` and runs until [`Handle::shutdown`]. Installs no signal handlers.
     ///
     /// # Errors
-    /// If a worker cannot start, or fails.
+    /// Returns an error if a worker cannot start, or fails.
     pub fn serve(self, with_handle: impl FnOnce(Handle)) -> Result<()> {
         let mut handle = self.start()?;
         let threads = std::mem::take(&mut handle.threads);
@@ -225,21 +227,23 @@ impl<M: MakeService> Server<M> {
         join(threads)
     }
 
-    /// Makes a worker over the caller's driver, for hosts with a loop of their own and for the simulator.
+    /// Creates a worker with the caller's driver, for hosts with a loop of their own and for the simulator.
     ///
     /// # Errors
-    /// If the worker cannot start.
+    /// Returns an error if the worker cannot start.
     pub fn into_worker<D: Driver>(self, driver: D) -> Result<Worker<D, M::Service>> {
         Worker::new(&*self.make, self.shared, driver, self.listeners, self.listener_setups)
     }
 
-    /// The same, for a driver that has a listener of its own, as the simulator has. `listen` holds for its connections.
+    /// Creates a worker with a driver that has a listener of its own, as the simulator has. `listen` has the options of
+    /// that listener.
     ///
     /// # Errors
-    /// If the TLS configuration is wrong, the worker cannot start, or the server has listeners.
+    /// Returns an error if the TLS configuration is wrong, the worker cannot start, or the server has other listeners.
     pub fn into_worker_with<D: Driver>(mut self, driver: D, listen: Listen) -> Result<Worker<D, M::Service>> {
         if !self.listeners.is_empty() {
-            let problem = "the server listens itself, beside the listener of its driver";
+            let problem =
+                "the server must not have listeners of its own, because its driver has one: use `into_worker`";
             return Err(Error::Setting(problem.to_string()));
         }
         self.listener_setups.push(listen.listener_setup(self.shared.config())?);
@@ -263,7 +267,8 @@ impl<M: MakeService> Server<M> {
             for share in &mut shares[1..] {
                 share.push(another(self.shared.config(), &listener)?);
             }
-            // Only workers may keep a handle: the last one closes the socket and removes the file of a unix socket.
+            // The first worker gets the listener itself, so that only workers keep handles of it. Dropping the last
+            // handle closes the socket and removes the file of a Unix socket.
             shares[0].push(listener);
         }
         let cpus = highwire_io::affinity::cpus();
@@ -277,7 +282,7 @@ impl<M: MakeService> Server<M> {
                 if let Some(cpu) = cpu
                     && let Err(error) = highwire_io::affinity::pin(cpu)
                 {
-                    tracing::warn!(%error, cpu, "a worker could not be pinned");
+                    tracing::warn!(%error, cpu, "cannot pin a worker to its CPU");
                 }
                 let worker = make()
                     .map_err(Error::from)
@@ -290,14 +295,15 @@ impl<M: MakeService> Server<M> {
                         Ok(())
                     }
                     Err(error) => {
-                        // `start` waits for this message, unless it has failed already.
+                        // `start_workers` waits for this message, unless it has failed already.
                         let _ = tell.send(Err(error));
                         Ok(())
                     }
                 }
             };
             handle.threads.push(spawn(format!("highwire-{number}"), run)?);
-            let remote = told.recv().map_err(|_| Error::Setting("a worker ended at its start".to_string()))??;
+            let remote =
+                told.recv().map_err(|_| Error::Setting("a worker panicked while it started".to_string()))??;
             handle.remotes.push(remote);
         }
         if handoff {
@@ -319,14 +325,15 @@ impl<M: MakeService> Server<M> {
     }
 }
 
-/// Makes a ring to see whether io_uring is available. It uses a thread of its own, because the kernel interrupts the thread that made
-/// a ring when the ring is torn down, and the caller's next blocking call would fail with EINTR.
+/// Creates a ring to find out whether io_uring is available. It uses a thread of its own, because the kernel interrupts
+/// the thread that created a ring when the ring is torn down, and the caller's next blocking call would fail with
+/// EINTR.
 fn probe_uring() -> std::io::Result<()> {
     let probe = std::thread::Builder::new().name("highwire-probe".to_string()).spawn(|| Uring::new().map(drop))?;
     probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
 }
 
-/// Makes a listener for another worker: with a queue of its own at the port if possible, else with the same queue.
+/// Creates a listener for another worker: with its own queue on the port if possible, otherwise with the same queue.
 fn another(config: &Config, listener: &Listener) -> Result<Listener> {
     match listener.address() {
         address @ Address::Tcp(_) if config.balance == Balance::ReusePort => {
@@ -351,7 +358,7 @@ fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
     first
 }
 
-/// Returns the name of a route, and true if its handler is async.
+/// A function that returns the name of a route, and true if its handler is async.
 type Describe = dyn Fn(u32) -> (String, bool) + Send + Sync;
 
 /// A running server.
@@ -386,21 +393,22 @@ impl Handle {
         self.shared.connection_count()
     }
 
-    /// Begins a graceful shutdown: stops accepting, finishes pending requests, and ends at the shutdown deadline at the latest.
+    /// Begins a graceful shutdown: stops accepting, finishes pending requests, and ends at the shutdown deadline at the
+    /// latest.
     #[doc(alias = "stop")]
     pub fn shutdown(&self) {
         self.shared.draining.store(true, Ordering::Release);
         self.remotes.iter().for_each(|remote| remote.notifier.notify());
     }
 
-    /// Ends at once.
+    /// Stops the server at once. Cuts all connections and requests.
     pub fn abort(&self) {
         self.shared.aborting.store(true, Ordering::Release);
         self.shutdown();
     }
 
-    /// Gives a request of this process to the worker with the fewest of them. The answer is 503 if there are too many, or the workers
-    /// have ended.
+    /// Gives a request of this process to the worker that has the fewest of them. The answer is 503 if there are too
+    /// many, or if the workers have ended.
     #[cfg(feature = "call")]
     pub fn call(
         &self,
@@ -428,7 +436,7 @@ impl Handle {
     /// Waits until the server has stopped. Returns the final counts.
     ///
     /// # Errors
-    /// If a worker has failed.
+    /// Returns an error if a worker has failed.
     #[doc(alias = "wait")]
     pub fn join(self) -> Result<Stats> {
         join(self.threads)?;
@@ -436,30 +444,32 @@ impl Handle {
     }
 }
 
-/// Watches the workers: for handlers that hold them, and for memory that can be given back.
+/// Watches the workers for handlers that hold them, and the memory budget for memory that can be returned to the
+/// system.
 #[derive(Default)]
 struct Watch {
-    /// The beat of each worker at the last look, and how often it was the same.
+    /// The beat of each worker at the last check, and the number of checks in a row that found the same beat.
     last: Vec<(u64, u32)>,
-    /// The most bytes charged to the budget since memory was last given back.
+    /// The most bytes charged to the budget since memory was last returned.
     most: usize,
-    /// The number of looks in a row at which much less was charged.
+    /// The number of checks in a row at which much less was charged.
     looks: u32,
 }
 
-/// Memory is given back after so many looks in a row with much less charged: a second, so that a swinging load does not cost a pass
-/// over the heap each time.
+/// The number of checks in a row with much less charged after which memory is returned to the system. They take a
+/// second, so that a fluctuating load does not cost a pass over the heap each time.
 const LOOKS_A_TRIM: u32 = 20;
 
-/// The watch trims the heap a second time after so many low looks in a row, because connections free their memory gradually.
+/// The number of such checks in a row after which memory is returned a second time, because connections free their
+/// memory gradually.
 const LOOKS_A_LAST_TRIM: u32 = 60;
 
-/// Memory is given back only if the charge has fallen by so many bytes. (The heap keeps uncharged bytes besides: those of handlers,
-/// and free blocks between used ones.)
+/// The number of bytes by which the charge must fall before memory is returned. (The heap also has free bytes that were
+/// never charged: those of handlers, and gaps between used blocks.)
 const LEAST_FREED: usize = 1024 * 1024;
 
 impl Watch {
-    /// Returns freed heap memory to the system when the charged bytes have stayed far below their last maximum.
+    /// Returns freed heap memory to the system if the charged bytes have stayed far below their last maximum.
     fn trim(&mut self, handle: &Handle) {
         let used = handle.shared.budget.used();
         self.most = self.most.max(used);
@@ -500,7 +510,7 @@ impl Watch {
 /// Returns the text of the warning about a handler that holds its worker.
 fn problem(is_async: bool) -> &'static str {
     match is_async {
-        true => "one poll of an async handler holds its worker; move what blocks or computes to `spawn_blocking`",
+        true => "one poll of an async handler holds its worker; move blocking and computing code to `spawn_blocking`",
         false => "a plain handler holds its worker; make it async or blocking",
     }
 }

@@ -1,14 +1,14 @@
-//! A connection's TLS, between the bytes of its socket and those of HTTP. Without the feature `tls` there is none, and the
-//! type has no values: whatever asks for one costs nothing.
+//! The TLS of a connection, between the bytes of its socket and those of HTTP. Without the feature `tls`, the type
+//! `Secure` has no values, so the compiler removes the code that uses it.
 
 use bytes::Bytes;
 
-/// A listener's TLS.
+/// The TLS configuration of a listener.
 #[cfg(feature = "tls")]
 #[derive(Clone)]
 pub(crate) struct ListenerTls {
     pub(crate) reload: std::sync::Arc<crate::tls::Reload>,
-    /// Connections in the clear are served too.
+    /// True if connections without TLS are served too.
     pub(crate) plain_too: bool,
 }
 
@@ -19,25 +19,25 @@ impl ListenerTls {
     }
 }
 
-/// There is none.
+/// The TLS configuration of a listener, of which there is none without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 pub(crate) type ListenerTls = std::convert::Infallible;
 
-/// What came of received bytes.
+/// The effects of received bytes on a session.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Heard {
-    /// The handshake has just been completed.
+    /// True if these bytes have completed the handshake.
     pub(crate) opened: bool,
-    /// The peer has said that it sends no more.
+    /// True if the peer has sent close_notify, or we have closed the session.
     pub(crate) ended: bool,
 }
 
-/// Why a session ended before its time.
+/// The reason why a session has failed.
 #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS there are no sessions"))]
 pub(crate) enum Fault {
-    /// The peer does not speak TLS: it can be told so in the clear.
+    /// The peer does not speak TLS. It can get an answer without TLS.
     NotTls,
-    /// Anything else, in words. What the peer has to be told is in the output.
+    /// Any other failure, as text. The alert for the peer has been appended to the records to send.
     Failed(String),
 }
 
@@ -54,23 +54,24 @@ mod with_tls {
     use crate::quiet;
     use crate::tls::{Progress, Session, Speaks, TlsError, is_ssl2, peek};
 
-    /// A fatal `protocol_version` in the clear (RFC 5246 section 7.2.2), in a record of TLS 1.0: clients that begin as SSL 2.0
-    /// did read it, and would take an answer of HTTP for a broken record.
+    /// An unencrypted fatal alert `protocol_version` (RFC 5246 section 7.2.2) in a record of TLS 1.0. Clients that
+    /// begin with an SSL 2.0 hello understand it, and would take an HTTP response for a broken record.
     const PROTOCOL_VERSION: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 70];
 
-    /// A session, with a buffer that is lent to it while it is used.
+    /// A TLS session, with a scratch buffer that the worker lends to it while it is used.
     pub(crate) struct Secure {
         session: Session,
         pub(crate) scratch: Vec<u8>,
         opened: bool,
-        /// Something could not be encrypted: what was to be said is lost, and so is the connection.
+        /// True if bytes could not be encrypted. They are lost, and the connection must be cut.
         pub(crate) broken: bool,
-        /// Nothing has come yet, and what comes may be in the clear.
+        /// True if no bytes have been received yet, and the connection may be one without TLS.
         plain_too: bool,
     }
 
     impl Secure {
-        /// A session for a connection that has come; `None`, with a word in the log, where the configuration cannot be used.
+        /// Creates a session for an accepted connection. Logs an error and returns `None` if the configuration cannot
+        /// be used.
         pub(crate) fn accept(tls: &ListenerTls) -> Option<Box<Secure>> {
             let plain_too = tls.plain_too;
             match Session::accept(tls.reload.current()) {
@@ -78,19 +79,20 @@ mod with_tls {
                     Some(Box::new(Secure { session, scratch: Vec::new(), opened: false, broken: false, plain_too }))
                 }
                 Err(error) => {
-                    quiet::log!(Failure, error, %error, "a TLS connection could not be begun");
+                    quiet::log!(Failure, error, %error, "cannot begin a TLS session");
                     None
                 }
             }
         }
 
-        /// Whether these first bytes show that the peer speaks in the clear, and may.
+        /// Returns true if these first bytes are not TLS, and connections without TLS are served. Later calls return
+        /// false.
         pub(crate) fn is_declined(&mut self, first: &[u8]) -> bool {
             let is_plain = |&byte: &u8| peek(byte) != Speaks::Tls && !is_ssl2(byte);
             std::mem::take(&mut self.plain_too) && first.first().is_some_and(is_plain)
         }
 
-        /// Takes what came; plaintext is appended to `plain`, what has to be sent as it is to `raw`.
+        /// Decrypts received bytes. Appends the plaintext to `plain`, and the records to send to the peer to `raw`.
         pub(crate) fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>, raw: &mut Vec<u8>) -> Result<Heard, Fault> {
             let progress = self.session.receive(bytes, plain, raw).map_err(|error| match error {
                 TlsError::NotTls { first } if is_ssl2(first) => {
@@ -107,48 +109,49 @@ mod with_tls {
             })
         }
 
-        /// Whether these bytes make the first record that is not whole, so that there is something to work on.
+        /// Returns true if these bytes complete the first incomplete record, so that it can be processed.
         pub(crate) fn completes_record(&self, bytes: &[u8]) -> bool {
             self.session.completes_record(bytes)
         }
 
-        /// Bytes that it holds of records that are not whole.
+        /// Returns the number of bytes that the session holds for incomplete records.
         pub(crate) fn held(&self) -> usize {
             self.session.held_bytes()
         }
 
-        /// Whether the handshake is not complete.
+        /// Returns true if the handshake is not complete.
         pub(crate) fn is_handshaking(&self) -> bool {
             self.session.is_handshaking()
         }
 
-        /// Encrypts the end of the output, from `start` on, in place. A session that cannot (it has ended) sends nothing.
+        /// Encrypts the output from `start` on, in place. If the session has ended, sets `broken` and drops these
+        /// bytes.
         pub(crate) fn seal(&mut self, output: &mut Vec<u8>, start: usize) {
             self.scratch.clear();
             if let Err(error) = self.session.send(&output[start..], &mut self.scratch) {
-                tracing::debug!(%error, "an answer could not be encrypted");
+                tracing::debug!(%error, "cannot encrypt a response");
                 self.broken = true;
             }
             output.truncate(start);
             output.extend_from_slice(&self.scratch);
         }
 
-        /// The bytes, encrypted.
+        /// Returns the bytes encrypted. If the session has ended, sets `broken`.
         pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Bytes {
             let mut sealed = Vec::with_capacity(bytes.len() + bytes.len() / 256 + 64);
             if let Err(error) = self.session.send(bytes, &mut sealed) {
-                tracing::debug!(%error, "an answer could not be encrypted");
+                tracing::debug!(%error, "cannot encrypt a response");
                 self.broken = true;
             }
             sealed.into()
         }
 
-        /// Says that nothing more is sent, at the end of the output.
+        /// Appends a close_notify to the output.
         pub(crate) fn close(&mut self, output: &mut Vec<u8>) {
             self.session.close(output);
         }
 
-        /// Whether both sides agreed on HTTP/2.
+        /// Returns true if both sides agreed on HTTP/2.
         pub(crate) fn speaks_http2(&self) -> bool {
             self.session.alpn() == Some(b"h2")
         }
@@ -158,7 +161,7 @@ mod with_tls {
             self.session.alpn().is_none()
         }
 
-        /// What logs and handlers are told.
+        /// Returns the facts of the session for logs and handlers.
         pub(crate) fn facts(&self) -> Facts {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let client = self.session.client_certificate();
@@ -183,7 +186,7 @@ mod without {
     use super::{Bytes, Fault, Heard};
     use crate::caller::Tls as Facts;
 
-    /// There is none.
+    /// A TLS session, of which there is none without the feature `tls`.
     pub(crate) struct Secure {
         pub(crate) scratch: Vec<u8>,
         pub(crate) broken: bool,

@@ -12,16 +12,16 @@ use std::task::{Context, Poll};
 /// The result of [`Service::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The answer is in its place, or comes by [`Hooks::reply`].
+    /// The answer is in the argument `answer`, or will be given through [`Hooks::reply`].
     Ready,
-    /// A future answers: it is in this place of the route.
+    /// A future will answer. It is in this place of the route.
     Pending(u32),
 }
 
 /// A request whose handler is to be called.
 #[derive(Debug)]
 pub struct Begin<'c> {
-    /// The number that [`Service::route`] gave for the same head just before.
+    /// The number that [`Service::route`] returned for the same head just before.
     pub route: u32,
     /// The head: spans over `window`.
     pub head: &'c Head,
@@ -29,10 +29,11 @@ pub struct Begin<'c> {
     pub window: &'c [u8],
     /// The sender.
     pub caller: Caller<'c>,
-    /// The body, as [`Service::body_use`] wanted it; [`Ready::Nothing`] where it is empty. A request that asks for an `Upgrade` over
-    /// HTTP/1 and has a body brings it [whole](Ready::Whole) in place of not at all, since the other protocol begins behind it.
+    /// The body in the form that [`Service::body_use`] has chosen; [`Ready::Nothing`] if there is none. If an HTTP/1
+    /// request asks for an `Upgrade`, has a body and its route takes none, the body is [whole](Ready::Whole), because
+    /// the other protocol's bytes follow it.
     pub body: &'c mut Ready,
-    /// What the handler leaves for the exchange.
+    /// The values that the handler leaves for the exchange.
     pub hooks: &'c mut Hooks,
     /// Makes wakers of the request's task.
     pub task: &'c TaskWaker<'c>,
@@ -40,14 +41,14 @@ pub struct Begin<'c> {
 
 /// Answers the requests of one worker.
 ///
-/// A worker asks it in this order: [`route`](Self::route) for a head; [`body_use`](Self::body_use) and
-/// [`body_limit`](Self::body_limit) where the request has a body; `route` once more for a body that was collected whole, since other
-/// heads may have come in between; [`begin`](Self::begin); and, if that is pending, [`poll`](Self::poll) whenever the request's task
-/// is woken, until it is ready or [`cancel`](Self::cancel) drops it. A route is a number of the service's own;
-/// a future is a route and a place in it.
+/// A worker calls the methods in this order: [`route`](Self::route) for a head; [`body_use`](Self::body_use) and
+/// [`body_limit`](Self::body_limit) if the request has a body; `route` again after a body was collected whole, because
+/// other requests may have been routed since; [`begin`](Self::begin); and, if that is pending, [`poll`](Self::poll)
+/// whenever the request's task is woken, until it is ready or [`cancel`](Self::cancel) drops the future. A route is any
+/// number that the service chooses. A future is identified by its route and its place in the route.
 ///
-/// `begin`, `poll` and `cancel` may panic; the request is then answered by [`panicked`](Self::panicked). None of them may block:
-/// all connections of the worker wait for it.
+/// `begin`, `poll` and `cancel` may panic. After a panic of the first two, [`panicked`](Self::panicked) answers the
+/// request; a panic of `cancel` is logged. No method may block, because all connections of the worker would wait.
 ///
 /// The trait is object-safe, and `Box<dyn Service>` is a service.
 ///
@@ -73,7 +74,7 @@ pub trait Service {
     /// Finds the route for a request.
     ///
     /// # Errors
-    /// Returns the answer if no handler is to be called. The body of the request is read and dropped.
+    /// Returns the answer as the error if no handler is to be called. The body of the request is read and dropped.
     fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> Result<u32, Box<Response>>;
 
     /// Returns how the route takes a request's body.
@@ -81,14 +82,14 @@ pub trait Service {
         BodyUse::None
     }
 
-    /// Returns the bytes of the largest body that the route takes in this way; larger ones are answered 413. `None`: as
-    /// [`Config::limits`](crate::Config) says.
+    /// Returns the size in bytes of the largest body that the route takes in this way. If a handler takes the body, a
+    /// larger one is answered with 413. `None` means the limit of [`Config::limits`](crate::Config).
     fn body_limit(&self, _route: u32, _: BodyUse) -> Option<u64> {
         None
     }
 
-    /// Calls the handler of the route that [`route`](Self::route) found for the same head just before. A ready answer is put in
-    /// place and not returned, because a struct of its size would be copied at each return.
+    /// Calls the handler of the route that [`route`](Self::route) found for the same head just before. A ready answer
+    /// is stored in `answer` and not returned, because a struct of its size would be copied at each return.
     fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome;
 
     /// Polls the future of a pending handler: its route and its place.
@@ -99,7 +100,7 @@ pub trait Service {
     /// Drops the future of a pending handler.
     fn cancel(&mut self, _future: (u32, u32)) {}
 
-    /// Returns the value of `Strict-Transport-Security` for answers under TLS. Called once, when the worker starts.
+    /// Returns the value of `Strict-Transport-Security` for responses over TLS. Called once, when the worker starts.
     fn strict_transport_security(&self) -> Option<HeaderValue> {
         None
     }
@@ -115,7 +116,8 @@ pub trait Service {
         self.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
-    /// Called when the worker ends, on a thread that may go on. No handler or task of the service runs after it. A panic is logged.
+    /// Called when the worker ends. Its thread may continue to run. No handler or task of the service runs after this
+    /// call. A panic is logged.
     fn end(&mut self) {}
 }
 
@@ -152,8 +154,8 @@ impl<S: Service + ?Sized> Service for Box<S> {
     }
 }
 
-/// Makes the service of each worker, on the worker's thread; with [`Engine::Threads`](crate::Engine::Threads) that of each
-/// connection, on its thread.
+/// Makes the service of each worker, on the worker's thread. With [`Engine::Threads`](crate::Engine::Threads), makes
+/// one for each connection, on the connection's thread.
 pub trait MakeService: Send + Sync + 'static {
     /// The type of the services. A service stays on its thread.
     type Service: Service;
@@ -167,7 +169,7 @@ pub trait MakeService: Send + Sync + 'static {
     }
 }
 
-/// Functions that make services.
+/// A function that makes a service is a [`MakeService`].
 impl<S: Service, F: Fn(&Arc<Shared>) -> S + Send + Sync + 'static> MakeService for F {
     type Service = S;
     fn make(&self, shared: &Arc<Shared>) -> S {

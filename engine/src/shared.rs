@@ -1,4 +1,4 @@
-//! What all workers of a server share: settings, the memory account, counters.
+//! The data that all workers of a server share: settings, the memory budget, counters.
 
 use super::budget::Budget;
 use super::config::Config;
@@ -7,7 +7,7 @@ use super::pool::{Asked, Pool};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Counts of what happened, over all workers.
+/// The counters of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicUsize,
@@ -15,31 +15,33 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) finished: AtomicU64,
-    /// Requests, and those of them that came on streams of HTTP/2.
+    /// Requests of all protocols.
     pub(crate) requests: AtomicU64,
+    /// Requests on streams of HTTP/2.
     pub(crate) streams: AtomicU64,
-    /// TLS handshakes that were completed, and that failed.
+    /// TLS handshakes that were completed.
     pub(crate) handshakes: AtomicU64,
+    /// TLS handshakes that failed.
     pub(crate) handshakes_failed: AtomicU64,
-    /// HTTP/2 connections that ended because an allowance ran out, by its kind.
+    /// HTTP/2 connections that ended because their peer used up an allowance, by the kind of the allowance.
     pub(crate) http2_fired: [AtomicU64; highwire_proto::h2::budget::KINDS],
 }
 
-/// What all workers of a server share: settings, counters, the account of memory, the blocking pool.
+/// The data that all workers of a server share: settings, counters, the memory budget, the blocking pool.
 pub struct Shared {
     config: Config,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counters: Counters,
     pub(crate) peers: PeerCounts,
     pub(crate) most_connections: usize,
-    /// Set once: stop accepting, finish what is under way.
+    /// True when the server must stop accepting and finish the requests in progress. Never reset.
     pub(crate) draining: AtomicBool,
-    /// Set once: end now.
+    /// True when the server must end at once. Never reset.
     pub(crate) aborting: AtomicBool,
-    /// Acceptors that may still hand connections to workers.
+    /// The number of acceptors that may still hand connections to workers.
     pub(crate) acceptors: AtomicUsize,
-    /// The second in which somebody has last looked at the files of the listeners' TLS.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has files that are looked at"))]
+    /// The second in which a worker last checked the files of the listeners' TLS configurations.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has files to check"))]
     pub(crate) looked: AtomicU64,
     pool: OnceLock<Pool>,
     #[cfg(feature = "tokio")]
@@ -52,7 +54,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Descriptors that are not for connections: listeners, rings, files, logs.
+/// The number of descriptors that are reserved for other uses than connections: listeners, rings, files, logs.
 pub(crate) const RESERVED_DESCRIPTORS: usize = 32;
 
 impl Shared {
@@ -77,21 +79,21 @@ impl Shared {
         }
     }
 
-    /// The settings.
+    /// Returns the settings.
     #[inline]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Gives the blocking pool a job on an argument, which comes back where the pool is full.
+    /// Gives a job and its argument to the blocking pool.
     ///
     /// # Errors
-    /// The argument, where the pool is full.
+    /// Returns the argument as the error if the pool is full.
     pub fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
         self.pool().offer(argument, job)
     }
 
-    /// Runs a function on the blocking pool, for whoever waits for its result.
+    /// Runs a function on the blocking pool. The caller polls the returned [`Asked`] for its result.
     pub fn ask<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
         self.pool().ask(function)
     }
@@ -105,7 +107,7 @@ impl Shared {
         self.counters.connections.load(Ordering::Relaxed)
     }
 
-    /// Lets what runs on this thread find the background runtime of the feature `tokio`, until the guard is dropped.
+    /// Enters the background runtime of the feature `tokio` on this thread, until the guard is dropped.
     #[cfg(feature = "tokio")]
     pub(crate) fn enter_runtime(&self) -> impl Sized {
         let runtime = self.runtime.get_or_init(|| {
@@ -114,19 +116,20 @@ impl Shared {
                 .thread_name("highwire-tokio")
                 .enable_all()
                 .build()
-                .expect("the system has a thread and an epoll for tokio")
+                .expect("cannot start the tokio runtime")
         });
         runtime.enter()
     }
 
-    /// There is none.
+    /// Does nothing, because there is no runtime without the feature `tokio`.
     #[cfg(not(feature = "tokio"))]
     pub(crate) fn enter_runtime(&self) -> impl Sized {
         std::marker::PhantomData::<&Shared>
     }
 }
 
-/// A host may let go of the server within a runtime of its own, where nothing may be waited for.
+/// Ends the runtime without waiting for it, because a host may drop the server inside a runtime of its own, where
+/// waiting is not allowed.
 #[cfg(feature = "tokio")]
 impl Drop for Shared {
     fn drop(&mut self) {

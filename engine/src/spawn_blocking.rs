@@ -1,4 +1,4 @@
-//! Blocking work within an async handler: done on the blocking pool, awaited on the worker.
+//! Blocking work of an async handler, which the blocking pool does while the handler waits.
 
 use crate::context;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Why blocking work has no result.
+/// The reason why blocking work has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpawnBlockingError {
-    /// The pool is full: [`Limits::blocking_queue`](crate::Limits::blocking_queue).
+    /// The pool has [`Limits::blocking_queue`](crate::Limits::blocking_queue) waiting jobs, and no free thread.
     Full,
-    /// The work panicked, or its server has ended.
+    /// The work panicked, or its server ended before the work began.
     Lost,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for SpawnBlockingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SpawnBlockingError::Full => "the blocking pool is full",
-            SpawnBlockingError::Lost => "blocking work was lost",
+            SpawnBlockingError::Lost => "blocking work panicked, or the server ended before it began",
         })
     }
 }
@@ -32,7 +32,7 @@ struct Slot<R> {
     waker: Option<Waker>,
 }
 
-/// The pool's end of a slot: dropped without a result, it says so.
+/// The pool's end of a slot. If it is dropped without a result, the result is [`SpawnBlockingError::Lost`].
 struct Filler<R>(Arc<Mutex<Slot<R>>>);
 
 impl<R> Filler<R> {
@@ -53,16 +53,16 @@ impl<R> Drop for Filler<R> {
     }
 }
 
-/// Runs a function that blocks or computes for long on the bounded blocking pool, and waits for its result: for what an
-/// async handler has to do between other things.
+/// Runs a function that blocks or computes for long on the bounded blocking pool, and waits for its result. Use it in
+/// async handlers, which must not block their worker.
 ///
-/// If the caller drops the future, the function runs to its end all the same.
+/// If the caller drops the future after its first poll, the function still runs.
 ///
 /// # Errors
-/// Where the pool is full, and where the function panics.
+/// Returns an error if the pool is full, the function panics, or the server ends before the function begins.
 ///
 /// # Panics
-/// Where no worker runs on this thread: call it in handlers and in tasks that they spawn.
+/// Panics if no worker runs on this thread. Call it in handlers and in tasks that they spawn.
 #[doc(alias = "unblock")]
 pub async fn spawn_blocking<R: Send + 'static>(
     function: impl FnOnce() -> R + Send + 'static,

@@ -1,25 +1,25 @@
-//! What a server has to say of itself: what became of its connections.
+//! The counts of a server: connections, requests, TLS handshakes.
 
 use super::shared::Shared;
 use highwire_proto::h2::budget;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of a server's connections: when it has stopped, from [`Handle::stats`](super::Handle::stats) while it
-/// runs. The counts of requests are as of a worker's last turn.
+/// The counts of a server since its start, from [`Handle::stats`](super::Handle::stats) while it runs or when it has
+/// stopped. Each worker adds its requests once per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(alias = "Report")]
 pub struct Stats {
     /// Connections that were accepted.
     pub accepted: u64,
-    /// Connections that were refused, because their peer had too many.
+    /// Connections that were refused, because their peer or the server had too many.
     pub refused: u64,
-    /// Exchanges that were cut: by a deadline, or because the shutdown's time was up.
+    /// Exchanges and connections that were cut by a deadline, or at the end of a shutdown.
     pub cut: u64,
-    /// Requests, on all connections.
+    /// Requests on all connections, and of this process.
     pub requests: u64,
-    /// Those of them that came on streams of HTTP/2.
+    /// The requests among them that arrived on streams of HTTP/2.
     pub streams: u64,
     /// TLS handshakes that were completed.
     pub handshakes: u64,
@@ -29,7 +29,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// So far.
+    /// Returns the counts so far.
     pub fn of(shared: &Shared) -> Stats {
         let counters = &shared.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -45,8 +45,8 @@ impl Stats {
         }
     }
 
-    /// How many HTTP/2 connections ended because their peer used up what it may repeat of a kind, by the kinds' names in
-    /// docs/limits.md.
+    /// Returns the number of HTTP/2 connections that ended because their peer used up an allowance, for each kind of
+    /// allowance, with its name in docs/limits.md.
     pub fn fired(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         budget::NAMES.into_iter().zip(self.fired)
     }

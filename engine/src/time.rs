@@ -6,20 +6,21 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Waits. Timeouts of this kind are exact to the worker's turn, not coarse like those of connections.
+/// Waits for a duration. The wait ends in the worker's first turn after it, and is thus more exact than the timeouts of
+/// connections, which count in ticks of 100 ms.
 ///
 /// # Panics
-/// Where no worker runs on this thread: sleep in handlers and in tasks that they spawn.
+/// Panics if no worker runs on this thread. Call it in handlers and in tasks that they spawn.
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep { until: context::now() + duration, registered: None }
 }
 
-/// A future of [`sleep`].
+/// The future of [`sleep`].
 #[derive(Debug)]
 #[must_use]
 pub struct Sleep {
     until: highwire_io::Instant,
-    /// The timer, and whom it wakes, so that polling again adds no other.
+    /// The timer and its waker, so that polling again with the same waker adds no other timer.
     registered: Option<(TimerKey, Waker)>,
 }
 
@@ -46,32 +47,32 @@ impl Sleep {
     }
 }
 
-/// A dropped sleep gives its timer back.
+/// Removes the timer when the sleep is dropped.
 impl Drop for Sleep {
     fn drop(&mut self) {
         self.cancel();
     }
 }
 
-/// The time ran out.
+/// The error of [`timeout`]: the duration has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
 impl std::fmt::Display for Elapsed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the time ran out")
+        f.write_str("the timeout has passed")
     }
 }
 
 impl std::error::Error for Elapsed {}
 
-/// Waits for a future, at most so long; after that the future is dropped.
+/// Waits for a future for at most `duration`, and then drops it.
 ///
 /// # Errors
-/// Where the time ran out first.
+/// Returns an error if the duration passes before the future is ready.
 ///
 /// # Panics
-/// As [`sleep`].
+/// Panics if no worker runs on this thread.
 pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
     let mut future = std::pin::pin!(future);
     let mut sleep = sleep(duration);

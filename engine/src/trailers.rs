@@ -1,14 +1,15 @@
 //! The trailer fields that handlers may see.
 //!
-//! RFC 9110 section 6.5.1: a recipient must not merge a trailer field into the head, and should drop it, unless it knows
-//! that the field's definition permits trailers. A trailer comes after the server has routed, authenticated and framed
-//! the request. A handler that copies trailers to an upstream request, or looks up a name in both sections, must not find
-//! a field there that changes those decisions. Three rules, and every other field is dropped:
+//! RFC 9110 section 6.5.1: a recipient must not merge a trailer field into the head, and should drop it, unless it
+//! knows that the field's definition permits trailers. A trailer arrives after the server has routed, authenticated and
+//! framed the request. A handler may copy trailers to an upstream request, or look up a name in both sections, and must
+//! not find a field there that changes those decisions. A field passes by one of three rules; every other field is
+//! dropped:
 //!
 //! 1. A standard field passes if its definition permits trailers ([`STANDARD`]).
-//! 2. A field of gRPC's status passes ([`GRPC`]). gRPC's other fields control a call and stand in the head.
-//! 3. An application's own field passes if its name begins with `x-`, such as `x-checksum` or `x-amz-checksum-crc32`. It is
-//!    dropped if proxies, gateways or frameworks are known to decide by it ([`REFUSED`], [`REFUSED_PREFIXES`]).
+//! 2. A field of gRPC's status passes ([`GRPC`]). The other fields of gRPC control a call and belong in the head.
+//! 3. An application's own field passes if its name begins with `x-`, such as `x-checksum` or `x-amz-checksum-crc32`.
+//!    It is dropped if proxies, gateways or frameworks are known to act on it ([`REFUSED`], [`REFUSED_PREFIXES`]).
 
 use http::HeaderName;
 
@@ -21,7 +22,7 @@ const STANDARD: &[&str] = &[
     "content-digest",
     "repr-digest",
     "digest",
-    // RFC 9421 section 4: a signature of what only the sender of the whole body can sign.
+    // RFC 9421 section 4: a signature may cover the whole body, and is then known only at its end.
     "signature",
     "signature-input",
     // RFC 9209 section 2.
@@ -30,10 +31,10 @@ const STANDARD: &[&str] = &[
     "server-timing",
 ];
 
-/// What ends a call of gRPC: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+/// The fields that end a gRPC call: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 const GRPC: &[&str] = &["grpc-status", "grpc-message", "grpc-status-details-bin"];
 
-/// Fields with `x-` by which servers choose a route, a method or a user.
+/// Fields whose names begin with `x-` and by which servers choose a route, a method or a user.
 const REFUSED: &[&str] = &[
     "x-api-key",
     "x-csrf-token",
@@ -49,7 +50,7 @@ const REFUSED: &[&str] = &[
     "x-xsrf-token",
 ];
 
-/// Beginnings of such names.
+/// Prefixes of the names of such fields.
 const REFUSED_PREFIXES: &[&str] = &[
     "x-accel-",
     "x-auth-",

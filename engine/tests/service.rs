@@ -1,5 +1,5 @@
-//! Services that are no app: what the contract between the engine and a service promises, over sockets, for a service of a known
-//! type and for one behind a pointer.
+//! Tests the contract between the engine and a service over sockets, without the crate `highwire`: for a service of a
+//! known type and for a boxed one.
 
 use highwire_engine::http::StatusCode;
 use highwire_engine::proto::Head;
@@ -15,7 +15,7 @@ use testkit::http1::{body, connect, exchange_text, get};
 
 const PATHS: [&str; 7] = ["/now", "/later", "/never", "/thread", "/panic", "/body", "/forgets"];
 
-/// What a service says of itself.
+/// An event that a service reports to the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Waits,
@@ -30,7 +30,7 @@ struct Test {
 
 impl Test {
     fn say(&self, said: Said) {
-        self.said.send(said).expect("the test listens");
+        self.said.send(said).expect("the test has stopped receiving");
     }
 }
 
@@ -97,12 +97,13 @@ impl Service for Test {
 
 fn start(make: impl MakeService) -> Handle {
     let config = Config { workers: 2, ..Config::default() };
-    let server = Server::new(make, config).and_then(|server| server.listen("127.0.0.1:0")).expect("a server");
-    server.start().expect("it starts")
+    let server =
+        Server::new(make, config).and_then(|server| server.listen("127.0.0.1:0")).expect("cannot create the server");
+    server.start().expect("cannot start the server")
 }
 
 fn check(said: &Receiver<Said>, handle: Handle) {
-    let hear = || said.recv_timeout(Duration::from_secs(20)).expect("it says something");
+    let hear = || said.recv_timeout(Duration::from_secs(20)).expect("the service reported nothing within 20 seconds");
     let address = handle.addresses()[0].clone();
     for (path, status, text) in [
         ("/now", 200, "now"),
@@ -127,11 +128,11 @@ fn check(said: &Receiver<Said>, handle: Handle) {
         assert_eq!(body(&answer), text);
     }
     let mut stream = connect(&address);
-    stream.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is sent");
+    stream.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").expect("cannot send the request");
     assert_eq!(hear(), Said::Waits);
     handle.abort();
-    handle.join().expect("it stops");
-    // Each of both workers has a service.
+    handle.join().expect("the server did not stop");
+    // Each of the two workers has a service.
     let mut all = [hear(), hear(), hear()];
     all.sort_by_key(|said| *said as u8);
     assert_eq!(all, [Said::Cancelled, Said::Ended, Said::Ended]);
@@ -153,7 +154,7 @@ fn a_service_behind_a_pointer_answers() {
 #[test]
 fn settings_that_contradict_each_other_are_refused() {
     let config = Config { http1: false, http2_cleartext: false, http2_tls: false, ..Config::default() };
-    let make = |_: &_| -> Box<dyn Service> { unreachable!("it never starts") };
-    let error = Server::new(make, config).expect_err("no protocol is left");
-    assert!(error.to_string().starts_with("neither HTTP/1 nor HTTP/2 is spoken"), "{error}");
+    let make = |_: &_| -> Box<dyn Service> { unreachable!("the server does not start") };
+    let error = Server::new(make, config).expect_err("all protocols are turned off");
+    assert!(error.to_string().starts_with("HTTP/1 and HTTP/2 are both turned off"), "{error}");
 }

@@ -1,2 +1,2 @@
-//! Programs that each answer one question; they stand beside this folder. `cargo run -p examples --example hello` runs one,
-//! and `tests/answers.rs` asks each of them.
+//! Example programs, each with one topic, in the parent folder. `cargo run -p examples --example hello` runs one, and
+//! `tests/answers.rs` tests all of them.

@@ -1,4 +1,4 @@
-//! Asks each example, as its users' own tests would: without a socket.
+//! Tests each example without sockets, as users can test their own programs.
 
 #[path = "../another_protocol.rs"]
 mod another_protocol;
@@ -44,7 +44,7 @@ fn client(app: App) -> Client {
     Client::new(app).expect("an app")
 }
 
-/// A folder of its own for each test, which goes with it.
+/// A temporary folder for one test. Dropping it removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -156,7 +156,7 @@ fn uploads_are_kept_under_safe_names_and_never_replaced() {
     assert!(status == 409 && text.starts_with("crab.txt: "), "{status} {text}");
     assert_eq!(send(body("cut").replace("--B--", "")).0, 400);
     assert!(fs::read_to_string(folder.0.join("crab.txt")).expect("the first one") == large);
-    // What came of the others is removed by the pool, in its time.
+    // The blocking pool removes the files of the other uploads later.
     drop(client);
     let begun = std::time::Instant::now();
     while fs::read_dir(&folder.0).expect("a folder").count() > 1 {

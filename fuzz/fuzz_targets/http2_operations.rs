@@ -1,4 +1,5 @@
-//! A client and a server of HTTP/2 joined, and what their callers may do: see `highwire_proto::testing::http2_operations`.
+//! Fuzzes an HTTP/2 client and server that are joined, with operations of their callers: see
+//! `highwire_proto::testing::http2_operations`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| highwire_proto::testing::http2_operations(input));

@@ -1,4 +1,4 @@
-//! Responses, whole and cut: see `highwire_proto::testing::response`.
+//! Fuzzes responses, whole and cut: see `highwire_proto::testing::response`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| highwire_proto::testing::response(input, highwire_fuzz::response));

@@ -1,11 +1,12 @@
-//! httparse as a second opinion on heads, in the form that `highwire_proto::testing` compares: the head's length and its parts.
+//! Parses heads with httparse, in the form that `highwire_proto::testing` compares with ours: the head's length and its
+//! parts.
 
 use std::vec::Vec;
 
-/// More than any limit that the targets use.
+/// The most fields of a head; more than any limit that the targets use.
 const FIELDS: usize = 128;
 
-/// A request's head: method, target, minor version, then name and value of each field.
+/// Parses a request's head into method, target, minor version, then the name and value of each field.
 pub fn request(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -15,7 +16,7 @@ pub fn request(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
     Some((length, parts))
 }
 
-/// A response's head: minor version, status, reason, then name and value of each field.
+/// Parses a response's head into minor version, status, reason, then the name and value of each field.
 pub fn response(bytes: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut response = httparse::Response::new(&mut fields);

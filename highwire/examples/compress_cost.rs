@@ -1,6 +1,6 @@
-//! What compressing costs: time, length and memory for 100 KB of JSON, for each coding and level.
+//! Measures compression: the time, length and memory for 100 KB of JSON, for each coding and level.
 //!
-//! `cargo run --release --features compress --example compress_cost`: the tables of `docs/compression.md`.
+//! `cargo run --release --features compress --example compress_cost` prints the tables of `docs/compression.md`.
 
 use highwire::compress::Coding;
 use highwire::compress::testing::{Decoding, Encoding};
@@ -11,10 +11,10 @@ use std::time::Instant;
 
 const BYTES: usize = 100_000;
 
-/// Encoders that stand at once while their memory is looked at.
+/// The number of encoders that exist while their memory is measured.
 const CROWD: usize = 10;
 
-/// Records as an API returns them.
+/// Returns JSON records such as those of an API.
 fn json(bytes: usize) -> String {
     let mut state = 1_u64;
     let mut random = move |below: u64| {
@@ -39,13 +39,13 @@ fn json(bytes: usize) -> String {
     text
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
 }
 
-/// Microseconds of one call: the best of many.
+/// Returns the microseconds of one call, the best of many.
 fn time(mut call: impl FnMut()) -> f64 {
     let begun = Instant::now();
     let mut best = f64::MAX;
@@ -57,7 +57,8 @@ fn time(mut call: impl FnMut()) -> f64 {
     best
 }
 
-/// KiB that an encoder holds in the middle of a long stream: in a process of its own, whose memory holds nothing else.
+/// Returns the KiB that an encoder holds in the middle of a long stream. Needs a process of its own, so that no other
+/// memory counts.
 fn held(coding: Coding, level: u32) -> usize {
     let text = json(2_000_000);
     let mut crowd = Vec::with_capacity(CROWD);
@@ -93,7 +94,7 @@ fn main() {
             let small = time(|| drop(black_box(encode(black_box(&text[..2000])))));
             let decode = time(|| drop(black_box(Decoding::new(coding).part(black_box(&encoded)))));
             let mut child = Command::new(std::env::current_exe().expect("this program"));
-            let held = child.args([coding.name(), &level.to_string()]).output().expect("it runs").stdout;
+            let held = child.args([coding.name(), &level.to_string()]).output().expect("the program runs").stdout;
             let held = String::from_utf8_lossy(&held).trim().to_string();
             let percent = encoded.len() as f64 * 100.0 / BYTES as f64;
             println!("| {} | {level} | {large:.0} | {percent:.1} | {small:.0} | {held} | {decode:.0} |", coding.name());

@@ -1,17 +1,18 @@
-//! What does a request cost outside the kernel? Feeds a worker pipelined requests from memory and prints nanoseconds for
-//! each. Run it under `valgrind --tool=callgrind` to count instructions instead.
+//! Measures the cost of a request outside the kernel: feeds a worker pipelined requests from memory and prints the
+//! nanoseconds per request. Run it under `valgrind --tool=callgrind` to count instructions instead.
 //!
 //!     request_cost [PATH [ROUNDS [ROUTES]]]
 //!
-//! `ROUTES` adds so many routes with parameters, of which `/team7/a/task/b` is one where there are more than seven: what that costs
-//! beside `/team7/a/task/b` of one route (`ROUTES` of 1 has that one only) is what finding it among the others costs.
+//! `ROUTES` adds that many routes with parameters: `/team0/{a}/task/{b}`, `/team1/{a}/task/{b}` and so on; 1 adds only
+//! `/team7/{a}/task/{b}`. The cost of `/team7/a/task/b` with many routes, minus its cost with one, is the cost of
+//! finding it among the others.
 
 use highwire::server::{Driver, Worker};
 use highwire::{App, Response};
 use highwire_io::wake::Notifier;
 use highwire_io::{Completion, Instant, Listener, ListenerId, Peer, Queue, Sink, Socket, SocketId, Waitable};
 
-/// A driver whose one connection has always just received the same bytes.
+/// A driver with one connection, which receives the same bytes in every turn.
 struct Echoless {
     bytes: Vec<u8>,
     accepted: bool,
@@ -95,6 +96,6 @@ fn main() -> highwire::Result<()> {
         }
         best = best.min(start.elapsed().as_nanos() as f64 / (rounds * PIPELINED) as f64);
     }
-    println!("{best:.1} ns a request, {} bytes sent", worker.driver().sent);
+    println!("{best:.1} ns per request, {} bytes sent", worker.driver().sent);
     Ok(())
 }

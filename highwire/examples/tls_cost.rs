@@ -1,6 +1,6 @@
-//! What a TLS session costs: handshakes, small requests and large data, with a client of rustls beside it whose time is
-//! not counted. The rows `buffered` are rustls's other interface, for comparison: why `tls/session.rs` uses the one it
-//! uses.
+//! Measures the server's side of a TLS session: handshakes, small requests and large data. The time of the client is
+//! not counted. The rows `buffered` measure the buffered interface of rustls, for comparison with the unbuffered one,
+//! which `tls/session.rs` uses.
 //!
 //!     cargo run --release -p highwire --example tls_cost
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testkit::tls::{AcceptAny, client_config};
 
-/// Either interface, from ciphertext to plaintext and back.
+/// One of the two interfaces of rustls: turns ciphertext into plaintext, and plaintext into ciphertext.
 trait Engine {
     fn new(config: Arc<ServerConfig>) -> Self;
     fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>);
@@ -23,7 +23,7 @@ impl Engine for Session {
         Session::accept(config).expect("a session")
     }
     fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) {
-        let _ = Session::receive(self, bytes, plain, out).expect("what a client sends");
+        let _ = Session::receive(self, bytes, plain, out).expect("valid records");
     }
     fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         Session::send(self, plain, out).expect("an open session");
@@ -38,8 +38,8 @@ impl Engine for ServerConnection {
     }
     fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) {
         while !bytes.is_empty() {
-            self.read_tls(&mut bytes).expect("memory");
-            self.process_new_packets().expect("what a client sends");
+            self.read_tls(&mut bytes).expect("reading from memory does not fail");
+            self.process_new_packets().expect("valid records");
             while let Ok(chunk @ [_, ..]) = self.reader().fill_buf() {
                 let length = chunk.len();
                 plain.extend_from_slice(chunk);
@@ -47,13 +47,13 @@ impl Engine for ServerConnection {
             }
         }
         while self.wants_write() {
-            self.write_tls(out).expect("memory");
+            self.write_tls(out).expect("writing to memory does not fail");
         }
     }
     fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
-        self.writer().write_all(plain).expect("memory");
+        self.writer().write_all(plain).expect("writing to memory does not fail");
         while self.wants_write() {
-            self.write_tls(out).expect("memory");
+            self.write_tls(out).expect("writing to memory does not fail");
         }
     }
 }
@@ -90,7 +90,7 @@ fn measure<E: Engine>(name: &str, server: &Arc<ServerConfig>) {
     );
 }
 
-/// A finished handshake and the time that our side took for it.
+/// Completes a handshake. Returns both sides, and the time that the server's side took.
 fn connect<E: Engine>(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> (E, ClientConnection, Duration) {
     let name = "localhost".try_into().expect("a name");
     let mut peer = ClientConnection::new(client.clone(), name).expect("a client");
@@ -106,17 +106,18 @@ fn connect<E: Engine>(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) ->
 
 fn talk<E: Engine>(engine: &mut E, peer: &mut ClientConnection, ask: &[u8], answer: &[u8], times: u32) -> Duration {
     let one = |_| {
-        peer.writer().write_all(ask).expect("memory");
+        peer.writer().write_all(ask).expect("writing to memory does not fail");
         round(engine, peer, answer)
     };
     (0..times).map(one).sum()
 }
 
-/// Carries what the client has to say, in the portions of a receive buffer, and the answer back.
+/// Carries the client's bytes to the server in portions of 64 KiB, and the answer back. Returns the time of the
+/// server's side.
 fn round<E: Engine>(engine: &mut E, peer: &mut ClientConnection, answer: &[u8]) -> Duration {
     let (mut bytes, mut plain, mut out) = (Vec::new(), Vec::with_capacity(1 << 21), Vec::with_capacity(1 << 21));
     while peer.wants_write() {
-        peer.write_tls(&mut bytes).expect("memory");
+        peer.write_tls(&mut bytes).expect("writing to memory does not fail");
     }
     let start = Instant::now();
     bytes.chunks(64 * 1024).for_each(|portion| engine.receive(portion, &mut plain, &mut out));
@@ -126,14 +127,14 @@ fn round<E: Engine>(engine: &mut E, peer: &mut ClientConnection, answer: &[u8]) 
     let time = start.elapsed();
     let mut rest = &out[..];
     while !rest.is_empty() {
-        peer.read_tls(&mut rest).expect("memory");
-        peer.process_new_packets().expect("what a server sends");
+        peer.read_tls(&mut rest).expect("reading from memory does not fail");
+        peer.process_new_packets().expect("valid records");
         let _ = peer.reader().read_to_end(&mut plain);
     }
     time
 }
 
-/// The client's time is not counted, so it verifies nothing.
+/// Returns the settings of the client. It accepts every certificate, because its time is not counted.
 fn client() -> Arc<ClientConfig> {
     let verifier = AcceptAny::new(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
     let provider = rustls::crypto::aws_lc_rs::default_provider();

@@ -1,4 +1,4 @@
-//! What a program puts together: routes, state, settings.
+//! The builder of an application: routes, state and settings.
 
 use crate::built_app::{BuiltApp, Factory};
 use crate::dispatch::AppFactory;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// An application: routes with their handlers, shared state, and the settings of the server that runs it.
 ///
-/// Paths are templates: `/users/{id}` takes one segment, `/files/{*rest}` all the rest. `/users/:id` and `/files/*rest`, as
-/// other routers write them, are mistakes. HEAD is answered by GET's handler,
-/// OPTIONS and 405 with `Allow` come by themselves.
+/// Paths are templates: `{id}` in `/users/{id}` matches one segment, and `{*rest}` in `/files/{*rest}` matches the rest
+/// of the path. The syntax of other routers, `/users/:id` and `/files/*rest`, is an error. GET handlers also answer
+/// HEAD. OPTIONS, and 405 with `Allow`, are answered automatically.
 ///
-/// Mistakes in building (a template that is no template, two handlers for one route) are told by
-/// [`listen`](Self::listen), [`run`](Server::run) or whatever finishes the app.
+/// Errors in building (a malformed template, two handlers for one route) are reported by the method that finishes the
+/// app, such as [`listen`](Self::listen) or [`server`](Self::server).
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// assert_eq!(client.get("/api/users/7").send().text(), "user 7: be brief");
 /// assert_eq!(client.post("/orders").body("tea").send().status(), 201);
 /// assert_eq!(client.get("/x").send().text(), "nothing at /x");
-/// // Without a request there is no answer: a program listens and runs.
+/// // A program would end with:
 /// // app.listen("127.0.0.1:8080")?.run()
 /// # Ok::<(), highwire::Error>(())
 /// ```
@@ -53,9 +53,10 @@ pub struct App {
     fallback: Option<Arc<dyn Route>>,
     https: Https,
     layers: Vec<Arc<dyn Layer>>,
-    /// Of apps that were taken over, what stands around the answers to methods that their paths do not have.
+    /// Routes for the 405 and OPTIONS responses of nested apps' paths: each is [`Missed`] inside those apps'
+    /// middleware.
     misses: Vec<Arc<dyn Route>>,
-    /// The first thing that went wrong in putting it together.
+    /// The first error of the methods that build the app.
     mistake: Option<Error>,
 }
 
@@ -64,7 +65,7 @@ struct Registered {
     filter: MethodFilter,
     path: String,
     route: Arc<dyn Route>,
-    /// Of an app that was taken over: which of `misses` is for the path.
+    /// The index in `misses` for this path, if it belongs to a nested app with middleware.
     missed: Option<usize>,
 }
 
@@ -90,7 +91,7 @@ macro_rules! verbs {
 }
 
 impl App {
-    /// An app without routes.
+    /// Creates an app without routes.
     pub fn new() -> App {
         App {
             routes: Vec::new(),
@@ -120,25 +121,27 @@ impl App {
         connect CONNECT,
     }
 
-    /// Registers a handler for a method, known or of your own.
+    /// Registers a handler for a method, standard or not.
     pub fn route<M>(mut self, method: Method, path: &str, handler: impl Handler<M>) -> App {
         self.register(MethodFilter::One(method), path, handler.into_route());
         self
     }
 
-    /// Registers a handler for every method that has none of its own at that path.
+    /// Registers a handler for every method that has no handler of its own at that path. HEAD is one of them, even if
+    /// GET has a handler.
     pub fn any<M>(mut self, path: &str, handler: impl Handler<M>) -> App {
         self.register(MethodFilter::Any, path, handler.into_route());
         self
     }
 
-    /// Registers a handler for whatever no route is for, in place of 404: an app with nothing else has no router.
+    /// Registers a handler for all paths without a route, in place of the 404. An app may have a fallback and no
+    /// routes.
     pub fn fallback<M>(mut self, handler: impl Handler<M>) -> App {
         self.fallback = Some(handler.into_route());
         self
     }
 
-    /// Serves a folder's files below a prefix: GET and HEAD, with everything that [`Files`] sets.
+    /// Serves the files of a folder below a prefix, for GET and HEAD. `files` is a path, or a [`Files`] with settings.
     pub fn files(mut self, prefix: &str, files: impl Into<Files>) -> App {
         let prefix = prefix.trim_end_matches('/');
         match crate::files::route(files.into()) {
@@ -153,10 +156,10 @@ impl App {
         self.routes.push(Registered { host, filter, path: path.to_string(), route, missed: None });
     }
 
-    /// Takes over another app's routes below a prefix, with what stands around them: also around the answers to methods that
-    /// their paths do not have, such as those to OPTIONS. Its settings stay behind, and so does
-    /// its [`fallback`](App::fallback): what takes all paths below a prefix is [`any`](App::any) with `/{*rest}`. Handlers see
-    /// the whole path, with the prefix.
+    /// Moves another app's routes below a prefix, with its middleware around them and around their 405 and OPTIONS
+    /// responses. The other app's settings and its [`fallback`](App::fallback) are dropped; to take all paths below a
+    /// prefix, register [`any`](App::any) with `/{*rest}` in the other app. Handlers see the whole path, including the
+    /// prefix.
     pub fn nest(mut self, prefix: &str, mut other: App) -> App {
         let prefix = prefix.trim_end_matches('/');
         for mut registered in self.take_over(&mut other) {
@@ -170,8 +173,8 @@ impl App {
         self
     }
 
-    /// Takes over another app's routes for one host name only (without the port, in any case). They go before routes
-    /// for every host.
+    /// Moves another app's routes into this one, for one host name only. The name has no port, and its case does not
+    /// matter. These routes take precedence over routes for every host.
     pub fn host(mut self, name: &str, mut other: App) -> App {
         for mut registered in self.take_over(&mut other) {
             registered.host = Some(name.to_string());
@@ -180,7 +183,8 @@ impl App {
         self
     }
 
-    /// Takes over what another app's routes need: the routes, with its middleware around them.
+    /// Wraps another app's routes in its middleware and returns them. Moves its values and its first error into this
+    /// app.
     fn take_over(&mut self, other: &mut App) -> Vec<Registered> {
         if !other.layers.is_empty() {
             other.misses.push(Arc::new(Missed));
@@ -200,14 +204,15 @@ impl App {
         routes
     }
 
-    /// Puts a middleware around all routes of this app, whenever they are added, and around its answers to what it has no
-    /// route for. The first one stands outermost; see [`middleware`](crate::middleware).
+    /// Wraps a middleware around all routes of this app, including routes that are added later, and around its
+    /// responses to requests without a route. The first middleware is the outermost; see
+    /// [`middleware`](crate::middleware).
     pub fn with(mut self, middleware: impl IntoLayer) -> App {
         self.layers.push(middleware.into_layer());
         self
     }
 
-    /// Puts this app's middleware around its routes.
+    /// Wraps this app's middleware around its routes, its `misses` and its fallback.
     fn enclose(&mut self) {
         let on_error = self.on_error.as_ref();
         for layer in std::mem::take(&mut self.layers).iter().rev() {
@@ -220,61 +225,64 @@ impl App {
         }
     }
 
-    /// What stands for a route where there is none.
+    /// Returns [`Missed`] inside this app's middleware, for requests without a route.
     fn missed(&self) -> Arc<dyn Route> {
         let wrap = |route, layer: &Arc<dyn Layer>| layer.wrap(route, self.on_error.as_ref());
         self.layers.iter().rev().fold(Arc::new(Missed), wrap)
     }
 
-    /// Gives handlers a value: [`State<T>`](crate::State) takes it.
+    /// Adds a value that handlers take as [`State<T>`](crate::State). A later value of the same type replaces it.
     pub fn state<T: Any + Send + Sync>(mut self, value: T) -> App {
         self.states.insert(value);
         self
     }
 
-    /// Gives each worker a value of its own, made on its thread: [`PerWorker<T>`](crate::PerWorker) takes it.
+    /// Gives each worker a value of its own, which `factory` makes on the worker's thread. Handlers take it as
+    /// [`PerWorker<T>`](crate::PerWorker).
     pub fn per_worker<T: Any>(mut self, factory: impl Fn() -> T + Send + Sync + 'static) -> App {
         self.factories.push(Factory::new(factory));
         self
     }
 
-    /// Answers what no route is for.
+    /// Sets the function that answers requests whose path has no route; the default is a 404. A
+    /// [`fallback`](App::fallback) takes precedence.
     pub fn not_found<R: IntoResponse>(mut self, handler: impl Fn(&Request<'_>) -> R + Send + Sync + 'static) -> App {
         self.not_found = Some(Arc::new(move |request| handler(request).into_response()));
         self
     }
 
-    /// Words the errors that the engine answers itself: bad requests, panics, timeouts. The status stays what it is.
+    /// Sets the function that makes the responses to errors outside of handlers, such as malformed requests, panics and
+    /// timeouts. It gets the status and a text; its response is sent with that status.
     pub fn on_error<R: IntoResponse>(mut self, handler: impl Fn(StatusCode, &str) -> R + Send + Sync + 'static) -> App {
         self.on_error = Some(Arc::new(move |status, text| handler(status, text).into_response().with_status(status)));
         self
     }
 
-    /// Sets what is asked of clients about TLS: redirects from the clear, and HSTS.
+    /// Sets redirects of requests without TLS, and HSTS.
     pub fn https(mut self, https: Https) -> App {
         self.https = https;
         self
     }
 
-    /// Changes the settings.
+    /// Changes the server's settings.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> App {
         change(&mut self.config);
         self
     }
 
-    /// Builds the server and binds it: `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/run/x.sock` or `fd:3`. More
-    /// listeners can be added to what it gives.
+    /// Builds the server and listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/run/x.sock` or
+    /// `fd:3`. The returned server can listen on further addresses.
     ///
     /// # Errors
-    /// A mistake in the routes or settings, or why the address cannot be listened on.
+    /// Returns an error if a route or a setting is wrong, or if the server cannot listen on the address.
     pub fn listen(self, address: &str) -> Result<Server> {
         self.server()?.listen(address)
     }
 
-    /// Builds the server on listeners that a service manager passed (`LISTEN_FDS`).
+    /// Builds the server on the listeners that a service manager has passed (`LISTEN_FDS`).
     ///
     /// # Errors
-    /// A mistake in the routes or settings, or that there are none.
+    /// Returns an error if a route or a setting is wrong, or if no listener was passed.
     pub fn listen_inherited(self) -> Result<Server> {
         let mut server = self.server()?;
         let listeners = Listener::inherited()?;
@@ -289,10 +297,10 @@ impl App {
         Ok(server)
     }
 
-    /// Builds the server, without a listener yet.
+    /// Builds the server without a listener.
     ///
     /// # Errors
-    /// A mistake in the routes or settings.
+    /// Returns an error if a route or a setting is wrong.
     pub fn server(self) -> Result<Server> {
         let (app, config) = self.build()?;
         Server::new(AppFactory::new(app), config)

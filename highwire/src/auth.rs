@@ -1,4 +1,4 @@
-//! Who asks, by name and password (RFC 7617) or by a token (RFC 6750).
+//! HTTP authentication: Basic (RFC 7617) and Bearer tokens (RFC 6750).
 
 use crate::base64;
 use crate::request::{FromRequest, Request};
@@ -7,12 +7,12 @@ use http::{HeaderValue, StatusCode, header};
 use std::fmt;
 use std::hint::black_box;
 
-/// What users are asked to prove themselves for: [`App::state`](crate::App::state) sets it. Without one it is the
-/// authority that the request is for.
+/// The realm in challenges. Set it with [`App::state`](crate::App::state); the default is the request's authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realm(pub String);
 
-/// A name and a password: an extractor. Where there are none, the answer is 401 and asks for them.
+/// The name and password of Basic authentication: an extractor. Responds with 401 and a challenge if the request has
+/// none.
 ///
 /// ```
 /// use highwire::{App, Basic, Response, testing::Client};
@@ -37,14 +37,14 @@ pub struct Basic {
     realm: String,
 }
 
-/// A password does not reach a log.
+/// Leaves out the password, so that it does not reach a log.
 impl fmt::Debug for Basic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Basic").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-/// A token: an extractor. Where there is none, the answer is 401 and asks for one.
+/// The token of Bearer authentication: an extractor. Responds with 401 and a challenge if the request has none.
 ///
 /// ```
 /// use highwire::{App, Bearer, testing::Client};
@@ -63,7 +63,7 @@ pub struct Bearer {
     realm: String,
 }
 
-/// Nor does a token.
+/// Leaves out the token, so that it does not reach a log.
 impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bearer").finish_non_exhaustive()
@@ -71,29 +71,31 @@ impl fmt::Debug for Bearer {
 }
 
 impl Basic {
-    /// Whether they are these, found out in a time that tells nothing about how much of them is right.
+    /// Returns true if the name and the password equal these. The time of the comparison does not depend on how many
+    /// characters are right.
     pub fn is(&self, user: &str, password: &str) -> bool {
         same(&self.user, user) & same(&self.password, password)
     }
 
-    /// The answer where they are wrong: 401, and asks again.
+    /// Returns the response to a wrong name or password: 401 with a challenge.
     pub fn refuse(&self) -> Response {
         refusal(&basic_challenge(&self.realm), "the name or the password is wrong")
     }
 }
 
 impl Bearer {
-    /// Whether it is this one, found out in a time that tells nothing about how much of it is right.
+    /// Returns true if the token equals this one. The time of the comparison does not depend on how many characters are
+    /// right.
     pub fn is(&self, token: &str) -> bool {
         same(&self.token, token)
     }
 
-    /// The answer where it is wrong, or has expired: 401 with `invalid_token`.
+    /// Returns the response to a wrong or expired token: 401 with `invalid_token`.
     pub fn refuse(&self) -> Response {
         refusal(&format!("{}, error=\"invalid_token\"", bearer_challenge(&self.realm)), "the token is not valid")
     }
 
-    /// The answer where it is right, but does not allow this: 403 with `insufficient_scope`.
+    /// Returns the response to a valid token without the needed rights: 403 with `insufficient_scope`.
     pub fn forbid(&self) -> Response {
         let challenge = format!("{}, error=\"insufficient_scope\"", bearer_challenge(&self.realm));
         challenged(Problem::new(StatusCode::FORBIDDEN, "the token does not allow this"), &challenge)
@@ -106,7 +108,7 @@ impl FromRequest for Basic {
         let found = credentials(request, "basic").and_then(|credentials| {
             let decoded = String::from_utf8(base64::decode(credentials)?).ok()?;
             let (user, password) = decoded.split_once(':')?;
-            // RFC 7617 section 2: neither has control characters.
+            // RFC 7617 section 2: name and password have no control characters.
             let fits = !decoded.chars().any(char::is_control);
             fits.then(|| (user.to_string(), password.to_string()))
         });
@@ -132,7 +134,8 @@ impl FromRequest for Bearer {
     }
 }
 
-/// What follows the scheme in the one field for it. Two fields could be read in two ways, and count as none.
+/// Returns the credentials after the scheme in `Authorization`. If the request has two such fields, returns `None`,
+/// because two parties could use different ones.
 fn credentials<'r>(request: &Request<'r>, scheme: &str) -> Option<&'r str> {
     let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let (Some((_, value)), None) = (fields.next(), fields.next()) else { return None };
@@ -145,7 +148,7 @@ fn realm(request: &Request<'_>) -> String {
         Some(realm) => realm.0.clone(),
         None => request.authority().to_string(),
     };
-    // Within quotes, in a field.
+    // Escaped for a quoted string in a header field.
     let mut quoted = String::with_capacity(realm.len());
     for character in realm.chars().filter(|character| !character.is_control()) {
         if matches!(character, '"' | '\\') {
@@ -176,7 +179,8 @@ fn challenged(problem: Problem, challenge: &str) -> Response {
     }
 }
 
-/// Whether two texts are the same. Their lengths are no secret; where they differ is.
+/// Compares two texts in a time that depends only on their lengths. The lengths are not secret; the position of the
+/// first difference is.
 fn same(one: &str, other: &str) -> bool {
     let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (one, other)| black_box(differ | (one ^ other)));
     one.len() == other.len() && differ == 0

@@ -1,25 +1,25 @@
-//! Base64, as credentials have it and as cookies can (RFC 4648 sections 4 and 5).
+//! Base64 of credentials and cookies (RFC 4648 sections 4 and 5).
 //!
-//! Each text stands for one row of bytes and each row has one text: what is not padded as it should be, or sets bits that
-//! stand for nothing, is none.
+//! Each byte string has exactly one encoding: decoding fails if the padding is wrong, or if the last digit has bits
+//! that belong to no byte.
 
 #[cfg(feature = "cookies")]
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Bytes from padded base64.
+/// Decodes padded base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let fits = text.len().is_multiple_of(4) && text.len() - digits.len() <= 2;
     if fits { decode_digits(digits, |byte| byte) } else { None }
 }
 
-/// Bytes from base64 that goes into URLs, file names and cookies: `-` and `_`, and no padding.
+/// Decodes base64 for URLs, file names and cookies: with `-` and `_`, and without padding.
 #[cfg(feature = "cookies")]
 pub(crate) fn decode_url(text: &str) -> Option<Vec<u8>> {
     decode_digits(text, |byte| match byte {
         b'-' => b'+',
         b'_' => b'/',
-        // These stand for nothing here.
+        // Not digits of this alphabet: `=` makes `decode_digits` fail.
         b'+' | b'/' => b'=',
         _ => byte,
     })
@@ -41,7 +41,7 @@ fn decode_digits(text: &str, plain: impl Fn(u8) -> u8) -> Option<Vec<u8>> {
             };
             bits = bits << 6 | u32::from(value);
         }
-        // Two digits are one byte, three are two: what is left of the last digit is zero.
+        // Two digits encode one byte, three encode two. The other bits of the last digit must be zero.
         let (count, rest) = (group.len() - 1, [0, 0, 4, 2, 0][group.len()]);
         if count == 0 || bits & ((1 << rest) - 1) != 0 {
             return None;
@@ -51,7 +51,7 @@ fn decode_digits(text: &str, plain: impl Fn(u8) -> u8) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The base64 that [`decode_url`] reads.
+/// Encodes bytes as [`decode_url`] reads them.
 #[cfg(feature = "cookies")]
 pub(crate) fn encode_url(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 4 / 3 + 3);

@@ -1,4 +1,4 @@
-//! Bodies in parts: of requests as they arrive, of responses as they are made.
+//! Bodies in parts: request bodies while they arrive, response bodies while they are made.
 
 use crate::Response;
 use crate::request::{BodyUse, FromRequest, Request};
@@ -24,7 +24,7 @@ use crate::request::{BodyUse, FromRequest, Request};
 #[doc(inline)]
 pub use highwire_engine::body::Body;
 
-/// Makes a response body for a task to write.
+/// Makes a response body that a task writes.
 ///
 /// ```
 /// use highwire::{App, Response, body};

@@ -1,4 +1,4 @@
-//! An app that was built: its routes, handlers and values, as all workers share them.
+//! A built app: its routes, handlers and values, which all workers share.
 
 use crate::Https;
 use crate::handler::Route;
@@ -9,7 +9,7 @@ use std::any::{Any, TypeId};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Makes a worker's own value.
+/// Makes the value of [`App::per_worker`](crate::App::per_worker) for each worker.
 #[derive(Clone)]
 pub(crate) struct Factory {
     make: Arc<dyn Fn() -> (TypeId, Rc<dyn Any>) + Send + Sync>,
@@ -21,15 +21,16 @@ impl Factory {
     }
 }
 
-/// An app that was built.
+/// The result of [`App::build`](crate::App::build).
 pub(crate) struct BuiltApp {
     pub(crate) data: Arc<AppData>,
     pub(crate) router: Router,
     pub(crate) routes: Vec<Arc<dyn Route>>,
-    /// The routes' templates, for logs.
+    /// The path template of each route, for logs; `(none)` or `(fallback)` for a route without one.
     pub(crate) paths: Vec<String>,
     pub(crate) fallback: Option<u32>,
-    /// What calls the app's middleware where there is no route.
+    /// The route for requests that match no other, which runs the app's middleware. `None` if the app has no
+    /// middleware.
     pub(crate) missed: Option<u32>,
     pub(crate) factories: Vec<Factory>,
     pub(crate) https: Https,
@@ -37,12 +38,12 @@ pub(crate) struct BuiltApp {
 }
 
 impl BuiltApp {
-    /// Each worker's own values, made on its thread.
+    /// Makes a worker's own values. Called on the worker's thread.
     pub(crate) fn make_locals(&self) -> Locals {
         self.factories.iter().map(|factory| (factory.make)()).collect()
     }
 
-    /// The template of a route and whether its handler is async, for logs.
+    /// Returns a route's template, and true if its handler is async, for logs.
     pub(crate) fn route(&self, route: u32) -> (&str, bool) {
         let path = self.paths.get(route as usize).map_or("", String::as_str);
         (path, self.routes.get(route as usize).is_some_and(|route| route.is_async()))

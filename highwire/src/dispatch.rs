@@ -1,4 +1,4 @@
-//! The service of an app: which of its routes answers a request, and calling that route's handler. Knows heads and responses, not
+//! The app as a service: finds the route of each request and calls its handler. It uses heads and responses, not
 //! connections.
 
 use crate::built_app::BuiltApp;
@@ -16,12 +16,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What a look at the routes says.
+/// The result of routing a request.
 enum Routed {
     Route(u32),
-    /// In a box: it is seldom, and what most looks give is a number.
+    /// A response of the router, such as 405 or a redirect. Boxed because it is rare, so that the enum stays small.
     Answer(Box<Response>),
-    /// There is nothing at this path.
+    /// No route has this path.
     Nothing,
 }
 
@@ -48,18 +48,18 @@ impl MakeService for AppFactory {
     }
 }
 
-/// An app on one worker.
+/// The service of an app on one worker.
 pub struct Dispatcher {
     app: Arc<BuiltApp>,
     shared: Arc<Shared>,
     endpoints: Vec<Box<dyn Endpoint>>,
     locals: Rc<Locals>,
     captures: Captures,
-    /// The answer to the present request, for which there is no route.
+    /// The router's response to the current request, which the route [`Missed`](crate::middleware::Missed) takes.
     missed: Option<Box<Response>>,
-    /// The path of the present request, where it had dot segments to resolve.
+    /// The path of the current request after its dot segments were resolved; empty if it could have none.
     resolved: Vec<u8>,
-    /// Requests in the clear are told to come again under TLS.
+    /// True if requests without TLS are redirected to https.
     redirects: bool,
 }
 
@@ -143,7 +143,7 @@ impl Dispatcher {
     #[inline]
     fn find(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
         self.resolved.clear();
-        // A request that was to get it may have got something else.
+        // Left over if the engine did not call the handler for the last request.
         self.missed = None;
         if !is_secure
             && self.redirects
@@ -162,7 +162,7 @@ impl Dispatcher {
     #[inline(never)]
     fn route_slowly(&mut self, head: &Head, window: &[u8]) -> Routed {
         let router = &self.app.router;
-        // A CONNECT with a protocol is in HTTP/2 what a GET with Upgrade is in HTTP/1 (RFC 8441 section 5).
+        // In HTTP/2, CONNECT with a protocol corresponds to GET with Upgrade in HTTP/1 (RFC 8441 section 5).
         let (method, token) = match head.protocol.is_empty() {
             true => (head.method, head.method_span.of(window)),
             false => (Method::Get, &b"GET"[..]),
@@ -173,7 +173,7 @@ impl Dispatcher {
                 Form::Absolute | Form::Authority if path.is_empty() && head.method != Method::Options => path = b"/",
                 Form::Absolute if !path.is_empty() => {}
                 Form::Authority => path = b"/",
-                // `*`, and an absolute form without a path, are about the server (RFC 9112 section 3.2.4).
+                // `*`, and an absolute form without a path, mean the whole server (RFC 9112 section 3.2.4).
                 _ if head.method == Method::Options => {
                     return Routed::Answer(Box::new(allow(router.all_methods().value())));
                 }
@@ -191,7 +191,7 @@ impl Dispatcher {
             Found::Route(route) | Found::HeadOfGet(route) => Routed::Route(route),
             Found::Nothing | Found::Allowed(_) if !router.knows(method, token) && self.app.fallback.is_none() => {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
-                // What follows a CONNECT is not HTTP.
+                // The bytes after a CONNECT need not be HTTP.
                 let is_connect = head.method == Method::Connect;
                 Routed::Answer(Box::new(if is_connect { and_close(response, head) } else { response }))
             }
@@ -243,7 +243,7 @@ impl Dispatcher {
     }
 }
 
-/// Closes the connection after an answer, where it has no other streams.
+/// Closes the connection after the response; not in HTTP/2, where the connection has other streams.
 fn and_close(response: Response, head: &Head) -> Response {
     if head.version == highwire_proto::Version::Http2 { response } else { response.and_close() }
 }
@@ -256,13 +256,13 @@ fn allow(methods: String) -> Response {
     response
 }
 
-/// Whether a path may have a segment `.` or `..`, also in an encoded spelling.
+/// Returns true if a path may have a segment `.` or `..`, as every percent-encoded path may (`encoded`).
 #[inline]
 pub(crate) fn has_dot_segment(path: &[u8], encoded: bool) -> bool {
     encoded || path.windows(2).any(|pair| pair == b"/.")
 }
 
-/// Whether a segment is `.` (1) or `..` (2), each dot plain or encoded: how many dots, or 0.
+/// Returns the number of dots if a segment is `.` or `..`, each dot plain or encoded; else 0.
 fn dots(segment: &[u8]) -> u8 {
     let mut rest = segment;
     let mut count = 0;
@@ -276,7 +276,8 @@ fn dots(segment: &[u8]) -> u8 {
     if count <= 2 { count } else { 0 }
 }
 
-/// RFC 3986 section 5.2.4, but climbing above the root is an error and not ignored: whether it stayed below.
+/// Resolves dot segments (RFC 3986 section 5.2.4). Unlike the RFC, treats a path that climbs above the root as an
+/// error: returns false.
 fn resolve_dot_segments(path: &[u8], resolved: &mut Vec<u8>) -> bool {
     let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {

@@ -1,4 +1,4 @@
-//! Extractors that need nothing but the request's head and the server's state.
+//! Extractors that use only the request's head and the server's state.
 
 use crate::request::{FromRequest, Request};
 use crate::server::Stats;
@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A value that [`App::state`](crate::App::state) gave the server, shared by all workers. It derefs to the value; its own
-/// field is the `Arc`.
+/// A value that [`App::state`](crate::App::state) has set, shared by all workers: an extractor. It dereferences to the
+/// value; its field is the `Arc`. Responds with 500 if the app has no such state.
 ///
 /// ```
 /// use highwire::{App, State};
@@ -36,7 +36,7 @@ impl<T> Deref for State<T> {
 
 fn missing<T>(by: &str) -> Response {
     if quiet::allows(quiet::Kind::Mistake) {
-        tracing::error!(kind = std::any::type_name::<T>(), "a handler asks for a value that no {by} provides");
+        tracing::error!(kind = std::any::type_name::<T>(), "a handler takes a value that {by} has not set");
     }
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
@@ -47,7 +47,8 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
     }
 }
 
-/// A worker's own value, made by [`App::per_worker`](crate::App::per_worker).
+/// A worker's own value, made by [`App::per_worker`](crate::App::per_worker): an extractor. Responds with 500 if the
+/// app makes no such value.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -79,7 +80,7 @@ impl<T: 'static> FromRequest for PerWorker<T> {
     }
 }
 
-/// A value that middleware has left for the handler: [`Request::extensions`]. 500 where there is none.
+/// A value that middleware has left in [`Request::extensions`]: an extractor. Responds with 500 if there is none.
 ///
 /// ```
 /// use highwire::middleware::before;
@@ -126,7 +127,8 @@ impl FromRequest for Peer {
     }
 }
 
-/// What is known of a connection's TLS: an extractor. Where there is none, the answer is 403; `Option<Tls>` is for handlers that serve both.
+/// The TLS of the request's connection: an extractor. Responds with 403 if the connection has no TLS; take
+/// `Option<Tls>` to serve both.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -146,14 +148,14 @@ impl FromRequest for Tls {
     }
 }
 
-/// What became of the server's connections so far.
+/// The server's counts of connections and requests so far.
 impl FromRequest for Stats {
     fn from_request(request: &mut Request<'_>) -> Result<Stats, Response> {
         Ok(Stats::of(request.shared.engine()))
     }
 }
 
-/// The scheme that the request came by: `https` under TLS, and where the target says so; else `http`.
+/// The scheme of the request: `https` if the connection has TLS or the target's scheme is `https`, else `http`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme(pub &'static str);
 
@@ -183,7 +185,7 @@ impl FromRequest for Authority {
     }
 }
 
-/// The query as it was sent, without the question mark; empty where there is none.
+/// The query as it was sent, without the question mark; empty if there is none.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -212,7 +214,8 @@ impl FromRequest for Method {
     }
 }
 
-/// All fields; `Host` too where HTTP/2 names the authority in its own way. Costs an allocation; [`Request::header`] looks one up without.
+/// All header fields. If there is no `Host`, as in most HTTP/2 requests, the request's authority is added as one. Costs
+/// allocations; [`Request::header`] returns one field without an allocation.
 impl FromRequest for HeaderMap {
     fn from_request(request: &mut Request<'_>) -> Result<HeaderMap, Response> {
         let mut map = HeaderMap::new();

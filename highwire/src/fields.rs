@@ -1,7 +1,7 @@
-//! Names and values as serde reads them: the parameters of a path, the fields of queries and forms.
+//! A serde deserializer for names and values: path parameters, and the fields of queries and forms.
 //!
-//! All values are text, read as whatever the type asks for. A name that comes several times is a sequence. An error says
-//! which field it is about.
+//! All values are text and are parsed as the target type requires. A name with several values is a sequence. Errors
+//! name the field.
 
 use crate::problem::shortened;
 use serde::de::value::{CowStrDeserializer, SeqDeserializer};
@@ -10,20 +10,20 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Characters of a name or value that an error repeats.
+/// The most characters of a name or value that an error text shows.
 const SHOWN: usize = 40;
 
-/// Why a value does not fit its type.
+/// The error for a value that does not fit its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Misfit {
-    /// The field that it is about, where it is about one.
+    /// The name of the field, if the error concerns a single one.
     pub(crate) field: Option<String>,
     pub(crate) what: String,
 }
 
 impl Misfit {
     fn new(what: impl Into<String>) -> Misfit {
-        // A type may repeat all of a value in its own words.
+        // The error of a type's own `Deserialize` may contain the whole value.
         Misfit { field: None, what: shortened(what.into()) }
     }
 
@@ -55,7 +55,7 @@ impl de::Error for Misfit {
     }
 }
 
-/// The start of a text, in quotes.
+/// Displays the start of a text, in quotes.
 struct Shown<'t>(&'t str);
 
 impl fmt::Display for Shown<'_> {
@@ -67,7 +67,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// A field's values: one, where nothing else is asked for.
+/// The values of a field. Only sequences and tuples accept more than one.
 #[derive(Debug)]
 struct Values<'t> {
     first: Cow<'t, str>,
@@ -181,19 +181,19 @@ impl<'de> Deserializer<'de> for Values<'_> {
     }
 }
 
-/// What a type that is no map and no struct gets.
+/// How fields appear to a type that is neither a map nor a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// The values: one, or a sequence in order. Of a path.
+    /// As values without names: one, or several in order. Used for paths.
     Values,
-    /// A sequence of names with their values. Of queries and forms.
+    /// As a sequence of pairs of name and value. Used for queries and forms.
     Pairs,
 }
 
 /// A field's name and one of its values.
 pub(crate) type Pair<'t> = (Cow<'t, str>, Cow<'t, str>);
 
-/// All fields.
+/// The deserializer: all fields of a path, query or form.
 #[derive(Debug)]
 pub(crate) struct Fields<'t> {
     pairs: Vec<Pair<'t>>,
@@ -201,17 +201,17 @@ pub(crate) struct Fields<'t> {
 }
 
 impl<'t> Fields<'t> {
-    /// The parameters of a path: a value where one is asked for, a sequence or a map where those are.
+    /// Creates a deserializer for path parameters, which are read as one value, a sequence, a map or a struct.
     pub(crate) fn of_path(pairs: Vec<Pair<'t>>) -> Fields<'t> {
         Fields { pairs, shape: Shape::Values }
     }
 
-    /// The fields of a query or a form: a map, a struct or a sequence of pairs.
+    /// Creates a deserializer for a query or form, which is read as a map, a struct or a sequence of pairs.
     pub(crate) fn of_form(pairs: Vec<Pair<'t>>) -> Fields<'t> {
         Fields { pairs, shape: Shape::Pairs }
     }
 
-    /// Reads the one field that there has to be.
+    /// Reads the parameter of a path that has exactly one; otherwise returns an error.
     fn read_one<T>(mut self, read: impl FnOnce(Values<'_>) -> Result<T, Misfit>) -> Result<T, Misfit> {
         match (self.shape, self.pairs.pop(), self.pairs.is_empty()) {
             (Shape::Values, Some((name, value)), true) => read(Values::new(value)).map_err(|misfit| misfit.of(&name)),
@@ -221,11 +221,11 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// Names up to which each is compared with all before it: that is quicker than a map, and needs none.
+/// The most names that are searched linearly, which is quicker than a map and needs no allocation.
 const FEW_NAMES: usize = 8;
 
-/// Values under their names, in the order in which the names came first. The map's hashes are seeded: nobody can choose
-/// names that collide.
+/// Groups values by name, in the order in which the names first appear. The map's hash is seeded, so that a client
+/// cannot choose names that collide.
 fn grouped(pairs: Vec<Pair<'_>>) -> Vec<(Cow<'_, str>, Values<'_>)> {
     let mut places = HashMap::<Cow<'_, str>, usize>::new();
     let mut groups: Vec<(Cow<'_, str>, Values<'_>)> = Vec::with_capacity(pairs.len());
@@ -249,7 +249,7 @@ fn grouped(pairs: Vec<Pair<'_>>) -> Vec<(Cow<'_, str>, Values<'_>)> {
     groups
 }
 
-/// Groups as a map of serde's, whose errors name the field.
+/// A serde map over groups, whose errors name the field.
 struct Groups<'t> {
     rest: std::vec::IntoIter<(Cow<'t, str>, Values<'t>)>,
     value: Option<(Cow<'t, str>, Values<'t>)>,
@@ -271,7 +271,7 @@ impl<'de> de::MapAccess<'de> for Groups<'_> {
     }
 }
 
-/// A path's parameters in their order, each known by its name where it does not fit.
+/// A serde sequence over path parameters, whose errors name the parameter.
 struct Parameters<'t>(std::vec::IntoIter<Pair<'t>>);
 
 impl<'de> de::SeqAccess<'de> for Parameters<'_> {
@@ -308,7 +308,7 @@ impl<'de> Deserializer<'de> for Fields<'_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.shape {
             Shape::Values => self.read_one(|value| value.deserialize_any(visitor)),
-            // What flattens or is untagged asks this way.
+            // `#[serde(flatten)]` and untagged enums call this method.
             Shape::Pairs => self.deserialize_map(visitor),
         }
     }
@@ -463,7 +463,7 @@ mod tests {
     fn few_names_and_many_are_grouped_alike() {
         for count in [1, FEW_NAMES - 1, FEW_NAMES, FEW_NAMES + 1, 3 * FEW_NAMES] {
             let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
-            // Each name twice, the second time from behind.
+            // Each name appears twice, the second time in reverse order.
             let form: Vec<_> = names.iter().chain(names.iter().rev()).map(|name| (&**name, &**name)).collect();
             let expected: HashMap<_, _> = names.iter().map(|name| (name.clone(), vec![name.clone(); 2])).collect();
             assert_eq!(of_form::<HashMap<String, Vec<String>>>(&form), Ok(expected), "{count} names");

@@ -1,4 +1,4 @@
-//! What a site under TLS asks of its clients: that those in the clear come again, and that browsers remember.
+//! Rules for sites with TLS: redirects of requests without TLS, and HSTS.
 
 use crate::dispatch::has_dot_segment;
 use crate::{Response, StatusCode};
@@ -6,11 +6,11 @@ use highwire_proto::{Form, Head};
 use http::{HeaderValue, header};
 use std::time::Duration;
 
-/// Requests below it are answered in the clear all the same: authorities that issue certificates ask there (RFC 8555
-/// section 8.3).
+/// Requests below this path are not redirected, because certificate authorities send their challenges without TLS (RFC
+/// 8555 section 8.3).
 const ACME: &[u8] = b"/.well-known/acme-challenge/";
 
-/// A site's rules about TLS; [`App::https`](crate::App::https) takes them.
+/// Redirects to https, and HSTS; an argument of [`App::https`](crate::App::https).
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -25,7 +25,8 @@ const ACME: &[u8] = b"/.well-known/acme-challenge/";
 /// # Ok::<(), highwire::Error>(())
 /// ```
 ///
-/// They judge by the connection: behind a proxy that ends TLS every request comes in the clear.
+/// The rules consider only the connection to this server. Behind a proxy that terminates TLS, every request counts as
+/// one without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Https {
@@ -34,43 +35,45 @@ pub struct Https {
 }
 
 impl Https {
-    /// No rules yet.
+    /// Creates an empty set of rules.
     pub fn new() -> Https {
         Https::default()
     }
 
-    /// Answers requests that come in the clear with 308 to the same place under `https` at that port, but those below
-    /// `/.well-known/acme-challenge/`. A request that names no host gets 400.
+    /// Redirects requests without TLS to the same path and query under `https` at this port, with status 308. Requests
+    /// below `/.well-known/acme-challenge/` are served instead. Requests without a host, CONNECT and `OPTIONS *` get
+    /// 400.
     pub fn redirect(mut self, port: u16) -> Https {
         self.redirect = Some(port);
         self
     }
 
-    /// Tells browsers, in answers under TLS, to use nothing but TLS for this host for so long (RFC 6797).
+    /// Sends `Strict-Transport-Security` in responses under TLS: for the time `max_age`, browsers use only TLS for this
+    /// host (RFC 6797).
     pub fn hsts(mut self, max_age: Duration) -> Https {
         self.hsts = Some((max_age, false));
         self
     }
 
-    /// The same, for the host and all hosts below it.
+    /// As [`hsts`](Self::hsts), for this host and all its subdomains.
     pub fn hsts_with_subdomains(mut self, max_age: Duration) -> Https {
         self.hsts = Some((max_age, true));
         self
     }
 
-    /// Whether requests in the clear are not served.
+    /// Returns true if requests without TLS are redirected.
     pub(crate) fn redirects(&self) -> bool {
         self.redirect.is_some()
     }
 
-    /// The value of `Strict-Transport-Security`.
+    /// Returns the value of `Strict-Transport-Security`, if HSTS is set.
     pub(crate) fn strict_transport_security(&self) -> Option<HeaderValue> {
         let (max_age, with_subdomains) = self.hsts?;
         let suffix = if with_subdomains { "; includeSubDomains" } else { "" };
         HeaderValue::try_from(format!("max-age={}{suffix}", max_age.as_secs())).ok()
     }
 
-    /// The answer to a request in the clear, where it is not served.
+    /// Returns the response to a request without TLS, or `None` if the app serves the request.
     pub(crate) fn redirected(&self, head: &Head, window: &[u8]) -> Option<Response> {
         let port = self.redirect?;
         let target = &head.target;
@@ -100,7 +103,7 @@ impl Https {
     }
 }
 
-/// An authority's host: `[::1]:80` has one with colons.
+/// Returns the host of an authority. An IPv6 host contains colons, as in `[::1]:80`.
 fn without_port(authority: &[u8]) -> &[u8] {
     let from = authority.iter().rposition(|&byte| byte == b']').unwrap_or(0);
     let colon = authority[from..].iter().position(|&byte| byte == b':');

@@ -1,4 +1,4 @@
-//! Highwire: an HTTP server for people who count cores, kilobytes and milliseconds.
+//! Highwire: an HTTP/1 and HTTP/2 server for services that must do much with few cores and little memory.
 //!
 //! ```no_run
 //! use highwire::{App, Path};
@@ -16,19 +16,19 @@
 //! }
 //! ```
 //!
-//! A handler is a plain function, an `async` one or [`blocking`]; its arguments are extractors ([`FromRequest`]), and what
-//! it returns is anything that is [`IntoResponse`]. Plain functions run inline on the worker that owns the connection and
-//! must not block; an async function's future stays on that worker and need not be `Send`.
+//! A handler is a plain function, an `async` function, or a function in [`blocking`]. Its arguments are extractors
+//! ([`FromRequest`]), and it returns a value that implements [`IntoResponse`]. Plain functions run on the worker that
+//! owns the connection and must not block; an async function's future stays on that worker and need not be `Send`.
 //!
 //! # Features
 //!
-//! | feature | what it brings |
+//! | feature | contents |
 //! |---|---|
-//! | `json`, by default | `Json`, `Query`, `Form` and typed `Path` |
-//! | `tls`, by default | `tls`, `Server::listen_tls`, `testing::Client::https` |
-//! | `compress` | `compress`: compressed answers, and compressed bodies of requests |
+//! | `json` (default) | `Json`, `Query`, `Form` and typed `Path` |
+//! | `tls` (default) | `tls`, `Server::listen_tls`, `testing::Client::https` |
+//! | `compress` | `compress`: compression of responses, decompression of request bodies |
 //! | `cookies` | signed and private cookies; with `json` the module `session` |
-//! | `tower` | `tower`: axum routers and other services inside an app, or an app inside them |
+//! | `tower` | `tower`: axum routers and other tower services inside an app, or an app inside them |
 //! | `tokio` | a tokio runtime in the background, for handlers that need one |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -75,8 +75,6 @@ mod typed;
 mod upgrade;
 mod weight;
 
-/// TLS: settings, certificates, sessions.
-///
 pub use app::App;
 pub use auth::{Basic, Bearer, Realm};
 pub use body::Body;
@@ -86,15 +84,15 @@ pub use files::Files;
 pub use form::Form;
 pub use form::Multipart;
 pub use handler::{Blocking, Handler, With, blocking};
-/// A server under TLS:
+/// TLS: settings, certificates and sessions. A server with TLS:
 ///
 /// ```
 /// use highwire::tls::{TlsConfig, Versions};
 ///
-/// // For a site: `certificate_files("/etc/tls/site.pem", "/etc/tls/site.key")`, which are read again when they change.
+/// // In production: `certificate_files("/etc/tls/site.pem", "/etc/tls/site.key")`; changed files are read again.
 /// let settings = TlsConfig::new().self_signed(["localhost"]).versions(Versions::Tls13);
 /// let server = highwire::App::new().get("/", || "hello").server()?.listen_tls("127.0.0.1:0", settings.clone())?;
-/// // Or for a server of somebody else's.
+/// // The rustls configuration alone, for another server:
 /// let config = settings.build()?.current();
 /// # let _ = (server, config);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

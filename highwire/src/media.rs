@@ -1,11 +1,11 @@
-//! Media types, and the parameters behind them and behind other values: `text/html; charset=utf-8` (RFC 9110 sections
-//! 5.6.6 and 8.3.1).
+//! Media types, and the parameters that they and other header values have: `text/html; charset=utf-8` (RFC 9110
+//! sections 5.6.6 and 8.3.1).
 
 use crate::{IntoResponse, Problem, Request, Response};
 use http::{HeaderValue, StatusCode, header};
 use std::borrow::Cow;
 
-/// A media type as a field's value has it.
+/// A parsed media type, which borrows from a header value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MediaType<'v> {
     kind: &'v str,
@@ -13,11 +13,12 @@ pub(crate) struct MediaType<'v> {
     parameters: &'v str,
 }
 
-/// Parameters that a media type may have. Nobody sends more than a few, and each is compared with all before it.
+/// The most parameters of a media type. Clients send few, and each name is compared with all before it.
 const MOST_PARAMETERS: usize = 16;
 
 impl<'v> MediaType<'v> {
-    /// Reads one; nothing where it is malformed, or has a parameter twice: two parties could take different ones.
+    /// Parses a media type. Returns `None` if it is malformed or has too many parameters, or if a parameter occurs
+    /// twice, because two parties could use different ones.
     pub(crate) fn parse(value: &'v str) -> Option<MediaType<'v>> {
         let end = value.find(';').unwrap_or(value.len());
         let (kind, subtype) = trim(&value[..end]).split_once('/')?;
@@ -36,14 +37,14 @@ impl<'v> MediaType<'v> {
         Some(media_type)
     }
 
-    /// Whether it is of a type in small letters, whatever its parameters: `text/html`.
+    /// Returns true if it is the given type, such as `text/html`, with any parameters. Ignores case.
     pub(crate) fn is(&self, essence: &str) -> bool {
         essence.split_once('/').is_some_and(|(kind, subtype)| {
             self.kind.eq_ignore_ascii_case(kind) && self.subtype.eq_ignore_ascii_case(subtype)
         })
     }
 
-    /// Whether it is `application/json`, or says that it is written in it (RFC 6839).
+    /// Returns true if it is `application/json` or has the suffix `+json` (RFC 6839).
     #[cfg_attr(not(feature = "json"), expect(dead_code, reason = "asked by Json"))]
     pub(crate) fn is_json(&self) -> bool {
         let suffix = self.subtype.rsplit_once('+').map(|(_, suffix)| suffix);
@@ -58,27 +59,27 @@ impl<'v> MediaType<'v> {
         self.subtype
     }
 
-    /// The parameters, in order; `None` for what is none.
+    /// Returns the parameters in order. A malformed one is `None`, and the last.
     pub(crate) fn parameters(&self) -> Parameters<'v> {
         Parameters { rest: self.parameters }
     }
 
-    /// A parameter's value.
+    /// Returns the value of a parameter. Ignores the case of the name.
     pub(crate) fn parameter(&self, name: &str) -> Option<Cow<'v, str>> {
         let mut found = self.parameters().flatten().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         found.next().map(|(_, value)| value.text())
     }
 }
 
-/// The media type of a request's body, where the one field for it has one. Of two fields, two parties could take
-/// different ones.
+/// Returns the media type of a request's body, or `None` if `Content-Type` is missing, malformed or repeated. Of two
+/// fields, two parties could use different ones.
 pub(crate) fn of_body<'r>(request: &Request<'r>) -> Option<MediaType<'r>> {
     let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let (Some((_, value)), None) = (fields.next(), fields.next()) else { return None };
     MediaType::parse(std::str::from_utf8(value).ok()?)
 }
 
-/// Another media type than a body has to have; the answer names the right ones (RFC 9110 section 15.5.16).
+/// Returns a 415 whose `Accept` field names the expected media types (RFC 9110 section 15.5.16).
 pub(crate) fn unsupported(expected: &'static str) -> Response {
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("the body is not {expected}"))
         .with("in", "content-type")
@@ -86,16 +87,16 @@ pub(crate) fn unsupported(expected: &'static str) -> Response {
         .with_header(header::ACCEPT, HeaderValue::from_static(expected))
 }
 
-/// What stands behind a parameter's `=`.
+/// The value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'v> {
     Token(&'v str),
-    /// What stands between the quotes, with its backslashes.
+    /// The text between the quotes, with its backslashes.
     Quoted(&'v str),
 }
 
 impl<'v> Value<'v> {
-    /// The text that it stands for: a backslash is dropped, whatever follows it (RFC 9110 section 5.6.4).
+    /// Returns the text without the backslashes that escape a character (RFC 9110 section 5.6.4).
     pub(crate) fn text(self) -> Cow<'v, str> {
         match self {
             Value::Token(text) => Cow::Borrowed(text),
@@ -104,7 +105,7 @@ impl<'v> Value<'v> {
     }
 }
 
-/// A text without the backslashes that stand before certain characters.
+/// Removes the backslashes before those characters for which `escapable` returns true.
 pub(crate) fn unescape(text: &str, escapable: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -123,14 +124,14 @@ pub(crate) fn unescape(text: &str, escapable: impl Fn(char) -> bool) -> Cow<'_, 
     Cow::Owned(plain)
 }
 
-/// Parameters, each behind a semicolon.
+/// An iterator over parameters, each behind a semicolon. A malformed parameter is `None`, and the last item.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameters<'v> {
     rest: &'v str,
 }
 
 impl<'v> Parameters<'v> {
-    /// The parameters of a text that begins with a semicolon, or is empty.
+    /// Iterates over the parameters of a text that begins with a semicolon or is empty.
     pub(crate) fn of(text: &'v str) -> Parameters<'v> {
         Parameters { rest: text }
     }
@@ -153,7 +154,7 @@ impl<'v> Iterator for Parameters<'v> {
     }
 }
 
-/// One parameter, and what stands behind it.
+/// Parses the first parameter. Returns it and the rest of the text.
 fn one(text: &str) -> Option<((&str, Value<'_>), &str)> {
     let (name, value) = text.split_once('=')?;
     if !is_token(name) {
@@ -168,7 +169,7 @@ fn one(text: &str) -> Option<((&str, Value<'_>), &str)> {
     is_token(token).then_some(((name, Value::Token(token)), &value[end..]))
 }
 
-/// Where the quote stands that ends a quoted text; nothing where none does, or a control byte stands before it.
+/// Returns the position of the closing quote, or `None` if there is no such quote or a control byte precedes it.
 fn quoted_end(text: &str) -> Option<usize> {
     let mut bytes = text.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {
@@ -186,7 +187,7 @@ fn is_control(byte: u8) -> bool {
     byte != b'\t' && byte.is_ascii_control()
 }
 
-/// A list's elements: what stands between commas that are not within quotes (RFC 9110 section 5.6.1).
+/// Splits a list at the commas outside of quotes (RFC 9110 section 5.6.1). Skips empty elements.
 pub(crate) fn elements(list: &str) -> impl Iterator<Item = &str> {
     let mut state = (false, false);
     let split = list.split(move |character: char| {
@@ -202,7 +203,7 @@ pub(crate) fn elements(list: &str) -> impl Iterator<Item = &str> {
     split.map(trim).filter(|element| !element.is_empty())
 }
 
-/// Two hex digits as a byte.
+/// Parses two hex digits as a byte.
 pub(crate) fn hex(digits: &[u8]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match digits {
@@ -217,7 +218,7 @@ pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(WHITE_SPACE)
 }
 
-/// Whether a text is a token (RFC 9110 section 5.6.2).
+/// Returns true if a text is a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

@@ -1,7 +1,7 @@
-//! Content negotiation: which of what a server has to offer a client likes best (RFC 9110 section 12).
+//! Content negotiation: chooses the server's offer that the client prefers (RFC 9110 section 12).
 //!
-//! Of each offer the most specific range that fits it says how much it is liked. The offers' own order decides between
-//! those that are liked the same.
+//! The weight of an offer is that of the most specific range that matches it. Of offers with the same weight, the first
+//! one wins.
 
 use crate::media::{MediaType, Parameters, elements, is_token, trim};
 use crate::request::{FromRequest, Request};
@@ -10,7 +10,7 @@ use crate::{Problem, Response};
 use http::StatusCode;
 use std::borrow::Cow;
 
-/// What a client accepts: an extractor.
+/// The media types, languages and charsets that a client accepts: an extractor.
 ///
 /// ```
 /// use highwire::{Accept, App, IntoResponse, Problem, Response, testing::Client};
@@ -34,8 +34,8 @@ pub struct Accept {
     charsets: Option<String>,
 }
 
-/// All fields of a name as one list; nothing where there is none. Elements that are not text are not there, nor is a
-/// list that has no others: a client that says nothing readable has not said that it accepts nothing.
+/// Joins all fields of a name into one list, without elements that are not UTF-8. Returns `None` if there is no such
+/// field, or no readable element: an unreadable list does not mean that the client accepts nothing.
 fn list(request: &Request<'_>, name: &str) -> Option<String> {
     let fields = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let texts = fields.filter_map(|(_, value)| match String::from_utf8_lossy(value) {
@@ -60,11 +60,12 @@ impl FromRequest for Accept {
 }
 
 impl Accept {
-    /// The media type that is liked best: `text/html`, also with parameters (`text/html;level=1`). The first one where the
-    /// client does not say what it likes; none where it accepts none of them.
+    /// Returns the media type that the client prefers. Offers are types such as `text/html`, also with parameters
+    /// (`text/html;level=1`). Returns the first offer if the request has no `Accept`, and `None` if the client accepts
+    /// no offer.
     pub fn media_type<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
         best(self.media_types.as_deref(), offers, |range, offer| {
-            // Not in the grammar, and sent in place of `*/*` all the same.
+            // The grammar does not allow `*`, but some clients send it in place of `*/*`.
             if range == "*" {
                 return Some(0);
             }
@@ -73,10 +74,10 @@ impl Accept {
         })
     }
 
-    /// As [`media_type`](Self::media_type); where none is accepted, a problem that names all of them.
+    /// As [`media_type`](Self::media_type), but returns an error in place of `None`.
     ///
     /// # Errors
-    /// 406.
+    /// Returns a 406 with a list of the offers if the client accepts none of them.
     pub fn media_type_or_406<'o>(&self, offers: &[&'o str]) -> Result<&'o str, Problem> {
         self.media_type(offers).ok_or_else(|| {
             Problem::new(StatusCode::NOT_ACCEPTABLE, "none of the media types that there are is acceptable")
@@ -85,10 +86,11 @@ impl Accept {
         })
     }
 
-    /// The language that is liked best: `de`, `pt-BR`. A range fits what it is the beginning of (RFC 4647 section 3.3.1):
-    /// `de` fits `de-CH`. Where none fits, one that a range begins with is taken: for `de-CH`, `de` (section 3.4).
+    /// Returns the language that the client prefers, such as `de` or `pt-BR`. A range matches offers that begin with it
+    /// (RFC 4647 section 3.3.1): `de` matches `de-CH`. If no range matches, a range may also begin with the offer:
+    /// `de-CH` matches `de` (section 3.4).
     ///
-    /// None does not mean that nothing should be sent: RFC 9110 section 12.5.4 leaves that to the server.
+    /// If this returns `None`, the server may still send a language: RFC 9110 section 12.5.4 leaves the choice to it.
     pub fn language<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
         let languages = self.languages.as_deref();
         let begins = |whole: &str, start: &str| {
@@ -99,7 +101,7 @@ impl Accept {
             "*" => Some(0),
             range => begins(offer, range).then_some(range.len() as u32),
         });
-        // A range that fits and says no counts for more than one that is cut short.
+        // A range that matches in full takes precedence over a shortened one, so that `de;q=0` excludes `de`.
         filtered.or_else(|| {
             best(languages, offers, |range, offer| match begins(offer, range) {
                 true => Some(1 << 16 | range.len() as u32),
@@ -108,7 +110,7 @@ impl Accept {
         })
     }
 
-    /// The charset that is liked best. Deprecated by RFC 9110 section 12.5.2: send UTF-8.
+    /// Returns the charset that the client prefers. RFC 9110 section 12.5.2 deprecates `Accept-Charset`: send UTF-8.
     pub fn charset<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
         best(self.charsets.as_deref(), offers, |range, offer| match range {
             "*" => Some(0),
@@ -117,10 +119,11 @@ impl Accept {
     }
 }
 
-/// How specific a media range is that fits an offer: type, subtype, then parameters, all of which the offer must have.
+/// Returns how specific a media range is, or `None` if it does not match the offer. Type and subtype count more than
+/// parameters. The offer must have all parameters of the range.
 fn media_range_fits(range: &MediaType<'_>, offer: &MediaType<'_>) -> Option<u32> {
     let same = |range: &str, offer: &str| range == "*" || range.eq_ignore_ascii_case(offer);
-    // `*/html` is no range.
+    // `*/html` is not a valid range.
     if !same(range.kind(), offer.kind())
         || !same(range.subtype(), offer.subtype())
         || (range.kind() == "*" && range.subtype() != "*")
@@ -129,7 +132,7 @@ fn media_range_fits(range: &MediaType<'_>, offer: &MediaType<'_>) -> Option<u32>
     }
     let mut parameters = 0;
     for (name, value) in range.parameters().flatten() {
-        // What stands behind the weight extends the field, not the range; RFC 9110 dropped it.
+        // Parameters behind the weight do not belong to the range; RFC 9110 removed them.
         if name.eq_ignore_ascii_case("q") {
             break;
         }
@@ -143,7 +146,8 @@ fn media_range_fits(range: &MediaType<'_>, offer: &MediaType<'_>) -> Option<u32>
     Some((exact(range.kind()) + exact(range.subtype())) << 16 | parameters)
 }
 
-/// The offer that is liked best. `fits` says how specific a range is that fits an offer. A malformed range is none.
+/// Returns the offer with the highest weight. `fits` returns how specific a range is, or `None` if it does not match an
+/// offer. Ignores malformed ranges.
 fn best<'o>(list: Option<&str>, offers: &[&'o str], fits: impl Fn(&str, &str) -> Option<u32>) -> Option<&'o str> {
     let Some(list) = list else { return offers.first().copied() };
     let mut best: Option<(Weight, &'o str)> = None;
@@ -165,7 +169,7 @@ fn best<'o>(list: Option<&str>, offers: &[&'o str], fits: impl Fn(&str, &str) ->
     best.map(|(_, offer)| offer)
 }
 
-/// A range and its weight. A media range keeps its parameters; other ranges have none.
+/// Splits an element into its range and its weight. A media range keeps its parameters; other ranges have none.
 fn weighted(element: &str) -> Option<(&str, Weight)> {
     let end = element.find(';').unwrap_or(element.len());
     let mut weight = FULL;
@@ -217,7 +221,7 @@ mod tests {
         check(Some(example), &["text/html", "image/jpeg"], Some("image/jpeg"));
         check(Some(example), &["image/jpeg", "text/plain"], Some("text/plain"));
         check(Some(example), &["text/plain;format=fixed", "image/jpeg"], Some("image/jpeg"));
-        // What is malformed is not there.
+        // Malformed ranges are ignored.
         check(Some("text/html;q=2, application/json;q=0.1"), both, Some("application/json"));
         check(Some("*/html"), both, None);
         check(Some("text/html;q=\"0.5\", ;, x y/z"), both, Some("text/html"));

@@ -1,7 +1,7 @@
-//! Problem details: what was wrong with a request, for programs to read (RFC 9457).
+//! Problem details: errors in a form that programs can read (RFC 9457).
 //!
-//! The extractors of this crate refuse with these. Their JSON is written here and not by serde: a refusal must not
-//! depend on a feature, and its members are text and numbers.
+//! Extractors of client input respond with them. The JSON is written without serde, because a refusal must not depend
+//! on the feature `json`, and the members are only texts and numbers.
 
 use crate::{IntoResponse, Response};
 use http::StatusCode;
@@ -11,10 +11,10 @@ use std::fmt::{self, Write};
 /// The media type of a problem.
 const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Bytes of words that a peer has a part in: it must not choose how long an answer is.
+/// The most bytes of a text that contains a peer's input, so that the peer cannot choose how long a response is.
 const MOST_WORDS: usize = 400;
 
-/// Words that are short enough for an answer.
+/// Cuts a text to [`MOST_WORDS`] bytes.
 pub(crate) fn shortened(mut words: String) -> String {
     words.truncate(words.floor_char_boundary(MOST_WORDS));
     words
@@ -23,11 +23,11 @@ pub(crate) fn shortened(mut words: String) -> String {
 /// The members that RFC 9457 section 3.1 defines.
 const DEFINED: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 
-/// What was wrong, as `application/problem+json`: an answer, and the error of the extractors that read a body, a query or
-/// a path.
+/// An error as `application/problem+json`: a response, and the error of the extractors that read a body, a query or a
+/// path.
 ///
-/// Theirs have members that name the place: `in` (`path`, `query`, `body` or a field's name), `field` (`user.age`), `line`
-/// and `column` of JSON, `offset` in bytes of a form.
+/// The errors of extractors have further members that name the place: `in` (`path`, `query`, `body` or a header field's
+/// name), `field` (`user.age`), `line` and `column` in JSON, `offset` in bytes of a query or form.
 ///
 /// ```
 /// use highwire::{App, Problem, StatusCode, testing::Client};
@@ -45,7 +45,7 @@ const DEFINED: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 #[must_use]
 pub struct Problem(Box<Members>);
 
-/// Boxed: what is refused is rare, and results that may hold a problem are common.
+/// Boxed, so that a `Result` with a problem stays small: problems are rare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Members {
     status: StatusCode,
@@ -53,45 +53,45 @@ struct Members {
     title: Option<Cow<'static, str>>,
     detail: Cow<'static, str>,
     instance: Option<String>,
-    /// Names and what stands behind them, as JSON.
+    /// Further members: names, and values as JSON.
     others: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Problem {
-    /// A problem with a status and words for it. Its title is the status's reason phrase, and it has no type: RFC 9457
-    /// section 4.2.1 says that these belong together.
+    /// Creates a problem with a status and a description. It has no type, and its title is the status's reason phrase,
+    /// as RFC 9457 section 4.2.1 recommends for problems without a type.
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Problem {
         let (detail, others) = (detail.into(), Vec::new());
         Problem(Box::new(Members { status, kind: None, title: None, detail, instance: None, others }))
     }
 
-    /// Names the problem's type, a URI, and gives it a title that does not change from one occurrence to the next.
+    /// Sets the problem's type, a URI, and its title, which should be the same in all occurrences.
     pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>, title: impl Into<Cow<'static, str>>) -> Problem {
         (self.0.kind, self.0.title) = (Some(uri.into()), Some(title.into()));
         self
     }
 
-    /// Names this occurrence: a URI.
+    /// Sets `instance`, a URI that identifies this occurrence.
     pub fn with_instance(mut self, uri: impl Into<String>) -> Problem {
         self.0.instance = Some(uri.into());
         self
     }
 
-    /// Adds a member with a text. The last one of a name stays; the names that RFC 9457 defines have methods of their own,
-    /// and are not taken here.
+    /// Adds a member with a text. It replaces an earlier member of the same name. Names that RFC 9457 defines are
+    /// ignored, because they have methods of their own.
     pub fn with(self, name: impl Into<Cow<'static, str>>, text: &str) -> Problem {
         let mut json = String::with_capacity(text.len() + 2);
         write_text(&mut json, text);
         self.with_written(name.into(), json)
     }
 
-    /// Adds a member with a number, as [`with`](Self::with) does.
+    /// Adds a member with a number, under the rules of [`with`](Self::with).
     pub fn with_number(self, name: impl Into<Cow<'static, str>>, number: u64) -> Problem {
         self.with_written(name.into(), number.to_string())
     }
 
-    /// Adds a member with any value, as [`with`](Self::with) does. One that cannot be written as JSON is left out, and
-    /// logged.
+    /// Adds a member with any value, under the rules of [`with`](Self::with). A value that cannot be written as JSON is
+    /// logged and left out.
     #[cfg(feature = "json")]
     pub fn with_json(self, name: impl Into<Cow<'static, str>>, value: &impl serde::Serialize) -> Problem {
         match serde_json::to_string(value) {
@@ -111,12 +111,12 @@ impl Problem {
         self
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.0.status
     }
 
-    /// What was wrong, in words.
+    /// Returns the description.
     pub fn detail(&self) -> &str {
         &self.0.detail
     }
@@ -150,7 +150,7 @@ impl Problem {
     }
 }
 
-/// A text as JSON (RFC 8259 section 7).
+/// Writes a text as a JSON string (RFC 8259 section 7).
 fn write_text(json: &mut String, text: &str) {
     json.push('"');
     for character in text.chars() {

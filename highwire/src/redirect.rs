@@ -1,9 +1,9 @@
-//! Answers that send the client elsewhere.
+//! Redirects, and responses with HTML.
 
 use crate::{IntoResponse, Response, StatusCode};
 use http::{HeaderValue, header};
 
-/// An answer that sends the client elsewhere.
+/// A response that redirects the client to another URL.
 ///
 /// ```
 /// use highwire::{App, Redirect};
@@ -14,8 +14,8 @@ use http::{HeaderValue, header};
 /// # let _ = app;
 /// ```
 ///
-/// The target goes into the answer as it is. One that comes from outside must be checked by the program: `//host` is
-/// another host.
+/// The target goes into `Location` unchanged. The program must check a target that comes from outside: `//host` leads
+/// to another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Redirect {
@@ -24,36 +24,36 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// 303: what was asked for is done, and its result is there; the client asks for it with GET.
+    /// Redirects with 303: the request is done, and the client gets the result from the target with GET.
     pub fn see_other(target: impl Into<String>) -> Redirect {
         Redirect { status: StatusCode::SEE_OTHER, target: target.into() }
     }
 
-    /// 307: there, this time; with the same method and body.
+    /// Redirects with 307, only this time. The client repeats the request there with the same method and body.
     pub fn temporary(target: impl Into<String>) -> Redirect {
         Redirect { status: StatusCode::TEMPORARY_REDIRECT, target: target.into() }
     }
 
-    /// 308: there, from now on; with the same method and body.
+    /// Redirects with 308, permanently. The client repeats the request there with the same method and body.
     pub fn permanent(target: impl Into<String>) -> Redirect {
         Redirect { status: StatusCode::PERMANENT_REDIRECT, target: target.into() }
     }
 }
 
-/// 500 where the target has bytes that no field may hold.
+/// Responds with 500 if the target contains bytes that a header field may not contain.
 impl IntoResponse for Redirect {
     fn into_response(self) -> Response {
         match HeaderValue::try_from(self.target) {
             Ok(target) => Response::new(self.status).with_header(header::LOCATION, target),
             Err(_) => {
-                highwire_engine::log!(Mistake, error, "a redirect's target is no field's value");
+                highwire_engine::log!(Mistake, error, "a redirect's target is not valid in a header field");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }
         }
     }
 }
 
-/// HTML in UTF-8.
+/// A response with HTML in UTF-8.
 ///
 /// ```
 /// use highwire::testing::Client;

@@ -1,4 +1,4 @@
-//! Answers that come later, from any thread, and interim responses before them.
+//! Responses that are sent later, from any thread, and interim responses before the final one.
 
 use crate::request::{FromRequest, Request};
 use crate::response::Overloaded;
@@ -8,8 +8,8 @@ use highwire_engine::reply::Replier;
 use http::StatusCode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The right to answer a request once, later, from any thread: an extractor. What its handler returns is then ignored.
-/// Dropped without an answer, it answers 500.
+/// An extractor to answer a request later, from any thread. The handler's own return value is then ignored. If
+/// it is dropped without an answer, the client gets 500.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -27,13 +27,13 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Answers.
+    /// Sends the response.
     pub fn send(self, answer: impl IntoResponse + Send + 'static) {
         self.replier.send(move || answer.into_response());
     }
 
-    /// Runs a function on the blocking pool and answers with its result, or with 503 if the pool is full. If the request is cut
-    /// before the function has begun, the function does not run.
+    /// Runs a function on the blocking pool and answers with its result, or with 503 if the pool is full. If the
+    /// request is cut before the function has begun, the function does not run.
     pub(crate) fn offload<R: IntoResponse + Send + 'static>(
         self,
         shared: &Shared,
@@ -60,7 +60,7 @@ impl FromRequest for Reply {
     }
 }
 
-/// Interim responses before the final one: an extractor.
+/// An extractor to send interim responses (1xx) before the final one.
 ///
 /// ```
 /// use highwire::testing::Client;

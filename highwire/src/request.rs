@@ -1,4 +1,4 @@
-//! Requests as handlers see them: borrowed from the receive buffer, nothing copied until somebody asks.
+//! Requests as handlers get them: borrowed from the receive buffer, and copied only by extractors that own their data.
 
 use crate::shared::Shared;
 use crate::{Params, Response};
@@ -14,10 +14,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Values by their type.
+/// The values of one worker by type, for [`PerWorker`](crate::PerWorker).
 pub(crate) type Locals = HashMap<TypeId, Rc<dyn Any>>;
 
-/// A request. It lives while its handler is called; an async handler takes what it needs by extractors.
+/// A request, borrowed for the call of its handler. An async handler takes the data it needs by extractors.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -41,7 +41,7 @@ pub struct Request<'r> {
     pub(crate) locals: &'r Rc<Locals>,
     pub(crate) body: &'r mut Ready,
     pub(crate) hooks: &'r mut Hooks,
-    /// The answer where no route was found, on its way through the app's middleware.
+    /// The response that was made because no route fits, such as 405. The app's middleware processes it.
     pub(crate) missed: &'r mut Option<Box<Response>>,
     pub(crate) task: &'r TaskWaker<'r>,
 }
@@ -58,7 +58,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 impl<'r> Request<'r> {
-    /// What the app answers if there is nothing at this path.
+    /// Returns the app's response to a request for a path without a route.
     pub(crate) fn not_found(&self) -> Response {
         match &self.shared.app.not_found {
             Some(handler) => handler(self),
@@ -66,32 +66,32 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The method's token.
+    /// Returns the method: `GET`.
     pub fn method(&self) -> &'r str {
         text(self.head.method_span.of(self.window))
     }
 
-    /// The whole target, as it was sent.
+    /// Returns the whole target as it was sent.
     pub fn target(&self) -> &'r str {
         text(self.head.target.whole.of(self.window))
     }
 
-    /// The path as it was sent: percent-encoded, dot segments not resolved.
+    /// Returns the path as it was sent: percent-encoded, with dot segments.
     pub fn path(&self) -> &'r str {
         text(self.head.target.path.of(self.window))
     }
 
-    /// What follows the question mark, as it was sent.
+    /// Returns the query as it was sent, without the question mark.
     pub fn query(&self) -> Option<&'r str> {
         self.head.target.query.map(|query| text(query.of(self.window)))
     }
 
-    /// The authority that the request is for: `example.com:8080`.
+    /// Returns the authority that the request is for: `example.com:8080`. Empty if an HTTP/1.0 request names none.
     pub fn authority(&self) -> &'r str {
         text(self.head.authority(self.window))
     }
 
-    /// The version.
+    /// Returns the version of HTTP.
     pub fn version(&self) -> http::Version {
         match self.head.version {
             highwire_proto::Version::Http10 => http::Version::HTTP_10,
@@ -100,51 +100,53 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// The value of the first field of that name, in any case.
+    /// Returns the value of the first header field of that name. The case of the name does not matter. Without a Host
+    /// field, `host` is the authority of the request.
     #[doc(alias = "field")]
     pub fn header(&self, name: &str) -> Option<&'r [u8]> {
         let found = self.head.field(self.window, name.as_bytes());
-        // HTTP/2 has a field of its own for that (RFC 9113 section 8.3.1).
+        // On HTTP/2 the host is in the field `:authority` (RFC 9113 section 8.3.1).
         let authority = || Some(self.head.authority(self.window)).filter(|host| !host.is_empty());
         if found.is_none() && name.eq_ignore_ascii_case("host") { authority() } else { found }
     }
 
-    /// Names, as they were sent, and values of all fields, in order.
+    /// Returns the names, as they were sent, and the values of all header fields, in order.
     #[doc(alias = "fields")]
     pub fn headers(&self) -> impl Iterator<Item = (&'r str, &'r [u8])> {
         let window = self.window;
         self.head.fields.iter().map(move |field| (text(field.name.of(window)), field.value.of(window)))
     }
 
-    /// The parameters of the path.
+    /// Returns the parameters of the path.
     pub fn params(&self) -> Params<'r> {
         self.params
     }
 
-    /// Who sent it.
+    /// Returns the address of the client.
     pub fn peer(&self) -> crate::Peer {
         self.caller.peer()
     }
 
-    /// Whether the connection is under TLS.
+    /// Returns true if the request arrived under TLS.
     pub fn is_secure(&self) -> bool {
         self.caller.is_secure()
     }
 
-    /// What there is to say about the connection's TLS, where it has any.
+    /// Returns the properties of the connection's TLS, or `None` without TLS.
     pub fn tls(&self) -> Option<crate::Tls> {
         self.caller.tls()
     }
 
-    /// Values that middleware leaves for what comes after it; [`Extension`](crate::Extension) takes them.
+    /// Returns the values that middleware stores for later middleware and the handler, which extracts them by
+    /// [`Extension`](crate::Extension).
     pub fn extensions(&mut self) -> &mut Extensions {
         &mut self.hooks.extensions
     }
 
-    /// The whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].
+    /// Takes the whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].
     ///
     /// # Errors
-    /// 500 where another extractor has taken it: the program's mistake.
+    /// Returns a response with 500 if another extractor of the handler takes the body too.
     pub fn take_body(&mut self) -> Result<Bytes, Response> {
         match std::mem::replace(self.body, Ready::Taken) {
             Ready::Whole(bytes) => Ok(bytes),
@@ -161,15 +163,15 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Puts another body in place of the whole one; `bytes` are what it holds, and what the connection is charged for until
-    /// the answer is there.
+    /// Replaces the whole body, for example with the decoded one. The connection is charged `bytes` for it until the
+    /// handler has answered.
     #[cfg(feature = "compress")]
     pub(crate) fn replace_body(&mut self, body: Bytes, bytes: usize) {
         *self.body = Ready::Whole(body);
         self.hooks.unfolded.get_or_insert_with(Rc::default).set(bytes);
     }
 
-    /// A waker of the task that answers this request.
+    /// Returns a waker of the task that answers this request.
     pub(crate) fn waker(&mut self) -> Waker {
         self.hooks.waker.get_or_insert_with(|| self.task.waker()).clone()
     }
@@ -180,7 +182,7 @@ fn taken_twice() -> Response {
     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
 }
 
-/// What a handler may take as an argument.
+/// A type that a handler can take as an argument: an extractor.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -208,17 +210,17 @@ fn taken_twice() -> Response {
     note = "handlers take extractors such as `Path`, `Query`, `Json`, `State`, `Body`, `Bytes` or `Reply`"
 )]
 pub trait FromRequest: Sized {
-    /// What it needs of the body.
+    /// How the extractor uses the request's body.
     const BODY: BodyUse = BodyUse::None;
 
-    /// Takes it.
+    /// Extracts the value.
     ///
     /// # Errors
-    /// The response to send instead of calling the handler.
+    /// Returns the response to send instead of calling the handler.
     fn from_request(request: &mut Request<'_>) -> Result<Self, Response>;
 }
 
-/// The whole body.
+/// Extracts the whole body.
 impl FromRequest for Bytes {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request(request: &mut Request<'_>) -> Result<Bytes, Response> {
@@ -226,7 +228,7 @@ impl FromRequest for Bytes {
     }
 }
 
-/// The whole body as text.
+/// Extracts the whole body as text. Responds with 400 if it is not UTF-8.
 impl FromRequest for String {
     const BODY: BodyUse = BodyUse::Whole;
     fn from_request(request: &mut Request<'_>) -> Result<String, Response> {

@@ -1,11 +1,11 @@
-//! What turns into a response.
+//! The types that convert into a response.
 
 use bytes::Bytes;
 use highwire_engine::response::{BINARY, TEXT};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
 
-/// What handlers return and middleware changes.
+/// A response. Handlers return it, and middleware changes it.
 ///
 /// ```
 /// use highwire::middleware::after;
@@ -31,7 +31,7 @@ use std::borrow::Cow;
 #[doc(inline)]
 pub use highwire_engine::Response;
 
-/// What a handler may return.
+/// A type that a handler can return.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -66,7 +66,7 @@ pub use highwire_engine::Response;
     note = "return text, bytes, a `StatusCode`, a `Json`, a `Response`, a tuple of a status and one of them, or a `Result` of two of them"
 )]
 pub trait IntoResponse {
-    /// The response.
+    /// Converts the value into a response.
     fn into_response(self) -> Response;
 }
 
@@ -156,21 +156,21 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// Nothing is `404 Not Found`.
+/// Responds with 404 if there is no value.
 impl<T: IntoResponse> IntoResponse for Option<T> {
     fn into_response(self) -> Response {
         self.map_or_else(|| Response::error(StatusCode::NOT_FOUND, "not found\n"), T::into_response)
     }
 }
 
-/// 400, 408, 413 or 503, and why.
+/// Responds with 400, 408, 413 or 503, and the reason.
 impl IntoResponse for highwire_engine::body::BodyError {
     fn into_response(self) -> Response {
         self.into()
     }
 }
 
-/// 503 with Retry-After.
+/// The response 503 with `Retry-After: 1`.
 pub(crate) struct Overloaded;
 
 impl IntoResponse for Overloaded {

@@ -1,4 +1,4 @@
-//! The server: settings, listeners, workers. What it runs on is the crate `highwire-engine`.
+//! The server: settings, listeners, workers. Most of it is from the crate `highwire-engine`.
 
 use crate::dispatch::{AppFactory, Dispatcher};
 
@@ -25,7 +25,7 @@ use crate::dispatch::{AppFactory, Dispatcher};
 #[doc(inline)]
 pub use highwire_engine::Config;
 
-/// What [`Server::listen_with`] takes. Whoever wants clients in the clear told to come again under TLS says so by
+/// The options of a listener, for [`Server::listen_with`]. To redirect plain HTTP to HTTPS, use
 /// [`App::https`](crate::App::https).
 ///
 /// ```
@@ -35,7 +35,7 @@ pub use highwire_engine::Config;
 /// let server = App::new()
 ///     .get("/", || "hello")
 ///     .server()?
-///     // Behind a balancer that passes bytes on and says whose they are.
+///     // Behind a load balancer that forwards TLS and sends the client's address by the PROXY protocol.
 ///     .listen_with("127.0.0.1:0", Listen::new().tls(tls).proxy_protocol())?;
 /// // server.run()
 /// # let _ = server;
@@ -44,7 +44,7 @@ pub use highwire_engine::Config;
 #[doc(inline)]
 pub use highwire_engine::Listen;
 
-/// Starts a task beside the connections of the present worker.
+/// Spawns a task on the current worker.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -68,7 +68,7 @@ pub use highwire_engine::{
     Balance, Driver, Engine, Handle, Limits, Stats, Timeouts, raise_descriptor_limit, share_heap,
 };
 
-/// A bound server, ready to run.
+/// A server: add listeners to it, then run or start it.
 ///
 /// ```
 /// use highwire::App;
@@ -86,5 +86,5 @@ pub use highwire_engine::{
 /// ```
 pub type Server = highwire_engine::Server<AppFactory>;
 
-/// A worker over any driver: for hosts with a loop of their own, and for the simulator.
+/// A worker with any driver, for programs with an event loop of their own and for the simulator.
 pub type Worker<D> = highwire_engine::Worker<D, Dispatcher>;

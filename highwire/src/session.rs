@@ -1,9 +1,9 @@
-//! Sessions: what a server remembers of a visitor from one request to the next.
+//! Sessions: data that a server keeps about a visitor between requests.
 //!
-//! A session is known by a *token*, the value of a cookie. [`SessionStore`] says what a token stands for. By default it is
-//! the session itself, encrypted: nothing is kept on the server, any number of servers share the keys, and the price is
-//! that a session has to fit a cookie and that the server cannot end it early for somebody who has kept a copy. A store
-//! of your own keeps sessions under tokens that say nothing.
+//! A cookie contains the session's *token*. With [`Sessions::in_cookies`], the token is the encrypted session: the
+//! server stores nothing, and any number of servers can share the keys. However, the session must fit into a cookie,
+//! and the server cannot end it early for a client that has kept a copy. With [`Sessions::in_store`], a
+//! [`SessionStore`] of your own keeps the session, and the token is only its key there.
 
 use crate::cookie::{Cookie, CookieError, Cookies, Keys};
 use crate::request::{FromRequest, Request};
@@ -18,23 +18,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long a session lasts after it was last saved: a day at work, and the evening.
+/// The default lifetime of a session after it was last saved: one day.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The cookie's name: browsers take it from this host alone, under TLS.
+/// The default name of the cookie. Browsers accept a `__Host-` cookie only from this host itself, and only over TLS.
 const COOKIE: &str = "__Host-session";
 
-/// Cookies of the session's name that are looked at: a visitor has one, and whoever serves a host beside this one can
-/// add others.
+/// The most cookies with the session's name that are tried. A visitor has one, but a server on another host of the same
+/// domain can add others, if the name does not begin with `__Host-`.
 const MOST_TOKENS: usize = 4;
 
-/// What a store says when it cannot do its work.
+/// An error of a [`SessionStore`].
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a store promises.
+/// A future that a [`SessionStore`] returns.
 pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + 's>>;
 
-/// Where sessions are kept.
+/// A place to store sessions, such as a database.
 ///
 /// ```
 /// use highwire::session::{SessionStore, StoreFuture, Sessions, new_token};
@@ -42,7 +42,7 @@ pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// use std::sync::Mutex;
 /// use std::time::Duration;
 ///
-/// /// In the memory of one process, and without an end: for tests.
+/// /// Keeps sessions in the memory of one process and never expires them. For tests only.
 /// #[derive(Default)]
 /// struct Memory(Mutex<HashMap<String, Vec<u8>>>);
 ///
@@ -71,32 +71,32 @@ pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// # let _ = app;
 /// ```
 pub trait SessionStore: Send + Sync + 'static {
-    /// The data that a token stands for; none where it stands for nothing, or for what has expired. A token is what a client
-    /// says: up to some kilobytes of anything.
+    /// Returns the data for a token, or `None` if the token is unknown or the session has expired. Do not trust the
+    /// token: a client can send any text, up to several kilobytes long.
     fn load<'s>(&'s self, token: &'s str) -> StoreFuture<'s, Option<Vec<u8>>>;
 
-    /// Keeps data for a while, and says under which token: the one that it has had, or a new one where it has had none,
-    /// which nobody can guess ([`new_token`]).
+    /// Stores data for `lifetime`, and returns its token: the given one, or, if there is none, a new one that a client
+    /// cannot guess ([`new_token`]).
     fn save<'s>(&'s self, token: Option<&'s str>, data: Vec<u8>, lifetime: Duration) -> StoreFuture<'s, String>;
 
-    /// Forgets what a token stands for.
+    /// Deletes the data for a token.
     fn remove<'s>(&'s self, token: &'s str) -> StoreFuture<'s, ()>;
 }
 
-/// A token for a store: 256 random bits as text.
+/// Returns a token for a store: 256 random bits as text.
 ///
 /// # Errors
-/// Where the system gives no random bytes.
+/// Returns an error if the system has no random bytes.
 pub fn new_token() -> Result<String, StoreError> {
     let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| "the system gives no random bytes")?;
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| "the system has no random bytes")?;
     Ok(crate::base64::encode_url(&bytes))
 }
 
-/// Keeps each session inside its own token, encrypted: its expiry in seconds since 1970, then its data.
+/// Keeps each session encrypted in its token: the expiry in seconds since 1970 (8 bytes, big-endian), then the data.
 struct InCookies {
     keys: Arc<Keys>,
-    /// What they are encrypted for.
+    /// The name that the encryption authenticates. It contains the name of the sessions' cookie.
     purpose: String,
     now: fn() -> u64,
 }
@@ -106,8 +106,9 @@ fn unix_seconds() -> u64 {
 }
 
 impl InCookies {
-    /// Sessions in cookies of a name. One that is put into another cookie, of other sessions with the same keys, is
-    /// none there. The blank is in no cookie's name, so that a private cookie is none either.
+    /// Creates the store for sessions in a cookie. A token is not valid in a cookie of another name, even under the
+    /// same keys. A private cookie is not valid as a token either, because a cookie's name has no space and the purpose
+    /// does.
     fn of(keys: Arc<Keys>, cookie: &Cookie) -> InCookies {
         InCookies { keys, purpose: format!("highwire session {}", cookie.name()), now: unix_seconds }
     }
@@ -127,7 +128,7 @@ impl SessionStore for InCookies {
     fn save<'s>(&'s self, _: Option<&'s str>, data: Vec<u8>, lifetime: Duration) -> StoreFuture<'s, String> {
         let expires = (self.now)().saturating_add(lifetime.as_secs());
         let sealed = self.keys.seal(&self.purpose, &[&expires.to_be_bytes()[..], &data].concat());
-        Box::pin(std::future::ready(sealed.ok_or_else(|| "a session cannot be encrypted".into())))
+        Box::pin(std::future::ready(sealed.ok_or_else(|| "cannot encrypt a session".into())))
     }
 
     fn remove<'s>(&'s self, _: &'s str) -> StoreFuture<'s, ()> {
@@ -135,7 +136,7 @@ impl SessionStore for InCookies {
     }
 }
 
-/// How sessions are kept, for [`App::state`](crate::App::state).
+/// The configuration of sessions, to be passed to [`App::state`](crate::App::state).
 ///
 /// ```
 /// use highwire::App;
@@ -143,7 +144,7 @@ impl SessionStore for InCookies {
 /// use highwire::session::Sessions;
 /// use std::time::Duration;
 ///
-/// // Without https, and for a week: a cookie that is less safe says so by its name.
+/// // Sessions for a week, without https. The name must not begin with `__Host-`, because the cookie is not secure.
 /// let sessions = Sessions::in_cookies(Keys::new(&[b"from a file of 32 random bytes .."])?)
 ///     .max_age(Duration::from_secs(7 * 86_400))
 ///     .with_cookie(Cookie::new("session", "").secure(false));
@@ -154,7 +155,7 @@ impl SessionStore for InCookies {
 #[derive(Clone)]
 pub struct Sessions {
     store: Arc<dyn SessionStore>,
-    /// Of sessions in cookies.
+    /// The keys, for sessions in cookies.
     keys: Option<Arc<Keys>>,
     cookie: Cookie,
     lifetime: Duration,
@@ -170,27 +171,27 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Sessions in cookies that only servers with these keys can make and read.
+    /// Keeps sessions in cookies, which only servers with these keys can make and read.
     pub fn in_cookies(keys: Keys) -> Sessions {
         let (keys, cookie) = (Arc::new(keys), Cookie::new(COOKIE, ""));
         Sessions { store: Arc::new(InCookies::of(keys.clone(), &cookie)), keys: Some(keys), cookie, lifetime: LIFETIME }
     }
 
-    /// Sessions in a store.
+    /// Keeps sessions in a store.
     pub fn in_store(store: impl SessionStore) -> Sessions {
         Sessions { store: Arc::new(store), keys: None, cookie: Cookie::new(COOKIE, ""), lifetime: LIFETIME }
     }
 
-    /// How long a session lasts after it was last saved. A day, where nothing else is said.
+    /// Sets the lifetime of a session after it was last saved; the default is one day.
     #[must_use]
     pub fn max_age(mut self, lifetime: Duration) -> Sessions {
         self.lifetime = lifetime;
         self
     }
 
-    /// The cookie, whose value is replaced: its name, path and other attributes. `__Host-session`, as safe as a cookie can
-    /// be, where nothing else is said; it is for https, and for `http://localhost` in most browsers. A session in a
-    /// cookie is encrypted for the cookie's name: where that changes, the sessions of before are over.
+    /// Sets the cookie's name, path and other attributes; its value and `Max-Age` are replaced. The default is
+    /// `__Host-session` with the default attributes of [`Cookie::new`]; it needs https, or `http://localhost` in most
+    /// browsers. Changing the name ends the existing sessions.
     #[must_use]
     pub fn with_cookie(mut self, cookie: Cookie) -> Sessions {
         if let Some(keys) = &self.keys {
@@ -201,22 +202,22 @@ impl Sessions {
     }
 }
 
-/// Why a session could not be had: an answer as well, 500.
+/// An error of a [`Session`]. It converts into a response with status 500, which logs it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The store has failed.
+    /// The store failed.
     Store(StoreError),
-    /// The value cannot be written.
+    /// The value cannot be written as JSON.
     Value(serde_json::Error),
-    /// The token makes no cookie: of sessions in cookies, the session is too large for one.
+    /// The cookie is invalid. If sessions are kept in cookies, the session may be too large.
     Cookie(CookieError),
 }
 
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SessionError::Store(error) => write!(f, "the store of sessions failed: {error}"),
+            SessionError::Store(error) => write!(f, "the session store failed: {error}"),
             SessionError::Value(error) => write!(f, "a session's value cannot be written as JSON: {error}"),
             SessionError::Cookie(error) => write!(f, "a session's cookie cannot be sent: {error}"),
         }
@@ -227,12 +228,13 @@ impl std::error::Error for SessionError {}
 
 impl IntoResponse for SessionError {
     fn into_response(self) -> Response {
-        highwire_engine::log!(Mistake, error, error = %self, "a session failed");
+        highwire_engine::log!(Mistake, error, error = %self, "responding with 500: a session failed");
         Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
     }
 }
 
-/// A visitor's session, with a value of one type: an extractor, and a part of the answer that carries its cookie.
+/// A visitor's session, with a value of type `T`. It is an extractor; a handler returns it in a tuple before the rest
+/// of the response, so that the response sets its cookie.
 ///
 /// ```
 /// use highwire::cookie::Keys;
@@ -258,23 +260,23 @@ impl IntoResponse for SessionError {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A program that lets somebody in calls [`renew`](Self::renew): a token that an attacker has planted before is then worth
-/// nothing.
+/// Call [`renew`](Self::renew) when a visitor logs in, and [`save`](Self::save) after it. Otherwise, an attacker who
+/// has planted a token in the visitor's browser shares the session (session fixation).
 ///
-/// An answer that is returned with a session which was loaded, saved or ended is for one visitor: it gets
-/// `Cache-Control: no-store`, unless the handler has set that field.
+/// If the session was loaded, saved, renewed or ended, the response is for one visitor only, and gets
+/// `Cache-Control: no-store` unless the handler has set `Cache-Control`.
 pub struct Session<T> {
     sessions: Arc<Sessions>,
     tokens: Vec<String>,
-    /// The token that the session has been loaded by.
+    /// The token of the session that was loaded or saved.
     token: Option<String>,
     cookies: Cookies,
-    /// It has been loaded, saved or ended.
+    /// True if the session was loaded, saved, renewed or ended.
     was_used: bool,
     value: PhantomData<fn(T) -> T>,
 }
 
-/// A token does not reach a log.
+/// Shows nothing of the session, so that no token reaches a log.
 impl<T> fmt::Debug for Session<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Session")
@@ -287,7 +289,7 @@ impl<T: 'static> FromRequest for Session<T> {
             highwire_engine::log!(
                 Mistake,
                 error,
-                "a handler asks for a session, and no Sessions were given to App::state"
+                "a handler takes a Session, but the app has no Sessions: pass them to App::state"
             );
             return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
         };
@@ -298,10 +300,10 @@ impl<T: 'static> FromRequest for Session<T> {
 }
 
 impl<T: DeserializeOwned + Serialize> Session<T> {
-    /// The value; none where there is no session, where it has expired, and where it is no such value (any more).
+    /// Returns the value, or `None` if there is no session, it has expired, or its data is no value of type `T`.
     ///
     /// # Errors
-    /// Where the store fails.
+    /// Returns an error if the store fails.
     pub async fn load(&mut self) -> Result<Option<T>, SessionError> {
         self.was_used = true;
         for token in std::mem::take(&mut self.tokens) {
@@ -311,7 +313,7 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
             match serde_json::from_slice(&data) {
                 Ok(value) => return Ok(Some(value)),
                 Err(error) => {
-                    highwire_engine::log!(Mistake, warn, %error, "a session's value is of another shape")
+                    highwire_engine::log!(Mistake, warn, %error, "a session's data does not fit the handler's type")
                 }
             }
             return Ok(None);
@@ -319,10 +321,10 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
         Ok(None)
     }
 
-    /// Keeps a value: as the session that was [loaded](Self::load), else as a new one. It lasts from now.
+    /// Saves a value in the session that was [loaded](Self::load), or else in a new one. Its lifetime starts again.
     ///
     /// # Errors
-    /// Where the store fails, and where the session does not fit its cookie.
+    /// Returns an error if the store fails, the value cannot be written as JSON, or the cookie is invalid or too long.
     pub async fn save(&mut self, value: &T) -> Result<(), SessionError> {
         self.was_used = true;
         let data = serde_json::to_vec(value).map_err(SessionError::Value)?;
@@ -336,11 +338,11 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
         Ok(())
     }
 
-    /// Leaves the session's token: its store forgets it, and what is saved next gets a new one. To be called where a visitor
-    /// proves who they are.
+    /// Deletes the session from the store, so that the next [`save`](Self::save) makes a new token. Call it when a
+    /// visitor logs in.
     ///
     /// # Errors
-    /// Where the store fails.
+    /// Returns an error if the store fails.
     pub async fn renew(&mut self) -> Result<(), SessionError> {
         self.was_used = true;
         let known = self.token.take().into_iter().chain(std::mem::take(&mut self.tokens));
@@ -350,18 +352,18 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
         Ok(())
     }
 
-    /// Ends the session: its store forgets it, and so does the client.
+    /// Ends the session: deletes it from the store, and makes the client delete the cookie.
     ///
     /// # Errors
-    /// Where the store fails.
+    /// Returns an error if the store fails.
     pub async fn end(&mut self) -> Result<(), SessionError> {
         self.cookies.remove(self.sessions.cookie.clone());
         self.renew().await
     }
 }
 
-/// The answer, with the session's cookie where it was saved or ended. A cache that many share would give it to all of
-/// them, or keep one visitor's page for the next (RFC 9111 section 7.3).
+/// Adds the session's cookie to the response if the session was saved or ended, and forbids caching if it was used. A
+/// shared cache could otherwise give one visitor's page or cookie to others (RFC 9111 section 7.3).
 impl<T, R: IntoResponse> IntoResponse for (Session<T>, R) {
     fn into_response(self) -> Response {
         let mut response = self.0.cookies.put_into(self.1.into_response());
@@ -380,8 +382,8 @@ mod tests {
 
     fn now<T>(mut future: StoreFuture<'_, T>) -> T {
         match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => result.expect("it does not fail"),
-            Poll::Pending => panic!("a cookie is there at once"),
+            Poll::Ready(result) => result.expect("a result of the store"),
+            Poll::Pending => panic!("the store of sessions in cookies must not wait"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What handlers and what stands around them can ask of the app and its server.
+//! The data of the app and its server that handlers and middleware use.
 
 use crate::files::open::OpenFiles;
 use crate::request::{BodyUse, Request};
@@ -8,26 +8,26 @@ use highwire_engine::Asked;
 use std::any::Any;
 use std::sync::Arc;
 
-/// Turns an error's status and words into a response.
+/// Turns an error's status and text into a response.
 pub(crate) type ErrorHandler = Arc<dyn Fn(StatusCode, &str) -> Response + Send + Sync>;
 
-/// Answers what no route is for.
+/// Answers requests that have no route.
 pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
 
-/// What an app knows beside its routes.
+/// The data of an app beside its routes.
 pub(crate) struct AppData {
     /// The names of each route's parameters.
     pub(crate) names: Vec<Vec<Box<str>>>,
     pub(crate) states: states::Map,
     pub(crate) not_found: Option<NotFoundHandler>,
     pub(crate) on_error: Option<ErrorHandler>,
-    /// Of each route, if it has one of its own.
+    /// For each route, the limit on its request body in bytes, if it has its own.
     pub(crate) body_limits: Vec<Option<u64>>,
     pub(crate) open_files: Arc<OpenFiles>,
 }
 
 impl AppData {
-    /// The answer to an error that the engine, or the app, has found.
+    /// Returns the response to an error that the engine or the app has found.
     pub(crate) fn error(&self, status: StatusCode, text: &str) -> Response {
         match &self.on_error {
             Some(handler) => handler(status, text),
@@ -39,14 +39,14 @@ impl AppData {
         self.states.get()
     }
 
-    /// Bytes of the largest body that the route takes in this way, if it has a limit of its own.
+    /// Returns the route's own limit on the request body in bytes, or `None` if it has none or does not use the body.
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> Option<u64> {
         let own = self.body_limits.get(route as usize).copied().flatten();
         own.filter(|_| body_use != BodyUse::None)
     }
 }
 
-/// What all routes of an app on one worker share: the app, and what it shares with the server's other workers.
+/// The data of the app and of the engine that all routes on one worker share.
 pub(crate) struct Shared {
     pub(crate) app: Arc<AppData>,
     engine: Arc<highwire_engine::Shared>,
@@ -57,7 +57,7 @@ impl Shared {
         Shared { app, engine }
     }
 
-    /// Bytes of the largest body that a route takes in this way.
+    /// Returns the limit in bytes on a request body that the route uses in this way.
     #[cfg(feature = "compress")]
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
         self.app.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.engine.config().limits))
@@ -67,7 +67,7 @@ impl Shared {
         &self.engine
     }
 
-    /// Runs a function on the blocking pool, for whoever waits for its result.
+    /// Runs a function on the blocking pool. Its result is polled from the returned [`Asked`].
     pub(crate) fn ask<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
         self.engine.ask(function)
     }

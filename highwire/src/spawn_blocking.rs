@@ -1,10 +1,10 @@
-//! Blocking work within an async handler: done on the blocking pool, awaited on the worker.
+//! Blocking work within an async handler: it runs on the blocking pool, and the worker awaits it.
 
 use crate::response::Overloaded;
 use crate::{IntoResponse, Response};
 use http::StatusCode;
 
-/// Blocking work in the middle of an async handler. A handler that only blocks is [`blocking`](crate::blocking).
+/// Runs blocking work for an async handler. If the whole handler blocks, use [`blocking`](crate::blocking) instead.
 ///
 /// ```
 /// use highwire::{App, testing::Client, spawn_blocking};
@@ -21,7 +21,7 @@ pub use highwire_engine::spawn_blocking;
 
 pub use highwire_engine::SpawnBlockingError;
 
-/// 503 where the pool is full, else 500.
+/// Responds with 503 if the pool is full, and with 500 otherwise.
 impl IntoResponse for SpawnBlockingError {
     fn into_response(self) -> Response {
         match self {
@@ -64,7 +64,7 @@ mod tests {
             .get("/full", async || {
                 let (release, gate) = std::sync::mpsc::channel::<()>();
                 let mut held = std::pin::pin!(spawn_blocking(move || gate.recv().is_ok()));
-                // Polled once, it is with the pool.
+                // The first poll gives the work to the pool.
                 let pending = poll_fn(|cx| Poll::Ready(held.as_mut().poll(cx).is_pending())).await;
                 let refused = spawn_blocking(|| ()).await;
                 drop(release);

@@ -1,5 +1,5 @@
-//! Server-Sent Events (WHATWG HTML, section 9.2): a stream of small messages that browsers read and reconnect to by
-//! themselves.
+//! Server-Sent Events (WHATWG HTML, section 9.2): a stream of small messages to a browser, which reconnects
+//! automatically.
 //!
 //! ```
 //! use highwire::sse::{self, Event, LastEventId};
@@ -34,14 +34,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// After so long without an event a comment is sent, so that nobody on the way, nor our own deadline, takes the silence for
-/// the end.
+/// The time without an event after which a comment is sent. It keeps proxies and the server's own deadline from ending
+/// an idle stream.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Bytes of the longest `Last-Event-ID` that is taken.
+/// The most bytes of a `Last-Event-ID`. A longer one is ignored.
 pub const LAST_EVENT_ID_BYTES: usize = 1024;
 
-/// A message.
+/// A message of an event stream.
 ///
 /// ```
 /// use highwire::App;
@@ -66,27 +66,28 @@ pub struct Event {
 }
 
 impl Event {
-    /// A message with data, which may have several lines.
+    /// Creates a message with data, which may have several lines.
     pub fn new(data: impl AsRef<str>) -> Event {
         Event::default().lines("data", data.as_ref())
     }
 
-    /// The kind of message that a page listens for; without it, `message`. Line ends are left out.
+    /// Sets the type of the event that the page listens for; the default is `message`. Line ends are removed.
     pub fn name(self, name: impl AsRef<str>) -> Event {
         self.line("event", name.as_ref())
     }
 
-    /// What a browser that reconnects says it has seen last ([`LastEventId`]). Line ends and NUL are left out.
+    /// Sets the event's ID. A browser that reconnects sends the last one it received ([`LastEventId`]). Line ends and
+    /// NUL are removed.
     pub fn id(self, id: impl AsRef<str>) -> Event {
         self.line("id", &id.as_ref().replace('\0', ""))
     }
 
-    /// How long a browser waits before it reconnects.
+    /// Sets how long the browser waits before it reconnects, in whole milliseconds.
     pub fn retry(self, after: Duration) -> Event {
         self.line("retry", &after.as_millis().to_string())
     }
 
-    /// What nobody is told.
+    /// Adds a comment. Clients ignore it.
     pub fn comment(self, text: impl AsRef<str>) -> Event {
         self.lines("", text.as_ref())
     }
@@ -99,7 +100,7 @@ impl Event {
         self
     }
 
-    /// Each line by itself, whatever ends it: CR LF, CR or LF.
+    /// Adds a field for each line of a text. CR LF, CR or LF ends a line.
     fn lines(self, name: &str, text: &str) -> Event {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         text.split('\n').fold(self, |event, line| event.line(name, line))
@@ -113,35 +114,35 @@ pub struct Events {
 }
 
 impl Events {
-    /// Sends a message, as soon as the peer has taken most of what came before.
+    /// Sends a message. Waits while 64 KiB ([`body::CHANNEL_BYTES`](crate::body::CHANNEL_BYTES)) or more are queued.
     ///
     /// # Errors
-    /// Where the peer is gone.
+    /// Returns an error if the peer is gone.
     pub async fn send(&mut self, event: Event) -> Result<(), PeerGone> {
         let mut text = event.text;
         text.push('\n');
         self.sender.send(text).await
     }
 
-    /// Ends the stream in order. Browsers reconnect all the same; 204 in answer to that tells them not to. Dropped without
-    /// this, the stream is cut.
+    /// Ends the stream normally. If `Events` is dropped without this, the response is cut short. Browsers reconnect in
+    /// both cases, until a request gets a response with status 204.
     pub fn finish(self) {
         self.sender.finish();
     }
 }
 
-/// An event stream: the end that a task writes to, and the response.
+/// Creates an event stream. Returns its writing end for a task, and the response for the handler.
 pub fn channel() -> (Events, Response) {
     let (sender, receiver) = body::channel();
     let response = Response::stream(KeptAlive { receiver, silence: None })
         .with_header(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
         .with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
-        // nginx collects what it passes on, unless it is told not to.
+        // Without this field, nginx buffers the response.
         .with_header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     (Events { sender }, response)
 }
 
-/// Events, and comments where there are none for long.
+/// The body: events, and a comment after each [`KEEP_ALIVE`] without one.
 struct KeptAlive {
     receiver: Receiver,
     silence: Option<Pin<Box<Sleep>>>,
@@ -163,7 +164,8 @@ impl Stream for KeptAlive {
     }
 }
 
-/// What a browser that reconnects has seen last: an extractor.
+/// The ID of the last event that a reconnecting browser has received: an extractor. `None` if the request has none, or
+/// if it is not UTF-8 or longer than [`LAST_EVENT_ID_BYTES`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastEventId(pub Option<String>);
 

@@ -1,10 +1,10 @@
-//! Shared values by their type.
+//! A map of shared values by type, for [`App::state`](crate::App::state).
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// One value of each type.
+/// Holds one value of each type at most.
 #[derive(Clone, Default)]
 pub(crate) struct Map {
     values: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,

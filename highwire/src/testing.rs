@@ -1,4 +1,4 @@
-//! An app under test: requests in this process, without sockets, in virtual time.
+//! A test client for an app: requests within the process, without sockets, in virtual time.
 //!
 //! ```
 //! use highwire::testing::Client;
@@ -12,11 +12,12 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! Requests of [`Client::new`] come in the clear, those of `Client::https` (feature `tls`) under TLS.
+//! [`Client::new`] sends plain HTTP; `Client::https` (feature `tls`) sends HTTPS.
 //!
-//! The whole server runs, from the parser to the deadlines, on a simulated network. Each request has a connection of its
-//! own. Timers of handlers ([`time::sleep`](crate::time::sleep)) take no time: when nothing else is left to do, the clock goes
-//! on to the next of them. What other threads do, such as [`blocking`](crate::blocking) handlers, takes its real time.
+//! The whole server runs on a simulated network, from the parser to the timeouts. Each request opens a new connection.
+//! Timers of handlers ([`time::sleep`](crate::time::sleep)) take no real time: when nothing else is left to do, the
+//! clock jumps to the next timer. Work on other threads, such as that of [`blocking`](crate::blocking) handlers, takes
+//! real time.
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -30,13 +31,13 @@ use highwire_proto::{Event, Head, Length, Limits, Role, h1};
 use std::time::Duration;
 use wire::{Wire, Wires};
 
-/// How long a request waits for other threads before the test fails.
+/// The real time that a request may wait for other threads. After that the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long it waits for them before the clock goes on.
+/// The real time that other threads get before the clock jumps to the next timer.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A client of one app.
+/// A test client of one app.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -48,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///     StatusCode::NO_CONTENT
 /// });
 /// let mut client = Client::new(app)?;
-/// // It takes no time.
+/// // The 30 seconds pass in virtual time only.
 /// assert_eq!(client.post("/nap").header("x-bed", "soft").body("30").send().status(), 204);
 /// # Ok::<(), highwire::Error>(())
 /// ```
@@ -65,10 +66,10 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Starts the app.
+    /// Starts the app on a simulated network. Requests use plain HTTP.
     ///
     /// # Errors
-    /// A mistake in its routes or settings.
+    /// Returns an error if the app's routes or settings are wrong.
     pub fn new(app: App) -> Result<Client> {
         Client::start(app.server()?, Listen::new(), Wires::clear())
     }
@@ -79,33 +80,33 @@ impl Client {
         Ok(Client { network, worker, wires })
     }
 
-    /// A GET.
+    /// Begins a GET request. `path` may include a query.
     pub fn get(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::GET, path)
     }
 
-    /// A POST.
+    /// Begins a POST request. `path` may include a query.
     pub fn post(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::POST, path)
     }
 
-    /// A PUT.
+    /// Begins a PUT request. `path` may include a query.
     pub fn put(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::PUT, path)
     }
 
-    /// A DELETE.
+    /// Begins a DELETE request. `path` may include a query.
     pub fn delete(&mut self, path: &str) -> RequestBuilder<'_> {
         self.request(Method::DELETE, path)
     }
 
-    /// A request with any method, for a target as a request line has it: `/path?query`.
+    /// Begins a request with any method. `target` is that of the request line: `/path?query`.
     pub fn request(&mut self, method: Method, target: &str) -> RequestBuilder<'_> {
         let target = target.to_string();
         RequestBuilder { client: self, method, target, fields: Vec::new(), body: Bytes::new() }
     }
 
-    /// Lets time pass, and what is due in it happen.
+    /// Advances the virtual clock, and runs the timers and timeouts that become due.
     pub fn advance(&mut self, by: Duration) {
         let end = self.network.now() + by;
         loop {
@@ -119,7 +120,7 @@ impl Client {
         self.settle();
     }
 
-    /// Does all that can be done now.
+    /// Runs the server until it has nothing left to do at this moment.
     fn settle(&mut self) {
         loop {
             self.turn();
@@ -135,7 +136,7 @@ impl Client {
     }
 }
 
-/// A request that is being put together.
+/// A builder of a request. [`send`](Self::send) sends it.
 #[derive(Debug)]
 #[must_use = "it is sent by `send`"]
 #[doc(alias = "Call")]
@@ -148,13 +149,13 @@ pub struct RequestBuilder<'c> {
 }
 
 impl RequestBuilder<'_> {
-    /// Adds a field.
+    /// Adds a header field.
     ///
     /// # Panics
-    /// Where the name or the value is none.
+    /// Panics if the name or the value is not valid in a header field.
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        let name = HeaderName::from_bytes(name.as_bytes()).expect("a field's name");
-        self.fields.push((name, HeaderValue::from_bytes(value.as_ref()).expect("a field's value")));
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a valid field name");
+        self.fields.push((name, HeaderValue::from_bytes(value.as_ref()).expect("a valid field value")));
         self
     }
 
@@ -164,30 +165,30 @@ impl RequestBuilder<'_> {
         self
     }
 
-    /// Sets the body to a value as JSON.
+    /// Sets the body to a value as JSON, and `Content-Type` to `application/json`.
     ///
     /// # Panics
-    /// Where the value cannot be written as JSON.
+    /// Panics if the value cannot be serialized as JSON.
     #[cfg(feature = "json")]
     pub fn json(self, value: &impl serde::Serialize) -> Self {
-        let body = serde_json::to_vec(value).expect("a value that is JSON");
+        let body = serde_json::to_vec(value).expect("a value that can be serialized as JSON");
         self.header("content-type", "application/json").body(body)
     }
 
-    /// Sets the body to a form.
+    /// Sets the body to a form, and `Content-Type` to `application/x-www-form-urlencoded`.
     ///
     /// # Panics
-    /// Where the value cannot be written as one.
+    /// Panics if the value cannot be serialized as a form.
     #[cfg(feature = "json")]
     pub fn form(self, value: &impl serde::Serialize) -> Self {
-        let body = serde_urlencoded::to_string(value).expect("a value that is a form");
+        let body = serde_urlencoded::to_string(value).expect("a value that can be serialized as a form");
         self.header("content-type", "application/x-www-form-urlencoded").body(body)
     }
 
-    /// Sends it, and waits for the answer.
+    /// Sends the request and waits for the response.
     ///
     /// # Panics
-    /// Where the server cuts the connection, or does not answer for 20 seconds.
+    /// Panics if the server cuts the connection or does not answer within 20 seconds of real time.
     pub fn send(self) -> TestResponse {
         let RequestBuilder { client, method, target, fields, body } = self;
         let mut http = h1::Connection::new(Role::Client);
@@ -214,7 +215,7 @@ impl RequestBuilder<'_> {
     }
 }
 
-/// A request under way.
+/// A request in progress.
 struct Exchange<'c> {
     client: &'c mut Client,
     http: h1::Connection,
@@ -252,7 +253,7 @@ impl Exchange<'_> {
             if any || !self.client.worker.driver().is_idle() {
                 continue;
             }
-            assert!(begun.elapsed() < PATIENCE, "there is no answer: {:?}", self.answer);
+            assert!(begun.elapsed() < PATIENCE, "the server does not answer: {:?}", self.answer);
             std::thread::sleep(PAUSE);
             self.client.turn();
             if self.client.worker.driver().is_idle()
@@ -263,13 +264,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// Lets the server see that this client is done.
+    /// Runs the server until it has nothing left to do for this request. Returns the response.
     fn finish(self) -> TestResponse {
         self.client.settle();
         self.answer
     }
 
-    /// Reads what has come: whether the answer is whole.
+    /// Parses the received bytes. Returns true if the response is complete.
     fn read(&mut self) -> bool {
         let mut at = 0;
         let whole = loop {
@@ -315,7 +316,7 @@ fn map(head: &Head, window: &[u8]) -> HeaderMap {
     map
 }
 
-/// An answer.
+/// The response to a request of a [`Client`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "Answer")]
 pub struct TestResponse {
@@ -327,49 +328,50 @@ pub struct TestResponse {
 }
 
 impl TestResponse {
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// All fields.
+    /// Returns all header fields.
     pub fn headers(&self) -> &HeaderMap {
         &self.fields
     }
 
-    /// The first field of that name; empty where there is none, or where it is not text.
+    /// Returns the value of the first header field of that name, or `""` if there is no such field or its value is not
+    /// ASCII.
     pub fn header(&self, name: &str) -> &str {
         self.fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn bytes(&self) -> &[u8] {
         &self.body
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Panics
-    /// Where it is not UTF-8.
+    /// Panics if the body is not UTF-8.
     pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("text")
+        std::str::from_utf8(&self.body).expect("a body in UTF-8")
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// Where it is not JSON of that shape.
+    /// Panics if the body is not JSON or does not fit the type.
     #[cfg(feature = "json")]
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
-        serde_json::from_slice(&self.body).expect("JSON of the expected shape")
+        serde_json::from_slice(&self.body).expect("JSON that fits the type")
     }
 
-    /// The trailers.
+    /// Returns the trailers.
     pub fn trailers(&self) -> &HeaderMap {
         &self.trailers
     }
 
-    /// The interim answers before it.
+    /// Returns the interim (1xx) responses that preceded this one, each with its header fields.
     pub fn interim(&self) -> &[(StatusCode, HeaderMap)] {
         &self.interim
     }

@@ -1,6 +1,6 @@
 //! Time for handlers and tasks: the worker's clock, which the simulator makes virtual.
 
-/// Waits for a while.
+/// Waits for a duration.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -17,7 +17,7 @@
 #[doc(inline)]
 pub use highwire_engine::time::sleep;
 
-/// Waits for a future, and no longer than for a while.
+/// Waits for a future, but no longer than a duration.
 ///
 /// ```
 /// use highwire::testing::Client;

@@ -1,5 +1,5 @@
-//! Extractors and responses through serde: path parameters, queries, JSON. What does not fit is refused with a
-//! [`Problem`] that names the field and the place.
+//! Extractors and responses through serde: path parameters, queries, JSON. Requests that do not fit the type are
+//! refused with a [`Problem`] that names the field and its place.
 
 use crate::fields::{Fields, Misfit};
 use crate::form::urlencoded;
@@ -10,9 +10,9 @@ use crate::{IntoResponse, Problem, Response};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 
-/// The parameters of the path: one value, a tuple in the template's order, a struct or a map by name.
+/// Extracts the parameters of the path: one value, a tuple in the template's order, or a struct or map by name.
 ///
-/// What does not fit is 404: such a path names nothing that exists.
+/// Responds with 404 if they do not fit the type, because such a path names nothing that exists.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -48,9 +48,9 @@ impl<T: DeserializeOwned> FromRequest for Path<T> {
     }
 }
 
-/// The query, by name: a struct, a map or a sequence of pairs. A name that comes several times is a `Vec`.
+/// Extracts the query: a struct or map by name, or a sequence of pairs. A name that occurs several times fits a `Vec`.
 ///
-/// What does not fit is 400, with the field's name.
+/// Responds with 400 if the query does not fit the type, and names the field.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -89,7 +89,7 @@ impl<T: DeserializeOwned> FromRequest for Query<T> {
     }
 }
 
-/// Fields that do not fit a type.
+/// Returns the problem for fields that do not fit a type.
 pub(crate) fn unfit(status: StatusCode, place: &str, misfit: Misfit) -> Problem {
     let problem = Problem::new(status, format!("the {place} does not fit: {misfit}")).with("in", place);
     match &misfit.field {
@@ -98,10 +98,11 @@ pub(crate) fn unfit(status: StatusCode, place: &str, misfit: Misfit) -> Problem 
     }
 }
 
-/// JSON: a body that is read, or one that is sent.
+/// JSON, as an extractor of the body or as a response.
 ///
-/// A body that is no JSON is 400, one that does not fit the type 422, both with line and column, and the latter with the
-/// field: `items[2].price`. Another media type is 415. JSON that is nested more than 127 deep is refused as malformed.
+/// Responds with 415 to another media type, with 400 to malformed JSON, and with 422 to JSON that does not fit the
+/// type. 400 and 422 report the line and column, and 422 also the field: `items[2].price`. JSON that is nested more
+/// than 127 levels deep counts as malformed.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -161,11 +162,11 @@ fn wrong_json<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Pr
     }
 }
 
-/// Where in a value a type does not fit it: read once more, so that a body that fits does not pay for knowing its place.
+/// Returns the field that does not fit the type. Parses the body again, so that only bodies that do not fit pay for it.
 fn field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let path = serde_path_to_error::deserialize::<_, T>(&mut reader).err()?.path().to_string();
-    // So it calls the value as a whole.
+    // `.` is the path of the value as a whole.
     (path != ".").then_some(path)
 }
 
@@ -174,7 +175,7 @@ impl<T: serde::Serialize> IntoResponse for Json<T> {
         match serde_json::to_vec(&self.0) {
             Ok(bytes) => Response::bytes("application/json", bytes),
             Err(error) => {
-                highwire_engine::log!(Mistake, error, %error, "a value cannot be written as JSON");
+                highwire_engine::log!(Mistake, error, %error, "a response cannot be serialized as JSON");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }
         }

@@ -1,4 +1,4 @@
-//! Other protocols on the same connection, or on a stream of HTTP/2: `Upgrade` and CONNECT hand a handler the raw bytes.
+//! Other protocols on the same connection or HTTP/2 stream: after `Upgrade` or CONNECT, a handler gets the raw bytes.
 
 use crate::Response;
 use crate::request::{FromRequest, Request};
@@ -8,10 +8,10 @@ use highwire_engine::response::Content;
 use http::{HeaderValue, StatusCode, header};
 use std::future::Future;
 
-/// What a request proposes: an extractor. The handler accepts, or answers something else.
+/// An extractor for requests that propose another protocol. The handler accepts it, or sends another response.
 ///
-/// The same handler serves HTTP/2, where a CONNECT with `:protocol` proposes (RFC 8441): it finds the route that a `GET` with
-/// `Upgrade` finds, is answered with 200, and the bytes are those of its stream.
+/// The same handler serves HTTP/2, where a client proposes a protocol with CONNECT and `:protocol` (RFC 8441). Such a
+/// request is routed as a `GET` and answered with 200. The raw bytes are those of its stream.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -26,7 +26,7 @@ use std::future::Future;
 ///         }
 ///     })
 /// });
-/// // Whoever does not propose it is told to.
+/// // A request without `Upgrade` gets 426 Upgrade Required.
 /// assert_eq!(Client::new(app)?.get("/echo").send().status(), 426);
 /// # Ok::<(), highwire::Error>(())
 /// ```
@@ -37,19 +37,19 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// The protocols that the request proposes, in its order of preference. Empty for CONNECT, and where the request
-    /// proposes none.
+    /// Returns the protocols that the request proposes, in its order of preference. Empty if it proposes none, or is
+    /// CONNECT for a tunnel.
     pub fn proposed(&self) -> &[String] {
         &self.proposed
     }
 
-    /// Whether the request is CONNECT for a tunnel, to the authority that it names.
+    /// Returns true if the request is CONNECT for a tunnel to the authority that it names.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }
 
-    /// Accepts a protocol (101; 200 on HTTP/2), or the tunnel (200) where the request is CONNECT: `start` then owns the bytes. Where the
-    /// request did not propose that protocol, the answer is 426 Upgrade Required and names it.
+    /// Accepts a protocol with 101 (200 on HTTP/2), or a tunnel with 200: `start` then gets the raw bytes. Responds
+    /// with 426 Upgrade Required, which names the protocol, if the request has not proposed it.
     pub fn accept<F, Fut>(self, protocol: &'static str, start: F) -> Response
     where
         F: FnOnce(RawStream) -> Fut + 'static,

@@ -1,13 +1,12 @@
-//! How much a client likes something: `q=0.5` behind what it accepts (RFC 9110 section 12.4.2).
+//! Weights of a client's preferences, such as `q=0.5` in `Accept-Encoding` (RFC 9110 section 12.4.2).
 
-/// Thousandths: [`FULL`] is `q=1`.
+/// A weight in thousandths: [`FULL`] is `q=1`.
 pub(crate) type Weight = u16;
 
 pub(crate) const FULL: Weight = 1000;
 
-/// `0.375`: at most three digits behind the point, at most 1. A point without a digit before it, `.2`, is what clients
-/// send that are in use (Java's `HttpURLConnection` by itself), and means one thing only: it is read as if the zero
-/// were there.
+/// Parses a weight such as `0.375`: at most 1, with at most three digits after the point. Also takes `.2` as `0.2`,
+/// because clients in use send it (Java's `HttpURLConnection` by default) and it can mean nothing else.
 pub(crate) fn parse(text: &[u8]) -> Option<Weight> {
     let (whole, decimals) = match text {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),

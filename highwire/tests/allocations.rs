@@ -1,6 +1,6 @@
-//! The steady state of a keep-alive GET allocates nothing: counted, for plain functions and for async ones.
+//! Counts allocations: the steady state of a keep-alive GET allocates nothing, with plain and with async handlers.
 //!
-//! The one place outside of `io` and `proto` that needs `unsafe`: an allocator that counts is an `unsafe impl`.
+//! The only place outside of `io` and `proto` that needs `unsafe`, because `GlobalAlloc` is an unsafe trait.
 
 mod memory;
 
@@ -10,11 +10,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::task::Poll;
 
-/// The system's allocator, and how often each thread asks it for memory.
+/// The system's allocator, with a count of the allocations of each thread.
 struct Counting;
 
 thread_local! {
-    /// Without a destructor and made by the compiler: to use it allocates nothing, at any time of a thread's life.
+    /// Constant and without a destructor, so that using it never allocates, at any time in a thread's life.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -22,29 +22,30 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: every call is handed on as it came to the system's allocator, which keeps the contract; counting allocates
-// nothing and does not unwind.
+// SAFETY: each method passes its arguments unchanged to `System`, which fulfills the contract. Counting neither
+// allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: our caller's promise about the layout is the one asked for here.
+        // SAFETY: the caller guarantees that the layout has a size other than zero, as `System` requires.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: our caller's promise about the layout is the one asked for here.
+        // SAFETY: the caller guarantees that the layout has a size other than zero, as `System` requires.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the pointer came from `System`, as all that `alloc` gives, and the rest is our caller's promise.
+        // SAFETY: `pointer` is from `System`, as is every pointer from this allocator. The caller guarantees the rest.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `System`, as all that `alloc` gives, with this layout.
+        // SAFETY: `pointer` is from `System`, as is every pointer from this allocator. The caller guarantees the
+        // layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -52,19 +53,20 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Until all that grows has grown: output buffers, tables, the pools of exchanges and futures.
+/// The requests before counting begins. After them, output buffers, tables and the pools of exchanges and futures have
+/// grown.
 const WARM_UP: usize = 100;
 
 const REQUESTS: usize = 1000;
 
-/// Turns that an answer may take: one to receive, and one more for each time that its handler is woken.
+/// The most turns for an answer: one to receive, and one more for each wake of its handler.
 const TURNS: usize = 4;
 
 fn hello() -> Response {
     Response::bytes("text/plain", bytes::Bytes::from_static(b"Hello, World!"))
 }
 
-/// Is pending once, and wakes itself.
+/// Is pending once, and wakes its own task.
 async fn pending_once() {
     let mut polled = false;
     std::future::poll_fn(|context| {
@@ -89,7 +91,7 @@ fn app() -> App {
         .get("/files/{*path}", hello)
 }
 
-/// Sends requests one after the other on one connection, and counts what answering them allocated.
+/// Sends requests one after the other on one connection, and checks that answering them allocates nothing.
 fn check(request: &str) {
     assert_eq!(allocations(app(), request), 0, "allocations for {REQUESTS} times\n{request}");
 }
@@ -134,7 +136,7 @@ fn a_route_with_parameters_that_nobody_takes() {
     check("GET /files/a/b/c.txt HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
 
-/// As many fields, as long and as odd as browsers send them.
+/// A request with as many fields as browsers send, and as long ones.
 #[test]
 fn a_browsers_request() {
     let fields = "Host: localhost\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
@@ -149,7 +151,7 @@ fn a_browsers_request() {
     }
 }
 
-/// From the cache. Once a second the file is looked at, and that is all that allocates.
+/// A small file from the cache. Only the check for changes allocates, once a second.
 #[test]
 fn a_small_file() {
     let folder = std::env::temp_dir().join(format!("highwire-allocations-{}", std::process::id()));
@@ -162,14 +164,14 @@ fn a_small_file() {
     {
         let app = App::new().files("/static", highwire::Files::new(&folder));
         let count = allocations(app, &format!("GET /static{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
-        // A turn takes 10 ms here.
+        // The driver lets 10 ms pass in each turn.
         let seconds = (REQUESTS * TURNS / 100) as u64;
         assert!(count <= 2 * seconds, "{count} allocations for {REQUESTS} times\n{fields}");
     }
-    std::fs::remove_dir_all(folder).expect("it was there");
+    std::fs::remove_dir_all(folder).expect("the folder can be removed");
 }
 
-/// The count counts: without that, all of the above would pass for nothing.
+/// Checks the counter itself: if it did not count, the tests above would always pass.
 #[test]
 fn an_allocation_is_counted() {
     let before = ALLOCATIONS.get();

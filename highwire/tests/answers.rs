@@ -1,4 +1,4 @@
-//! Answers of kinds that browsers know: event streams, redirects, HTML.
+//! Responses for browsers: event streams, redirects, HTML.
 
 use highwire::sse::{self, Event, LastEventId};
 use highwire::testing::Client;
@@ -12,7 +12,7 @@ fn events_arrive_in_order_and_silence_is_broken() {
         highwire::spawn(async move {
             let seen = last.unwrap_or_else(|| "nothing".to_string());
             events.send(Event::new(seen).id("7")).await.expect("a reader");
-            // Longer than the deadline of a handler that says nothing.
+            // Longer than the handler timeout. The comments in the stream restart that timeout.
             time::sleep(Duration::from_secs(100)).await;
             events.send(Event::new("later").name("done")).await.expect("a reader");
             events.finish();

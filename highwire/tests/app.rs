@@ -1,4 +1,4 @@
-//! Routing, extractors and responses, as an application sees them: on the simulated driver, so without a socket.
+//! Routing, extractors and responses, as an application uses them: on the simulated driver, without sockets.
 
 use highwire::{
     App, Authority, Body, HeaderMap, HeaderName, HeaderValue, InterimResponses, IntoResponse, Json, Method, Params,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a fresh server answers to the bytes of one connection, until it has nothing more to say.
+/// Sends bytes on one connection to a new server. Returns the bytes that it sends within two seconds of virtual time.
 fn answer(app: App, request: &str) -> String {
     let network = Network::new(1, Faults::default());
     let driver = Simulated::new(network.clone()).expect("a driver");
@@ -32,7 +32,7 @@ fn get(app: App, path: &str) -> String {
     answer(app, &format!("GET {path} HTTP/1.1\r\nHost: example.org:8080\r\n\r\n"))
 }
 
-/// The status and the body.
+/// Checks the status and body of the response. `request` is a whole request, or a path to GET.
 fn check(app: fn() -> App, request: &str, status: u16, body: &str) {
     let answer = if request.contains("\r\n") { answer(app(), request) } else { get(app(), request) };
     let (head, its_body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -328,7 +328,7 @@ fn mistakes_in_building_are_told_when_it_is_finished() {
         (App::new().get("x", || ""), "does not begin with a slash"),
         (App::new().get("/{", || ""), "a parameter is a whole segment"),
         (App::new().get("/a", || "").get("/a", || ""), "registered twice"),
-        (App::new().configure(|config| config.workers = 100_000), "100000 workers are more than 1024, the most"),
+        (App::new().configure(|config| config.workers = 100_000), "100000 workers are too many: the most is 1024"),
         (App::new().configure(|config| config.server_name = Some("a\r\nb".into())), "name has a byte"),
     ] {
         let error = app.server().expect_err(text).to_string();
@@ -339,7 +339,7 @@ fn mistakes_in_building_are_told_when_it_is_finished() {
 #[test]
 fn the_date_is_that_of_the_answer() {
     let network = Network::new(1, Faults::default());
-    // It starts late in a second: nothing of that may be lost.
+    // The server starts late in a second, and must not treat that moment as the start of a second.
     network.advance(Duration::from_millis(900));
     let driver = Simulated::new(network.clone()).expect("a driver");
     let app = App::new().get("/", || "x");
@@ -362,7 +362,8 @@ fn the_date_is_that_of_the_answer() {
         lates.push(network.now().nanoseconds as i64 / 1_000_000 - seconds as i64 * 1000);
         network.advance(Duration::from_millis(900));
     }
-    // It has whole seconds, and is looked at ten times in each. The simulated clock began at this second.
+    // The date has whole seconds and is updated ten times a second. The simulated clock started 1,800,000,000 s after
+    // 1970.
     for late in lates {
         assert!((0..1100).contains(&(late + 1_800_000_000_000)), "{late} ms");
     }

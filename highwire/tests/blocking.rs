@@ -1,4 +1,4 @@
-//! Jobs of the blocking pool whose requests are over before they begin: they hold nothing more, and are not done.
+//! Blocking jobs whose requests end before the jobs begin: their arguments are dropped, and they are not run.
 
 use bytes::Bytes;
 use highwire::middleware::{Next, OwnedRequest, Timeout, after, from_fn};
@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the test waits for other threads before it fails.
+/// The longest time that the test waits for other threads.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The handlers' ends of what they and the test tell each other.
+/// The handlers' ends of the channels to and from the test.
 struct Ends {
     say: Mutex<Sender<&'static str>>,
     gate: Mutex<Receiver<()>>,
@@ -28,7 +28,7 @@ impl Ends {
     }
 }
 
-/// An argument that says when it is dropped, and panics then: it stands for what the program gives its jobs.
+/// An argument of a job, which tells the test when it is dropped, and then panics.
 struct Witness(State<Ends>);
 
 impl Drop for Witness {
@@ -54,10 +54,10 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
     let app = App::new()
         .state(Ends { say: Mutex::new(say), gate: Mutex::new(gate) })
         .configure(|config| config.limits.blocking_threads = 1)
-        // A job that nothing cancels: the pool's thread is at it until the gate opens.
+        // A job that nothing cancels: it occupies the pool's thread until the gate opens.
         .get("/hold", async |ends: State<Ends>| {
             highwire::spawn(async move { spawn_blocking(move || ends.pass()).await.expect("the pool has room") });
-            // The clock goes on to this, and the deadline of the next request is before it.
+            // The clock jumps to this timer, which is later than the timeout of the next request.
             highwire::spawn(time::sleep(Duration::from_secs(61)));
         })
         .post("/bare", job.clone())
@@ -68,11 +68,11 @@ fn a_job_whose_request_is_over_before_it_begins_holds_nothing_and_is_not_done() 
     let mut client = Client::new(app).expect("an app");
     for path in ["/bare", "/inside", "/hasty", "/waiting", "/own"] {
         assert_eq!(client.get("/hold").send().status(), 200);
-        // Its time passes.
+        // This request times out.
         let answer = client.post(path).body("a body").send();
         assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, "1"), "{path}");
         assert_eq!(said.try_recv(), Ok("dropped"), "{path}");
-        // The next one's turn comes after that of the job.
+        // The pool runs the job of this request after it has skipped that of the one that timed out.
         assert_eq!(client.get("/hold").send().status(), 200);
         for _ in 0..2 {
             release.send(()).expect("a job waits");

@@ -1,4 +1,4 @@
-//! Compressed answers and compressed requests, through the whole server on the simulator.
+//! Compressed responses and compressed request bodies, through the whole server on the simulator.
 #![cfg(feature = "compress")]
 
 use highwire::compress::{Coding, Compression, Decoded, Decompression, compressible};
@@ -14,7 +14,7 @@ fn client(app: App) -> Client {
     Client::new(app).expect("an app")
 }
 
-/// Bytes that do not repeat: the high ones of a linear congruential generator.
+/// Returns pseudo-random bytes: the high bytes of a linear congruential generator.
 fn random() -> impl Iterator<Item = u8> {
     let mut state = 1_u64;
     std::iter::repeat_with(move || {
@@ -23,7 +23,7 @@ fn random() -> impl Iterator<Item = u8> {
     })
 }
 
-/// Text of some length that is worth compressing.
+/// Returns compressible text of that length.
 fn text(bytes: usize) -> String {
     let words = ["one", "connection", "and", "another", "that", "waits", "for", "its", "answer", "1234", "56.7", "\n"];
     let words = random().flat_map(|byte| [words[usize::from(byte) % words.len()], " "]);
@@ -74,7 +74,7 @@ fn field(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
     (HeaderName::from_static(name), HeaderValue::from_static(value))
 }
 
-/// The answer to a client that takes one coding only.
+/// Sends a GET with that `Accept-Encoding`. Returns the response.
 fn get(client: &mut Client, path: &str, accepts: &str) -> TestResponse {
     client.get(path).header("accept-encoding", accepts).send()
 }
@@ -89,7 +89,7 @@ fn texts() -> App {
             highwire::spawn(async move {
                 for part in text(20_000).as_bytes().chunks(1000) {
                     time::sleep(Duration::from_millis(100)).await;
-                    sender.send(part.to_vec()).await.expect("somebody reads");
+                    sender.send(part.to_vec()).await.expect("the client reads");
                 }
                 sender.finish();
             });
@@ -107,7 +107,7 @@ fn every_coding_in_one_piece_and_in_parts() {
         for (path, bytes, announces) in
             [("/medium", 2000, true), ("/large", 500_000, false), ("/stream", 20_000, false)]
         {
-            // Twice, as encoders are used again.
+            // Twice, because encoders are reused.
             for _ in 0..2 {
                 let answer = get(&mut client, path, coding);
                 assert_eq!((answer.status().as_u16(), answer.header("content-encoding")), (200, coding), "{path}");
@@ -153,7 +153,7 @@ fn settings_are_heeded() {
     assert_eq!(at(app(Compression::new().threshold(3001)), "/", all).0, "");
     assert_eq!(at(app(Compression::new().types(|name| name == "text/html")), "/", all).0, "");
     assert_eq!(at(app(Compression::new().types(|name| name == "text/plain")), "/", all).0, "zstd");
-    // Without memory for encoders answers leave as they are.
+    // Without memory for encoders, responses are sent uncompressed.
     assert_eq!(at(app(Compression::new().memory(0)), "/", all), (String::new(), 3000));
     for (coding, name) in Coding::ALL.into_iter().zip(CODINGS) {
         let (low, high) = (Compression::new().level(coding, 0), Compression::new().level(coding, 100));
@@ -181,7 +181,7 @@ fn settings_are_heeded() {
 
 type Make = fn() -> Response;
 
-/// RFC 9110 section 15.3.7: a part has the `Vary` that the whole would have; and no coding of its own.
+/// A partial response has the `Vary` of the whole response (RFC 9110 section 15.3.7), and is not compressed itself.
 #[test]
 fn parts_of_what_would_be_compressed_say_what_varies() {
     fn part(content_type: &'static str, (name, value): (&'static str, &'static str)) -> Response {
@@ -245,7 +245,7 @@ fn what_must_not_be_changed_is_left_alone() {
     }
 }
 
-/// A stream of one part that ends.
+/// Returns a stream with one part and an end.
 fn body_of(text: &'static str) -> body::Receiver {
     let (mut sender, receiver) = body::channel();
     highwire::spawn(async move {
@@ -255,7 +255,7 @@ fn body_of(text: &'static str) -> body::Receiver {
     receiver
 }
 
-/// The end of a compressed body hides how long the plain one was: a short one once passed for whole.
+/// A regression test: a compressed body once had a valid end even if the plain body was shorter than announced.
 #[test]
 #[should_panic(expected = "the server cut the connection")]
 fn a_compressed_body_that_is_shorter_than_announced_is_cut() {
@@ -287,7 +287,7 @@ fn fields_say_what_was_done() {
             Response::new(StatusCode::NOT_MODIFIED).with_header(highwire::header::ETAG, HeaderValue::from_static("\"five\""))
         })
         .get("/error", || (StatusCode::NOT_FOUND, text(5000)))
-        // Bytes that do not get shorter.
+        // Bytes that do not compress.
         .get("/random", || {
             Response::bytes("text/plain", random().take(5000).collect::<Vec<u8>>())
         })
@@ -318,7 +318,8 @@ fn fields_say_what_was_done() {
     }
 }
 
-/// Every 304 once had a weak tag, also where the answer with the body had a strong one (RFC 9110 section 15.4.5).
+/// A regression test: every 304 once had a weak tag, even if the response with the body had a strong one (RFC 9110
+/// section 15.4.5).
 #[test]
 fn a_304_has_the_tag_of_the_answer_that_the_client_has() {
     fn tagged(request: &Request<'_>, content_type: &'static str, length: usize) -> Response {
@@ -348,7 +349,7 @@ fn a_304_has_the_tag_of_the_answer_that_the_client_has() {
             let answer = client.get(path).header("accept-encoding", accepts).header("if-none-match", &known).send();
             assert_eq!((answer.status().as_u16(), answer.header("etag")), (304, &*tag), "{path} {accepts} {known}");
         }
-        // A weak tag that stands in a field of its own; any tag.
+        // The tag in the second of two fields.
         let answer = client.get(path).header("accept-encoding", accepts).header("if-none-match", "\"four\"");
         assert_eq!(answer.header("if-none-match", &tag).send().header("etag"), tag, "{path} {accepts}");
     }
@@ -401,7 +402,7 @@ fn bodies_of_every_coding_are_decoded() {
             let codings = format!("{}, Identity ,{second}", first.to_uppercase());
             assert_eq!(post(&mut client, path, &codings, body), (200, "200000".to_string()), "{path} {codings}");
         }
-        assert_eq!(post(&mut client, path, "gzip", ""), (200, "0".to_string()), "a body without a byte has no coding");
+        assert_eq!(post(&mut client, path, "gzip", ""), (200, "0".to_string()), "an empty body is not decoded");
         assert_eq!(post(&mut client, path, "identity", "four"), (200, "4".to_string()));
     }
     assert_eq!(post(&mut client, "/json", "br", encode("br", b"[1, 2, 3]")), (200, "6".to_string()));
@@ -456,7 +457,8 @@ fn bombs_and_crowds_are_refused() {
     let mut client = decoding(Decompression::new());
     let large = vec![0; 8 << 20];
     for coding in CODINGS {
-        // Whole: the route's limit of a mebibyte. In parts: a hundredfold, beyond a mebibyte.
+        // The whole body exceeds the limit of 1 MiB. The body in parts exceeds the ratio of 100, which counts beyond 1
+        // MiB.
         let body = encode(coding, &large);
         assert_eq!(post(&mut client, "/whole", coding, body.clone()).0, 413, "{coding}");
         assert_eq!(post(&mut client, "/parts", coding, body.clone()).0, 413, "{coding}");
@@ -467,9 +469,9 @@ fn bombs_and_crowds_are_refused() {
         let full = &mut decoding(Decompression::new().memory(1000));
         let answer = full.post("/parts").header("content-encoding", coding).body(encode(coding, b"x")).send();
         assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, "1"), "{coding}");
-        assert_eq!(post(full, "/whole", coding, encode(coding, b"x")).0, 200, "one at a time needs no count");
+        assert_eq!(post(full, "/whole", coding, encode(coding, b"x")).0, 200, "whole bodies are not counted");
     }
-    // What decoders held is given back.
+    // Decoders give their memory back to the limit.
     let body = encode("br", b"x");
     let mut narrow = decoding(Decompression::new().memory(17 << 20));
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! Compression as other programs see it: curl decodes our answers, and gzip, brotli and zstd make the bodies that we
-//! decode. Needs a real kernel for them to connect to.
+//! Compression with third-party programs: curl decodes the server's responses, and the server decodes bodies that gzip,
+//! brotli and zstd have made. Needs a real kernel, because the programs connect to the server.
 #![cfg(feature = "compress")]
 
 use highwire::App;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Where a program is; none, and a line that says so, where this machine does not have it.
+/// Returns the path of a program. Returns `None`, with a note, if it is not installed.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
@@ -19,20 +19,20 @@ fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says what was not run, to standard error itself: what a passing test prints is not shown.
+/// Prints a note to standard error directly: the test runner hides what a passing test prints with macros.
 fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "not run: {why}");
 }
 
-/// Runs a program with something on its standard input: what it printed.
+/// Runs a program with `input` as its standard input. Returns its output.
 fn run(program: &PathBuf, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut command = Command::new(program);
     let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&input));
-    let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("no panic").expect("it reads all of its input");
+    let output = child.wait_with_output().expect("the program ends");
+    writer.join().expect("no panic").expect("the program reads all of its input");
     assert!(output.status.success(), "{program:?} {arguments:?}: {}", output.status);
     output.stdout
 }
@@ -54,7 +54,7 @@ fn server() -> (Handle, String) {
         .with(Compression::new())
         .with(Decompression::new())
         .configure(|config| config.limits.body_bytes = 10 << 20);
-    let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+    let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
     let url = format!("http://{}", handle.addresses()[0]);
     (handle, url)
 }
@@ -72,7 +72,7 @@ fn curl_decodes_what_it_is_sent() {
         for bytes in LENGTHS {
             for version in ["--http1.1", "--http2-prior-knowledge", "--http1.0"] {
                 let (accepts, url) = (format!("Accept-Encoding: {coding}"), format!("{url}/{bytes}"));
-                // With a field that names one coding of those that it decodes; without, it names all.
+                // With this field, curl names one coding. Without it, curl names all that it decodes.
                 let field = if coding.is_empty() { vec![] } else { vec!["--header", &accepts] };
                 let fixed = ["--silent", "--show-error", "--max-time", "30", "--compressed", version, &url];
                 let body = run(&curl, &[&fixed[..], &field].concat(), b"");
@@ -84,7 +84,7 @@ fn curl_decodes_what_it_is_sent() {
         }
     }
     handle.shutdown();
-    handle.join().expect("it ends");
+    handle.join().expect("the server ends");
 }
 
 #[test]
@@ -112,5 +112,5 @@ fn what_other_encoders_make_is_decoded() {
         }
     }
     handle.shutdown();
-    handle.join().expect("it ends");
+    handle.join().expect("the server ends");
 }

@@ -17,24 +17,25 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a client waits for its response.
+/// The longest time that a client waits for its response.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// How long the host goes on, so that the client's failure comes first.
+/// The longest time that the host runs: more than [`PATIENCE`], so that the client fails first.
 const HOST_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How soon the descriptor is readable after a wake. The wake has happened before, so this is no race.
+/// The longest wait for a readable descriptor after a wake. It should be readable at once, because the wake is over by
+/// then.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How long a descriptor that is not readable is waited for.
+/// The wait after which a descriptor counts as not readable.
 const SHORT: Duration = Duration::from_millis(10);
 
-/// Turns that a worker may take without anything new to do.
+/// The turns after which a worker must have nothing left to do.
 const IDLE_TURNS: usize = 1000;
 
 const ROUNDS: usize = 5;
 
-/// What handlers wait for, which the host opens.
+/// A gate at which handlers wait until the host opens it.
 #[derive(Default)]
 struct Gate {
     is_open: bool,
@@ -62,13 +63,13 @@ async fn pass(gate: SharedGate) -> &'static str {
     "passed"
 }
 
-/// Those who wait at a gate.
+/// The wakers and replies that wait at a gate.
 struct Waiting {
     wakers: Vec<Waker>,
     replies: Vec<Reply>,
 }
 
-/// Takes those who wait, if there are any.
+/// Takes the wakers and replies that wait, if there are any.
 fn waiting(gate: &SharedGate) -> Option<Waiting> {
     let mut gate = lock(gate);
     let waiting = Waiting { wakers: std::mem::take(&mut gate.wakers), replies: std::mem::take(&mut gate.replies) };
@@ -76,7 +77,7 @@ fn waiting(gate: &SharedGate) -> Option<Waiting> {
 }
 
 impl Waiting {
-    /// Opens the gate for them, on the present thread.
+    /// Opens the gate: wakes the wakers and answers the replies, on the current thread.
     fn release(self, gate: &SharedGate) {
         if !self.wakers.is_empty() {
             lock(gate).is_open = true;
@@ -86,7 +87,7 @@ impl Waiting {
     }
 }
 
-/// The handlers, each of which goes on when the host has opened the gate.
+/// The paths of the handlers, each of which waits until the host has opened the gate.
 const PATHS: [&str; 5] = ["/waker", "/reply", "/spawned", "/timer", "/twice"];
 
 fn app(gate: &SharedGate) -> App {
@@ -95,7 +96,7 @@ fn app(gate: &SharedGate) -> App {
     App::new()
         .get("/waker", move || pass(waker.clone()))
         .get("/reply", move |held: Reply| lock(&reply).replies.push(held))
-        // A task goes on, and the response's body with it.
+        // A task waits at the gate and then sends the response's body.
         .get("/spawned", move || {
             let gate = spawned.clone();
             async move {
@@ -109,7 +110,7 @@ fn app(gate: &SharedGate) -> App {
                 Response::stream(receiver)
             }
         })
-        // The wake leads to a timer, which the descriptor has to report as well.
+        // After the wake the handler starts a timer, which the descriptor must report too.
         .get("/timer", move || {
             let gate = timer.clone();
             async move {
@@ -128,7 +129,7 @@ fn app(gate: &SharedGate) -> App {
         .configure(|config| config.workers = 1)
 }
 
-/// Asks on a thread of its own: the response.
+/// Sends a request on a new thread, which returns the response.
 fn ask(address: &str, path: &str) -> JoinHandle<String> {
     let (address, path) = (address.to_string(), path.to_string());
     std::thread::spawn(move || {
@@ -148,11 +149,11 @@ fn check_answer(client: JoinHandle<String>, context: &str) {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("passed"), "{context}: {answer}");
 }
 
-/// Returns true if a descriptor is readable within a time. A fresh epoll instance reports what is readable already, as
-/// poll(2) does.
+/// Returns true if a descriptor is readable within a time. A new epoll instance reports a descriptor that is readable
+/// already, as poll(2) does.
 fn is_readable(descriptor: RawFd, within: Duration) -> bool {
     let mut poll = Poll::new().expect("an epoll instance");
-    poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).expect("it nests");
+    poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).expect("it is registered");
     let mut events = Events::with_capacity(4);
     let until = Instant::now() + within;
     loop {
@@ -167,7 +168,7 @@ fn is_readable(descriptor: RawFd, within: Duration) -> bool {
     }
 }
 
-/// A host with a worker inside, and perhaps another one on the same thread.
+/// A host with an embedded worker, and in some tests a second one on the same thread.
 struct Host<D: Driver> {
     worker: Worker<D>,
     descriptor: RawFd,
@@ -190,7 +191,7 @@ impl<D: Driver> Host<D> {
         Host { worker, descriptor, address, neighbour }
     }
 
-    /// Lets the worker do what there is to do. The neighbour's turn is the last one on this thread.
+    /// Runs a turn of the worker and then one of the neighbor, whose turn is thus the last one on this thread.
     fn turn(&mut self) {
         self.worker.turn_ready().expect("a turn");
         if let Some(neighbour) = &mut self.neighbour {
@@ -198,7 +199,7 @@ impl<D: Driver> Host<D> {
         }
     }
 
-    /// Turns whenever the descriptor is readable, until something holds.
+    /// Runs a turn whenever the descriptor is readable, until `holds` returns a value.
     fn turn_until<T>(&mut self, context: &str, mut holds: impl FnMut() -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
@@ -212,7 +213,7 @@ impl<D: Driver> Host<D> {
         }
     }
 
-    /// Turns until there is nothing more to do.
+    /// Runs turns until the descriptor is no longer readable.
     fn rest(&mut self, context: &str) {
         for _ in 0..IDLE_TURNS {
             if !is_readable(self.descriptor, SHORT) {
@@ -264,7 +265,7 @@ fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
         let descriptor = worker.descriptor().expect("a descriptor");
         let interest = tokio::io::Interest::READABLE;
         #[expect(deprecated, reason = "what takes its place is unsafe to call")]
-        let descriptor = tokio::io::unix::AsyncFd::with_interest(descriptor, interest).expect("it nests");
+        let descriptor = tokio::io::unix::AsyncFd::with_interest(descriptor, interest).expect("it is registered");
         worker.turn_ready().expect("a turn");
         for round in 0..ROUNDS {
             for path in PATHS.into_iter().chain(["/tokio"]) {
@@ -273,7 +274,7 @@ fn check_inside_tokio<D: Driver>(make: fn() -> std::io::Result<D>) {
                 let begun = Instant::now();
                 while !client.is_finished() {
                     assert!(begun.elapsed() < HOST_PATIENCE, "{context}: the host waits in vain");
-                    // Only the descriptor leads to a turn; the timeout lets the host see that the client is done.
+                    // Only the descriptor causes a turn. The timeout lets the host notice that the client is done.
                     let Ok(ready) = tokio::time::timeout(SHORT, descriptor.readable()).await else { continue };
                     ready.expect("the runtime watches the descriptor").clear_ready();
                     worker.turn_ready().expect("a turn");

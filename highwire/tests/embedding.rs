@@ -1,5 +1,5 @@
-//! A worker inside a foreign loop, which waits on one descriptor without a timeout. Needs a real kernel: what is tested is
-//! that its descriptors wake each other.
+//! A worker inside another event loop, which waits for the worker's descriptor without a timeout. Needs a real kernel,
+//! because the descriptor must report I/O, wakes and timers.
 
 use highwire::server::{Driver, Worker};
 use highwire::{App, blocking};
@@ -32,7 +32,7 @@ fn app() -> App {
 }
 
 fn ask(address: &str, path: &str) -> String {
-    // Less than the deadlines of heads, bodies and handlers, whose timers would wake a worker that missed an event.
+    // Shorter than the timeouts of heads, bodies and handlers, whose timers would wake a worker that missed an event.
     let stream = connect_within(address, Duration::from_secs(8));
     exchange_text(stream, format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
 }
@@ -42,7 +42,7 @@ fn serve_inside<D: Driver>(driver: D) {
     let address = server.addresses()[0].clone();
     let mut worker: Worker<D> = server.into_worker(driver).expect("a worker");
     let mut outer = Poll::new().expect("an outer loop");
-    // Only the end of the test uses it: the worker's own descriptor has to do for all that comes before.
+    // Used at the end of the test only. Until then, only the worker's descriptor may wake the loop.
     let done = Arc::new(Waker::new(outer.registry(), Token(1)).expect("a waker"));
     let its = done.clone();
     let client = std::thread::spawn(move || {
@@ -56,13 +56,13 @@ fn serve_inside<D: Driver>(driver: D) {
         its.wake().expect("the test waits");
     });
     let descriptor = worker.descriptor().expect("a descriptor");
-    outer.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).expect("it nests");
+    outer.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).expect("it is registered");
     let mut events = Events::with_capacity(4);
     while !events.iter().any(|event| event.token() == Token(1)) {
         worker.turn_ready().expect("a turn");
         outer.poll(&mut events, None).expect("the outer loop waits");
     }
-    client.join().expect("every answer came");
+    client.join().expect("every answer arrives");
     drop(done);
 }
 

@@ -1,5 +1,6 @@
-//! Each feature above the core as a browser uses it: Chromium on a page that tries forms, cookies, redirects, compressed answers,
-//! ranges, streams, events and requests to another origin, over HTTP/1 in the clear and HTTP/2 under TLS, on both engines.
+//! The features of this crate as a browser uses them: Chromium on a page that tries forms, cookies, redirects,
+//! compressed answers, ranges, streams, events and requests to another origin, over HTTP/1 in the clear and HTTP/2
+//! under TLS, on both engines.
 //!
 //! Needs a real kernel: the browser is a program of its own.
 #![cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
@@ -20,7 +21,7 @@ on_every_engine! {
     [in_the_clear, under_tls]
 }
 
-/// How long the page may take: far more than it takes.
+/// The longest time that the page may take. Far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn in_the_clear(engine: &str) {
@@ -31,12 +32,12 @@ fn under_tls(engine: &str) {
     visit(engine, "https");
 }
 
-/// A browser, which ends with its test: without its first process its others end.
+/// A browser. Dropping it kills its first process, and its other processes then end.
 struct Browser(Child);
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Fails if the browser has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -47,7 +48,7 @@ fn visit(engine: &str, scheme: &str) {
     let place = everything::place(&format!("browser-{engine}-{scheme}"));
     let (sender, reports) = mpsc::channel();
     let site = Site::start(engine, everything::app(&place, sender));
-    // The page begins at the name and ends at the address, which is another site.
+    // The page begins at `localhost` and ends at the address, which for a browser is another site.
     let other = Site::start(engine, everything::elsewhere([site.named(scheme, ""), site.url(scheme, "")]));
     let page = site.named(scheme, &format!("/page?other={}", other.named(scheme, "")));
     let folder = Folder::new(&format!("browser-{engine}-{scheme}"));

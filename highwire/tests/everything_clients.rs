@@ -1,5 +1,5 @@
-//! Each feature above the core as other people's programs use it: curl, wget and Python's requests against one app that has
-//! everything, in HTTP/1 and HTTP/2, in the clear and under TLS, on both engines that speak them.
+//! The features of this crate as third-party programs use them: curl, wget and Python's requests against one app, over
+//! HTTP/1 and HTTP/2, with and without TLS, on both engines that have them.
 //!
 //! Needs a real kernel: the clients are programs of their own.
 #![cfg(all(unix, feature = "compress", feature = "cookies", feature = "json", feature = "tls"))]
@@ -24,7 +24,7 @@ on_every_engine! {
      curl_prints_trailers, curl_prints_events_as_they_come, wget_goes_on_where_it_stopped, python_requests]
 }
 
-/// How curl is told to speak.
+/// The scheme and the option of curl for each protocol.
 const WAYS: [(&str, &str); 4] =
     [("http", "--http1.1"), ("http", "--http2-prior-knowledge"), ("https", "--http1.1"), ("https", "--http2")];
 
@@ -35,11 +35,11 @@ struct Curl {
     place: Place,
 }
 
-/// An answer as curl shows it with `--include`.
+/// A response, as curl prints it with `--include`.
 #[derive(Debug)]
 struct Answer {
     status: u16,
-    /// In small letters.
+    /// In lower case.
     head: String,
     body: Vec<u8>,
 }
@@ -49,25 +49,26 @@ impl Answer {
         std::str::from_utf8(&self.body).expect("text")
     }
 
-    /// Whether it is this one, word by word.
+    /// Checks the status and the body.
     fn check(&self, status: u16, body: &str) {
         assert_eq!((self.status, self.text()), (status, body), "{}", self.head);
     }
 }
 
 impl Curl {
-    /// The ways in which this curl can ask again over its connection: before 8.0 it breaks those of HTTP/2 in the clear.
+    /// Returns the protocols by which this curl can send a second request on a connection. Before 8.0 it cannot do so
+    /// over HTTP/2 without TLS.
     fn ways_to_ask_again(&self) -> Vec<(&'static str, &'static str)> {
         let is_old = output_text(&self.program, &["--version"]).starts_with("curl 7.");
         WAYS.into_iter().filter(|way| !is_old || *way != ("http", "--http2-prior-knowledge")).collect()
     }
 
-    /// None, and a line that says so, where there is no curl that can do what these tests ask for.
+    /// Starts a server. Returns `None`, with a note, if curl is not installed or lacks HTTP/2, TLS or gzip.
     fn new(test: &str, engine: &str) -> Option<Curl> {
         let program = program(&["curl"])?;
         let version = output_text(&program, &["--version"]);
         if !["HTTP2", "SSL", "libz"].iter().all(|feature| version.contains(feature)) {
-            not_run(&format!("curl with HTTP/2, TLS and gzip, which this is not: {version}"));
+            not_run(&format!("this curl lacks HTTP/2, TLS or gzip: {version}"));
             return None;
         }
         let place = everything::place(&format!("curl-{test}-{engine}"));
@@ -75,7 +76,7 @@ impl Curl {
         Some(Curl { program, site, place })
     }
 
-    /// A file of the test's own: its path.
+    /// Writes a file for the test. Returns its path.
     fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         std::fs::write(&path, content).expect("a file");
@@ -91,7 +92,7 @@ impl Curl {
         [&fixed[..], arguments, &[url]].concat()
     }
 
-    /// The last of the answers that come.
+    /// Runs curl. Returns the last of the responses that it prints.
     fn ask(&self, way: (&str, &str), arguments: &[&str], path: &str) -> Answer {
         let url = self.site.url(way.0, path);
         let said = output(&self.program, &self.arguments(way, &[&["--include"], arguments].concat(), &url));
@@ -101,7 +102,7 @@ impl Curl {
             let head = String::from_utf8_lossy(&rest[..end]).to_lowercase();
             rest = &rest[end..];
             let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
-            // What came before the answer, or what was followed.
+            // Skips interim responses and redirects.
             if !rest.starts_with(b"HTTP/") {
                 return Answer { status, head, body: rest.to_vec() };
             }
@@ -156,7 +157,7 @@ fn curl_keeps_a_jar_of_cookies(engine: &str) {
         ask("/cookies").check(200, "{\"hidden\":\"a b;\u{e9}\",\"seen\":\"a b;\u{e9}\",\"strict\":\"a b;\u{e9}\"}");
         let kept = std::fs::read_to_string(&jar).expect("the jar");
         assert_eq!(kept.matches("#HttpOnly_").count(), 1, "{kept}");
-        // Whether curl forgets them depends on its version; requests and the browser do.
+        // Not every version of curl removes the cookies from its jar, so this checks the fields only.
         let removed = ask("/cookies/remove");
         removed.check(200, "removed");
         assert_eq!(removed.head.matches("; max-age=0;").count(), 3, "{}", removed.head);
@@ -164,7 +165,7 @@ fn curl_keeps_a_jar_of_cookies(engine: &str) {
             for visit in 1..4 {
                 ask(path).check(200, &visit.to_string());
             }
-            // Somebody else's cookie, and one that was changed, are worth nothing.
+            // Without the cookie, and with one that was changed, the count begins anew.
             curl.ask(way, &[], path).check(200, "1");
             let kept = std::fs::read_to_string(&jar).expect("the jar");
             let value = kept.lines().find_map(|line| line.split_once(&format!("\t{name}\t"))).expect("the cookie").1;
@@ -217,7 +218,7 @@ fn curl_gets_parts_of_files(engine: &str) {
             assert!(answer.body.windows(part.len()).any(|bytes| bytes == part));
         }
         assert_eq!(curl.ask(way, &["--range", "3000011-"], "/files/large.bin").status, 416);
-        // A download that was cut, and one of which nothing came.
+        // Downloads that were cut at several places.
         for cut in [0, 1, 1_234_567, LARGE - 1] {
             let (begun, url) = (curl.write("begun", &whole[..cut]), curl.site.url(way.0, "/files/large.bin"));
             let resume = ["--fail", "--continue-at", "-", "--output", &begun];
@@ -275,7 +276,7 @@ fn curl_follows_redirects(engine: &str) {
         for (path, status, body) in [
             ("/see-other", 303, "GET "),
             ("/temporary", 307, "POST some text"),
-            // By way of /temporary.
+            // Through /temporary.
             ("/permanent", 308, "POST some text"),
         ] {
             let post = ["--data", "some text"];
@@ -295,7 +296,7 @@ fn curl_uploads(engine: &str) {
     let expected = format!("{LARGE} {}", sum(content.iter().copied(), NOTHING));
     for way in WAYS {
         curl.ask(way, &["--upload-file", &file], "/store/named").check(201, &format!("named {expected}"));
-        // A name that ends in a slash gets that of the file.
+        // curl appends the name of the file to a URL that ends in a slash.
         let missing = curl.ask(way, &["--upload-file", &file], "/store/");
         missing.check(201, &format!("upload {expected}"));
         curl.ask(way, &["--upload-file", &none], "/store/none").check(201, &format!("none 0 {NOTHING}"));
@@ -329,10 +330,10 @@ fn curl_prints_events_as_they_come(engine: &str) {
             let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
             let mut first = String::new();
             while !first.ends_with("\n\n") {
-                assert_ne!(lines.read_line(&mut first).expect("text"), 0, "it ended after {first:?}");
+                assert_ne!(lines.read_line(&mut first).expect("text"), 0, "curl ended after {first:?}");
             }
             assert_eq!(first, "data: one\ndata: and a half\nevent: word\nid: 1\n\n");
-            // The second is not made before the first was read.
+            // The server sends the second event only after this, so it has not held back the first one.
             assert_eq!(curl.ask(way, &["--request", "POST"], &format!("/open/{gate}")).status, 204);
             let mut rest = String::new();
             lines.read_to_string(&mut rest).expect("text");
@@ -360,8 +361,8 @@ fn wget_goes_on_where_it_stopped(engine: &str) {
     }
 }
 
-/// The first of the Pythons that has some modules: Debian's packages are for Debian's Python, which need not be the first on
-/// the path.
+/// Returns the first Python with these modules. Tries /usr/bin/python3 too, because packages of Debian install modules
+/// only for that one.
 fn python_with(modules: &str) -> Option<PathBuf> {
     let pythons = program(&["python3"]).into_iter().chain([PathBuf::from("/usr/bin/python3")]);
     let mut found = pythons.filter(|python| Path::is_file(python));
@@ -382,8 +383,8 @@ fn python_requests(engine: &str) {
             &python,
             &["-c", include_str!("everything/requests.py"), &site.url(scheme, ""), &file, &expected],
         );
-        let (missing, done) = said.rsplit_once("done\n").expect("its last word");
+        let (missing, done) = said.rsplit_once("done\n").expect("the script prints `done` at its end");
         assert_eq!(done, "");
-        missing.lines().for_each(|coding| not_run(&format!("requests decoding {coding}, which this Python cannot")));
+        missing.lines().for_each(|coding| not_run(&format!("requests in this Python cannot decode {coding}")));
     }
 }

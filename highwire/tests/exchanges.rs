@@ -1,8 +1,10 @@
-//! Exchanges end alike on every carrier: HTTP/1 on a socket, HTTP/2 on a socket, and a request of this process. The
-//! tables list requests and what must come of them: what the client sees, what the handler sees of the request's body,
-//! and what the access log says. Where a carrier differs, its row says how and why.
+//! Exchanges end in the same way on every carrier: HTTP/1 on a socket, HTTP/2 on a socket, and a request of this
+//! process. The tables list requests with the expected response, the expected notes of the handler about the request's
+//! body, and the expected status in the access log. If the outcome of a carrier differs, its row contains the
+//! difference.
 //!
-//! Needs a real kernel: the ends of connections, and answers before the end of a request, are what is tested.
+//! Needs a real kernel, because the tests are about ends of connections and about responses before the end of a
+//! request.
 #![cfg(feature = "tower")]
 
 mod asked;
@@ -24,7 +26,7 @@ use std::sync::{Condvar, Mutex, Once, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long anything may take before a test gives up on it.
+/// The longest time that a step of a test may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Five bytes of a body as [`Case::bytes`] makes them.
@@ -48,14 +50,14 @@ const CARRIERS: [Carrier; 3] = [Carrier::Http1, Carrier::Http2, Carrier::Call];
 /// How a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// Behind its head.
+    /// After its head: it has no body.
     Bodiless,
     Whole,
     /// With the trailer field `x-sum: 1`.
     Trailers,
-    /// Whole as far as the carrier says, but with fewer bytes than were announced.
+    /// Early: with fewer bytes than announced.
     Short,
-    /// Not at all: the client waits for the answer.
+    /// Not at all: the client waits for the response.
     Never,
     /// The client goes away when the handler has begun.
     Gone,
@@ -67,31 +69,31 @@ enum Answer {
         status: u16,
         body: String,
     },
-    /// The client sees that the answer is not whole. A status of 0: nothing came of it.
+    /// The response ended early, and the client noticed. The status is 0 if no head arrived.
     Cut {
         status: u16,
         body: String,
     },
-    /// The client did not wait for it.
+    /// The client did not wait for the response.
     Unseen,
-    /// The server did what it never may.
+    /// The server broke the protocol, or went silent.
     Broken(String),
 }
 
-/// What comes of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     answer: Answer,
     trailers: String,
-    /// Statuses of the responses before the answer.
+    /// Statuses of the interim responses.
     interim: Vec<u16>,
-    /// What the handler has noted.
+    /// The handler's notes about the request's body.
     notes: Vec<String>,
     /// Statuses in the access log.
     logged: Vec<u16>,
 }
 
-/// What a carrier does otherwise.
+/// A carrier, and how its outcome differs.
 type Difference = (Carrier, fn(&mut Outcome));
 
 struct Case {
@@ -149,7 +151,7 @@ impl Case {
         self
     }
 
-    /// One carrier's outcome differs.
+    /// Adds a difference in the outcome of one carrier.
     fn but(mut self, carrier: Carrier, difference: fn(&mut Outcome)) -> Case {
         self.differences.push((carrier, difference));
         self
@@ -175,7 +177,7 @@ fn answers() -> Vec<Case> {
         case("an async answer", "GET /async", whole(200, "async")),
         case("a Reply from another thread", "GET /reply", whole(200, "replied")),
         case("a Reply that is dropped", "GET /reply/dropped", whole(500, PANICKED)),
-        // A call has no way for interim responses.
+        // A call drops interim responses.
         case("an interim response", "GET /interim", whole(200, "hinted"))
             .interim(103)
             .but(Carrier::Call, |outcome| outcome.interim.clear()),
@@ -230,16 +232,16 @@ fn bodies() -> Vec<Case> {
             .sends(&[5], Whole)
             .announces(5)
             .notes(&["5 bytes"]),
-        case("no body for a handler of whole ones", "POST /whole", whole(200, "")).notes(&["0 bytes"]),
+        case("no body for a handler of whole bodies", "POST /whole", whole(200, "")).notes(&["0 bytes"]),
         case("a body in parts", "POST /parts", whole(200, "read")).sends(&[2, 3], Whole).notes(&["5 bytes"]),
-        case("no body for a handler of parts", "POST /parts", whole(200, "read")).notes(&["0 bytes"]),
+        case("no body for a handler of bodies in parts", "POST /parts", whole(200, "read")).notes(&["0 bytes"]),
         case("a body in parts with trailers", "POST /parts", whole(200, "read"))
             .sends(&[5], Trailers)
             .notes(&["5 bytes, x-sum"]),
         case("an echo with trailers", "POST /echo", whole(200, FIVE)).sends(&[2, 3], Trailers).trailers("x-sum: 1"),
-        case("a body that nobody takes", "POST /ignored", whole(200, "ignored")).sends(&[5], Whole),
-        case("a body without an end that nobody takes", "POST /ignored", whole(200, "ignored")).sends(&[5], Never),
-        case("a long body that nobody takes", "POST /ignored", whole(200, "ignored")).sends(&[100_000], Whole),
+        case("a body that no handler takes", "POST /ignored", whole(200, "ignored")).sends(&[5], Whole),
+        case("an endless body that no handler takes", "POST /ignored", whole(200, "ignored")).sends(&[5], Never),
+        case("a long body that no handler takes", "POST /ignored", whole(200, "ignored")).sends(&[100_000], Whole),
         case("a body that is dropped", "POST /drops", whole(200, "dropped")).sends(&[5], Never),
         case("a whole body over its bound", "POST /whole", whole(413, TOO_LONG)).sends(&[600, 600], Never),
         case("a whole body is announced over its bound", "POST /whole", whole(413, TOO_LONG))
@@ -252,19 +254,19 @@ fn bodies() -> Vec<Case> {
         case("parts are announced over their bound", "POST /task", whole(413, TOO_LONG_IN_PARTS))
             .sends(&[], Never)
             .announces(2001),
-        // In one part: of two, the first might be answered before the second comes.
-        case("parts over their bound behind the answer's head", "POST /echo", cut(200, "")).sends(&[3000], Never),
-        case("parts over their bound beside an answer under way", "POST /beside", cut(200, ""))
+        // In one part: with two, the server might send back the first before the second arrives.
+        case("parts over their bound after the response's head", "POST /echo", cut(200, "")).sends(&[3000], Never),
+        case("parts over their bound during the response", "POST /beside", cut(200, ""))
             .sends(&[1500, 1500], Never)
             .notes(&["TooLarge"]),
-        // The end of a connection's one direction is not that of the other: the client may read why it is refused. A
-        // stream of HTTP/2 is reset (RFC 9113 section 8.1.1), and nothing is answered.
+        // Over HTTP/1 the client has closed only its own direction, so the server responds with the reason. A stream of
+        // HTTP/2 is reset (RFC 9113 section 8.1.1) without a response.
         case("a whole body shorter than announced", "POST /whole", whole(400, asked::SHORT))
             .sends(&[2], Short)
             .announces(5)
             .but(Http1, |outcome| outcome.answer = whole(400, "the connection ended inside a message\n"))
             .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), Vec::new())),
-        // In a call nothing else is wrong than the body, so that its handler decides what that means.
+        // In a call only the body is wrong, so the handler decides about the response.
         case("parts shorter than announced", "POST /task", whole(200, "read"))
             .sends(&[2], Short)
             .announces(5)
@@ -273,7 +275,8 @@ fn bodies() -> Vec<Case> {
                 (outcome.answer, outcome.logged) = (whole(400, "the connection ended inside a message\n"), vec![400]);
             })
             .but(Http2, |outcome| (outcome.answer, outcome.logged) = (cut(0, ""), Vec::new())),
-        // A server cannot tell a client that goes away from one that ends its direction only, and answers it.
+        // Over HTTP/1 a client that goes away looks like one that has closed only its direction, so the server
+        // responds.
         case("the client goes away in the middle of a body", "POST /task", Answer::Unseen)
             .sends(&[5], Gone)
             .notes(&["begun", "CutShort"])
@@ -281,17 +284,17 @@ fn bodies() -> Vec<Case> {
     ]
 }
 
-/// For a server whose handlers have 300 milliseconds and whose bodies have to bring a megabyte in a second.
+/// The cases for a server with a handler timeout of 300 milliseconds and a least body rate of one megabyte per second.
 fn deadlines() -> Vec<Case> {
     use Ends::{Never, Whole};
     vec![
         case("a handler that never answers", "GET /never", whole(503, TIMED_OUT)),
         case("a Reply that is kept", "GET /reply/kept", whole(503, TIMED_OUT)),
-        case("a stream that never goes on", "GET /stream/stuck", cut(200, "")),
+        case("a stream that stays pending", "GET /stream/stuck", cut(200, "")),
         case("a handler that never answers has the whole body", "POST /late", whole(503, TIMED_OUT))
             .sends(&[5], Whole)
             .notes(&["5 bytes"]),
-        case("a handler that never answers is full of its body", "POST /late", whole(503, TIMED_OUT))
+        case("a handler that never answers reads no body", "POST /late", whole(503, TIMED_OUT))
             .sends(&[300_000], Never)
             .notes(&["CutShort"]),
         case("a handler that never answers waits for its body", "POST /late", whole(408, TOO_SLOW))
@@ -302,11 +305,11 @@ fn deadlines() -> Vec<Case> {
         case("parts are too slow for a task", "POST /task", whole(408, TOO_SLOW))
             .sends(&[5], Never)
             .notes(&["begun", "TooSlow"]),
-        case("an echo whose request never goes on", "POST /echo", cut(200, FIVE)).sends(&[5], Never),
+        case("an echo whose request never ends", "POST /echo", cut(200, FIVE)).sends(&[5], Never),
     ]
 }
 
-/// What handlers have noted, with the queries of their requests.
+/// The notes of handlers, each with the query of its request.
 static NOTES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 static NOTED: Condvar = Condvar::new();
 
@@ -319,7 +322,7 @@ fn notes_of(tag: &str, notes: &[(String, String)]) -> Vec<String> {
     notes.iter().filter(|(of, _)| of == tag).map(|(_, what)| what.clone()).collect()
 }
 
-/// The notes for a request, once there are so many.
+/// Waits until there are `count` notes for a request, then returns them.
 fn noted(tag: &str, count: usize) -> Vec<String> {
     let notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
     let waits = NOTED.wait_timeout_while(notes, PATIENCE, |notes| notes_of(tag, notes.as_slice()).len() < count);
@@ -327,7 +330,8 @@ fn noted(tag: &str, count: usize) -> Vec<String> {
     notes_of(tag, notes.as_slice())
 }
 
-/// Reads a body, and notes what it came to. (How much comes before an error depends on the carrier.)
+/// Reads a body and notes its length and trailers, or its error. The length before an error depends on the carrier, so
+/// it is not noted.
 async fn read(tag: &str, mut body: Body) {
     let mut count = 0;
     while let Some(part) = body.next().await {
@@ -340,7 +344,7 @@ async fn read(tag: &str, mut body: Body) {
     note(tag, &format!("{count} bytes{trailers}"));
 }
 
-/// Reads the body in a task, which sees what becomes of the body after its handler is cancelled.
+/// Reads the body in a task, which continues if the exchange is cancelled.
 fn read_in_task(RawQuery(tag): RawQuery, body: Body, reply: Reply) {
     note(&tag, "begun");
     highwire::spawn(async move {
@@ -466,7 +470,7 @@ fn app() -> App {
         })
 }
 
-/// An outcome, and the fields of an answer that is whole.
+/// An outcome, and the fields of the response.
 type Played = (Outcome, Vec<String>);
 
 fn outcome_of(read: Result<(), Failure>, reading: Reading, case: &Case, tag: &str) -> Played {
@@ -478,20 +482,20 @@ fn outcome_of(read: Result<(), Failure>, reading: Reading, case: &Case, tag: &st
         Err(Failure::Unseen) => Answer::Unseen,
         Err(Failure::Broken(error)) => Answer::Broken(error),
     };
-    // A task may note the end of a body behind the answer.
+    // A task may note the end of a body after the response.
     let notes = noted(tag, case.expected.notes.len());
     let logged = logged(tag);
     fields.sort();
     (Outcome { answer, trailers: trailers.join("\n"), interim, notes, logged }, fields)
 }
 
-/// Plays a table on all carriers and returns what is wrong.
+/// Plays a table on all carriers and returns the mismatches.
 fn play(engine: Engine, table: &str, settings: fn(&mut Config), cases: &[Case]) -> Vec<String> {
     let set = |config: &mut Config| {
         (config.engine, config.workers, config.access_log) = (engine, 1, true);
         settings(config);
     };
-    let handle = app().configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+    let handle = app().configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
     let (address, service) = (handle.addresses()[0].as_str(), start(app().configure(set)));
     let play_case = |carrier: Carrier, (at, case): (usize, &Case)| {
         let tag = format!("{engine:?}-{table}-{carrier:?}-{at}");
@@ -515,7 +519,7 @@ fn play(engine: Engine, table: &str, settings: fn(&mut Config), cases: &[Case]) 
             if *outcome != expected {
                 wrong.push(format!("{}, {carrier:?}: {outcome:?}\n    expected {expected:?}", case.name));
             } else if let (Answer::Whole { .. }, (by_http1, fields_by_http1)) = (&outcome.answer, &played[0][at])
-                // Another answer has another length.
+                // Compares only equal responses: another body has another Content-Length.
                 && outcome.answer == by_http1.answer
                 && let Err(error) = check_fields(carrier, fields, fields_by_http1)
             {
@@ -530,7 +534,7 @@ fn play(engine: Engine, table: &str, settings: fn(&mut Config), cases: &[Case]) 
 
 fn check(engine: Engine) {
     static LOG: Once = Once::new();
-    LOG.call_once(|| tracing::subscriber::set_global_default(Log).expect("nobody else logs here"));
+    LOG.call_once(|| tracing::subscriber::set_global_default(Log).expect("no other subscriber is set"));
     let bounds = |config: &mut Config| (config.limits.body_bytes, config.limits.streamed_body_bytes) = (1000, 2000);
     let short_times = |config: &mut Config| {
         (config.timeouts.handler, config.timeouts.body) = (Duration::from_millis(300), Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! A driver that fails: its worker must not take another turn over memory that the kernel may still read. A kernel does not fail on
-//! demand, so the driver is the simulated one, with a turn that fails.
+//! A driver that fails: its worker must not run another turn, because the kernel may still read the memory of the last
+//! one. A kernel does not fail on demand, so the driver is the simulated one with a turn that fails.
 
 use highwire::App;
 use highwire_io::sim::{Faults, Network, Simulated};

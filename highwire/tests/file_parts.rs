@@ -1,5 +1,5 @@
-//! Parts of files as answers, on every engine, in the clear and under TLS. This needs the kernel: whether a file is sent whole, in
-//! order and without being read is its doing.
+//! Parts of files as responses, on every engine, with and without TLS. Needs a real kernel, which sends files without
+//! reading them into the process.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -23,7 +23,7 @@ fn content() -> Vec<u8> {
     (0..FILE_BYTES).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
 }
 
-/// A file that the kernel can send, but whose bytes are never said to be in memory.
+/// A file that the kernel can send, but whose bytes are never reported as cached in memory.
 #[derive(Debug)]
 struct Cold(Open);
 
@@ -45,7 +45,7 @@ impl File for Cold {
     }
 }
 
-/// A file that the kernel cannot send by itself.
+/// A file without a descriptor, so that the kernel cannot send it.
 #[derive(Debug)]
 struct Unsendable(Open);
 
@@ -63,7 +63,7 @@ impl File for Unsendable {
     }
 }
 
-/// A folder with the file, which goes with it.
+/// A temporary folder with the file. Dropping it removes both.
 struct Place(std::path::PathBuf);
 
 impl Place {
@@ -113,7 +113,7 @@ const PATHS: &[(&str, usize, usize)] = &[
     ("warm", 0, 2_500_000),
 ];
 
-/// Asks for all of them at once, and looks at what comes.
+/// Sends requests for all parts at once, and checks the responses.
 fn pipelined(stream: &mut (impl Read + Write), content: &[u8]) {
     let mut requests = String::new();
     for (kind, from, to) in PATHS {
@@ -131,9 +131,9 @@ fn pipelined(stream: &mut (impl Read + Write), content: &[u8]) {
     };
     for (kind, from, to) in PATHS {
         next(&content[*from..*to], &format!("{kind} {from} {to}"));
-        next(b"hello", "what came behind");
+        next(b"hello", "the response after it");
     }
-    next(b"hello", "the last");
+    next(b"hello", "the last response");
     assert_eq!(client.read_to_end(), Ok(Vec::new()));
 }
 
@@ -142,10 +142,10 @@ fn parts_arrive_in_order_among_other_answers() {
     let place = Place::new("order");
     let content = content();
     for engine in ENGINES {
-        let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("it starts");
+        let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("the server starts");
         pipelined(&mut connect(&handle, 0), &content);
         handle.shutdown();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
@@ -157,13 +157,13 @@ fn parts_arrive_under_tls() {
     for engine in [Engine::Uring, Engine::Readiness] {
         let server = place.app(engine).listen("127.0.0.1:0").expect("a port");
         let server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("another");
-        let handle = server.start().expect("it starts");
+        let handle = server.start().expect("the server starts");
         let name = ServerName::try_from("a.example").expect("a name");
         let client = Client { alpn: &["http/1.1"], ..Client::of(&authority) };
         let client = ClientConnection::new(client.config(), name).expect("a client");
         pipelined(&mut StreamOwned::new(client, connect(&handle, 1)), &content);
         handle.shutdown();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
@@ -172,22 +172,22 @@ fn a_file_that_shrinks_while_it_is_sent_cuts_the_connection_and_nothing_else() {
     for engine in ENGINES {
         for kind in ["warm", "cold", "other"] {
             let place = Place::new(&format!("shrinks-{engine:?}-{kind}"));
-            // Longer than all buffers between: its end is not sent when it goes.
+            // Longer than all buffers between, so that its end is not sent yet when the file shrinks.
             let longer = std::fs::File::options().write(true).open(place.0.join("file")).expect("the file");
             longer.set_len(64 << 20).expect("room for a hole");
-            let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("it starts");
+            let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("the server starts");
             let mut stream = connect(&handle, 0);
             write!(stream, "GET /{kind}/0/{} HTTP/1.1\r\nHost: a\r\n\r\n", 64 << 20).expect("the server reads");
             let mut some = vec![0; 100_000];
             stream.read_exact(&mut some).expect("it begins");
-            longer.set_len(1_000_000).expect("it shrinks");
-            let error = stream.read_to_end(&mut some).expect_err("what is promised cannot come");
+            longer.set_len(1_000_000).expect("the file shrinks");
+            let error = stream.read_to_end(&mut some).expect_err("the rest of the file is gone");
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{engine:?} {kind} after {}", some.len());
             assert!(some.len() < 64 << 20, "{engine:?} {kind}");
             let answer = http1::get(&handle.addresses()[0], "/hello");
             assert!(answer.ends_with("hello"), "{engine:?} {kind}: {answer}");
             handle.shutdown();
-            handle.join().expect("it ends");
+            handle.join().expect("the server ends");
         }
     }
 }
@@ -197,7 +197,7 @@ fn a_peer_that_goes_away_in_the_middle_harms_nobody() {
     let place = Place::new("gone");
     let content = content();
     for engine in ENGINES {
-        let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("it starts");
+        let handle = place.app(engine).listen("127.0.0.1:0").expect("a port").start().expect("the server starts");
         for kind in ["warm", "cold", "other"] {
             for read in [0, 1, 200_000] {
                 let mut stream = connect(&handle, 0);
@@ -207,6 +207,6 @@ fn a_peer_that_goes_away_in_the_middle_harms_nobody() {
         }
         pipelined(&mut connect(&handle, 0), &content);
         handle.shutdown();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }

@@ -1,4 +1,4 @@
-//! Files of a real folder, asked for in this process: what is served, under which conditions, and what never is.
+//! Files of a real folder, through the test client: which are served, under which conditions, and which never.
 
 mod folder;
 
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
-/// What [`Place::write`] sets, and a second before and after.
+/// The date that [`Place::write`] sets, and one second before and after it.
 const DATE_TEXT: &str = "Fri, 15 Jan 2021 08:00:00 GMT";
 const BEFORE: &str = "Fri, 15 Jan 2021 07:59:59 GMT";
 const AFTER: &str = "Fri, 15 Jan 2021 08:00:01 GMT";
@@ -23,7 +23,7 @@ fn ask(client: &mut Client, method: Method, path: &str, fields: &[(&str, &str)])
     fields.iter().fold(call, |call, (name, value)| call.header(name, value)).send()
 }
 
-/// The longest file that is kept in memory, and around it.
+/// The length of the longest file that is kept in memory.
 const SMALL: usize = 64 * 1024;
 
 #[test]
@@ -57,7 +57,7 @@ fn files_of_every_size_come_whole_the_first_time_and_again() {
     }
 }
 
-/// Fields of a request, and what is answered: the status, the body, and Content-Range.
+/// The fields of a request, and the expected status, body and Content-Range.
 type Case<'a> = (&'a [(&'a str, &'a str)], u16, &'a [u8], &'a str);
 
 #[test]
@@ -150,7 +150,7 @@ fn several_parts_come_as_multipart() {
         assert_eq!(answer.header("content-length"), expected.len().to_string());
         let many = format!("bytes={}", (0..50).map(|part| format!("{0}-{0}", part * 10)).collect::<Vec<_>>().join(","));
         let answer = client.get(&format!("/static/{name}")).header("range", many).send();
-        assert!(answer.status() == 200 && answer.bytes() == whole, "whoever asks for very many parts gets all of it");
+        assert!(answer.status() == 200 && answer.bytes() == whole, "very many parts: the whole file is sent");
     }
 }
 
@@ -192,10 +192,10 @@ fn siblings_are_sent_to_those_who_take_them() {
     assert_ne!(tag(&mut compressed, "br"), tag(&mut compressed, "identity"));
     let large = compressed.get("/static/c.js").header("accept-encoding", "br").send();
     assert!(large.bytes() == bytes(SMALL + 1) && large.header("content-encoding").is_empty());
-    // Nobody asked for that here.
+    // Without `precompressed`, siblings are not sent.
     let answer = client(place.files()).get("/static/a.js").header("accept-encoding", "br").send();
     assert_eq!((answer.text(), answer.header("content-encoding"), answer.header("vary")), ("itself", "", ""));
-    // By its own name it is a file like any other.
+    // Under its own name, a sibling is a file like any other.
     let answer = compressed.get("/static/a.js.gz").header("accept-encoding", "gzip").send();
     assert_eq!((answer.header("content-type"), answer.header("content-encoding")), ("application/gzip", ""));
 }
@@ -286,7 +286,7 @@ fn settings_change_what_is_said_and_served() {
         let said = (answer.status().as_u16(), answer.header("cache-control"), answer.header("content-type"));
         assert_eq!((said, answer.text()), ((status, cache_control, content_type), body), "{path}");
     }
-    assert_eq!(client(place.files()).get("/static/.well-known/x").send().status(), 404, "hidden unless asked for");
+    assert_eq!(client(place.files()).get("/static/.well-known/x").send().status(), 404, "hidden by default");
     let mut single = client(with_pages.single_page("index.html"));
     for (path, status, body) in [
         ("/static/users/7", 200, "index.html"),
@@ -298,7 +298,7 @@ fn settings_change_what_is_said_and_served() {
         assert_eq!((answer.status().as_u16(), answer.text()), (status, body), "{path}");
     }
     place.write("users/7", "a file by now");
-    assert_eq!(single.get("/static/users/7").send().text(), "a file by now", "no page in its place is kept");
+    assert_eq!(single.get("/static/users/7").send().text(), "a file by now", "the page in its place is not kept");
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn mistakes_are_told_when_the_app_is_built() {
     let place = Place::new("mistakes");
     for (files, expected) in [
         (Files::new(place.0.join("nothing")), "nothing"),
-        (place.files().cache_control("*", "a\nb"), "cannot be the Cache-Control of *"),
+        (place.files().cache_control("*", "a\nb"), "is not a valid Cache-Control for *"),
     ] {
         for app in [App::new().files("/", files.clone()), App::new().nest("/x", App::new().files("/y", files))] {
             let error = Client::new(app).expect_err("a mistake").to_string();
@@ -343,7 +343,7 @@ fn mistakes_are_told_when_the_app_is_built() {
     }
 }
 
-/// Time is virtual; the files' dates are not.
+/// The clock of the test is virtual, the dates of the files are real.
 #[test]
 fn a_changed_file_is_seen_within_a_second() {
     let place = Place::new("changes");
@@ -357,22 +357,22 @@ fn a_changed_file_is_seen_within_a_second() {
     };
     let (now, second) = (Duration::ZERO, Duration::from_secs(1));
     assert_eq!(text(now, ""), (200, "first".to_string()));
-    // The same date and length: that it is another file tells them apart.
+    // The new file has the same date and length. The server notices that it is another file.
     place.write("new", "other");
-    fs::rename(place.root().join("new"), place.root().join("a.txt")).expect("both are there");
-    assert_eq!(text(now, ""), (200, "first".to_string()), "it is kept");
+    fs::rename(place.root().join("new"), place.root().join("a.txt")).expect("the file can be renamed");
+    assert_eq!(text(now, ""), (200, "first".to_string()), "kept for a second");
     assert_eq!(text(second, ""), (200, "other".to_string()));
     assert_eq!(text(now, "gzip"), (200, "first in gzip".to_string()));
-    fs::remove_file(place.root().join("a.txt.gz")).expect("it was there");
+    fs::remove_file(place.root().join("a.txt.gz")).expect("the file can be removed");
     place.write("a.txt.br", "in brotli");
     assert_eq!(text(second, "gzip, br"), (200, "in brotli".to_string()));
-    fs::remove_file(place.root().join("a.txt")).expect("it was there");
+    fs::remove_file(place.root().join("a.txt")).expect("the file can be removed");
     assert_eq!(text(second, ""), (404, "not found\n".to_string()));
     fs::create_dir(place.root().join("a.txt")).expect("a folder");
     assert_eq!(text(now, "").0, 308);
 }
 
-/// One that is kept open says by itself that it has another content, another name over it, or none any more.
+/// A large file is kept open, and its metadata shows at once if it was changed, replaced or removed.
 #[test]
 fn a_changed_large_file_is_seen_at_the_next_request() {
     let place = Place::new("large-changes");
@@ -386,10 +386,10 @@ fn a_changed_large_file_is_seen_at_the_next_request() {
     };
     let (soon, second) = (Duration::from_millis(1), Duration::from_secs(1));
     for after in [soon, soon, second, second] {
-        assert!(text(after) == (200, large("a", 100_000)), "it is there");
+        assert!(text(after) == (200, large("a", 100_000)), "the first file");
     }
     place.write("new", large("b", 100_000));
-    fs::rename(place.root().join("new"), place.root().join("a.txt")).expect("both are there");
+    fs::rename(place.root().join("new"), place.root().join("a.txt")).expect("the file can be renamed");
     assert!(text(soon) == (200, large("b", 100_000)), "another file");
     place.write("a.txt", large("c", 80_000));
     assert!(text(soon) == (200, large("c", 80_000)), "written in place");
@@ -397,7 +397,7 @@ fn a_changed_large_file_is_seen_at_the_next_request() {
     assert_eq!(text(soon), (200, "small".to_string()));
     place.write("a.txt", large("d", 90_000));
     assert!(text(second) == (200, large("d", 90_000)), "large again");
-    fs::remove_file(place.root().join("a.txt")).expect("it was there");
+    fs::remove_file(place.root().join("a.txt")).expect("the file can be removed");
     assert_eq!(text(soon), (404, "not found\n".to_string()));
 }
 
@@ -412,7 +412,7 @@ fn a_file_that_was_just_written_has_a_weak_tag_and_is_read_again() {
     let mut client = client(place.files());
     let answer = client.get("/static/young.txt").send();
     assert!(answer.header("etag").starts_with("W/\""), "{answer:?}");
-    assert_eq!(answer.header("last-modified"), "", "a date in the future is not told");
+    assert_eq!(answer.header("last-modified"), "", "a date in the future is not sent");
     let fields = [("range", "bytes=0-0"), ("if-range", answer.header("etag"))];
     assert_eq!(ask(&mut client, Method::GET, "/static/young.txt", &fields).status(), 200);
     let fields = [("if-none-match", answer.header("etag"))];

@@ -1,5 +1,5 @@
-//! Files where the process may have few descriptors, or has none left. Needs a real kernel, which counts them; the
-//! limits are those of this process, so that these tests are a program of their own and run one after another.
+//! Serving files with few descriptors, or with none left. Needs a real kernel, which counts descriptors. The limit is
+//! that of the process, so these tests are a program of their own and run one after another.
 
 mod folder;
 
@@ -13,21 +13,21 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Held while the process has a limit that a test has set.
+/// Locked while a test changes the limit of the process.
 static LIMIT: Mutex<()> = Mutex::new(());
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Descriptors that the process may have when a server is started.
+/// The limit of descriptors when the server starts.
 const DESCRIPTORS: usize = 256;
 
-/// And afterwards: enough for both sides of its connections.
+/// The limit afterwards: enough for both sides of all connections.
 const MORE_DESCRIPTORS: usize = 1024;
 
-/// A fourth of the former may be open files.
+/// The open files that the server allows: a fourth of the descriptors at its start.
 const OPEN_FILES: usize = DESCRIPTORS / 4;
 
-/// Sets the limit of descriptors that counts; says so where there is no program for it.
+/// Sets the soft limit of descriptors. Returns false if that fails, with a note if `prlimit` is not installed.
 fn limit(most: usize) -> bool {
     let id = std::process::id().to_string();
     let status = Command::new("prlimit").args(["--pid", &id, &format!("--nofile={most}:")]).status();
@@ -37,8 +37,8 @@ fn limit(most: usize) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Does something while this process cannot get a descriptor; a shell gives them back, since nobody can be started
-/// then.
+/// Calls `act` while this process cannot open a descriptor. A shell, started before, restores the limit, because the
+/// process cannot start another one without descriptors.
 fn without_descriptors(act: impl FnOnce()) {
     let limit = format!("prlimit --pid {} --nofile", std::process::id());
     let script = format!("{limit}=3: && echo none; read line; {limit}={MORE_DESCRIPTORS}: && echo some");
@@ -51,14 +51,14 @@ fn without_descriptors(act: impl FnOnce()) {
     act();
     drop(shell.stdin.take());
     assert_eq!(next(), "some");
-    shell.wait().expect("it ends");
+    shell.wait().expect("the shell ends");
 }
 
 /// GETs a target and reads no more than the head of the answer.
 fn ask(handle: &Handle, target: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(&handle.addresses()[0]).expect("the server listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("it reads");
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("the server reads");
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -73,7 +73,7 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
     let _limit = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new("slow");
     place.write("small", bytes(100));
-    // More than all buffers between both sides take.
+    // Larger than all buffers between both sides.
     place.write("large", b"");
     let large = std::fs::File::options().write(true).open(place.root().join("large")).expect("a file");
     large.set_len(64 << 20).expect("a sparse file");
@@ -86,7 +86,7 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
             config.workers = 1;
             config.limits.connection_threads = 2 * OPEN_FILES;
         });
-        let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+        let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
         assert!(limit(MORE_DESCRIPTORS));
         let mut slow = Vec::new();
         for number in 0..OPEN_FILES {
@@ -108,7 +108,7 @@ fn clients_that_take_nothing_of_large_files_leave_descriptors_to_others() {
     }
 }
 
-/// Time is virtual.
+/// Runs in virtual time.
 #[test]
 fn kept_files_are_sent_for_a_while_where_there_are_no_descriptors() {
     let _limit = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Files over real sockets: paths that must not lead out of the folder, links that change while they are followed, files that
-//! change while they are sent. Needs a real kernel: it is what keeps paths within the folder, and what sends.
+//! Files over real sockets: paths that must not lead out of the folder, links that change while they are followed,
+//! files that change while they are sent. Needs a real kernel, which keeps paths within the folder and sends the files.
 
 mod folder;
 
@@ -22,19 +22,19 @@ fn start(prefix: &str, files: Files, engine: Engine) -> Handle {
         config.engine = engine;
         config.workers = 1;
     });
-    app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts")
+    app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts")
 }
 
 fn connect(handle: &Handle) -> TcpStream {
     http1::connect(&handle.addresses()[0])
 }
 
-/// GETs a target as it is: the status, all fields, and the body.
+/// GETs a target unchanged. Returns the status, the head and the body.
 fn get(handle: &Handle, target: &[u8]) -> (u16, String, Vec<u8>) {
     get_with(handle, target, b"")
 }
 
-/// The same with more fields, as lines.
+/// GETs a target as [`get`] does, with more header lines.
 fn get_with(handle: &Handle, target: &[u8], fields: &[u8]) -> (u16, String, Vec<u8>) {
     let front = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let request = [b"GET ", target, front, fields, b"\r\n"].concat();
@@ -47,7 +47,7 @@ fn get_with(handle: &Handle, target: &[u8], fields: &[u8]) -> (u16, String, Vec<
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/files/escapes.txt");
 
-/// The bytes that a line of the corpus stands for.
+/// Returns the bytes of a line of the corpus: replaces `{outside}`, `\\` and `\x00`.
 fn target(line: &str, outside: &str) -> Vec<u8> {
     let line = line.replace("{outside}", outside);
     let mut bytes = Vec::new();
@@ -75,7 +75,7 @@ fn target(line: &str, outside: &str) -> Vec<u8> {
 
 const SECRET: &str = "what nobody may see";
 
-/// The folder that the corpus is about.
+/// Returns the folder that the corpus describes.
 fn place(name: &str) -> Place {
     let place = Place::new(name);
     for path in ["a.txt", "inner/a.txt"] {
@@ -132,12 +132,12 @@ fn no_spelling_of_a_path_leads_out_of_the_folder() {
             assert!(is_refused || is_listing, "{line}: {head}{body}");
         }
     }
-    assert!(within > 10 && out > 800, "{within} within, {out} out: the corpus was read");
-    // Whoever sent all that has done no harm.
+    assert!(within > 10 && out > 800, "the corpus is incomplete: {within} paths within, {out} out");
+    // The server still works.
     assert_eq!(get(&below, b"/static/a.txt").2, b"a file");
     for handle in [below, at_root] {
         handle.abort();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
@@ -150,13 +150,13 @@ fn a_link_that_changes_while_it_is_followed_leads_nowhere_else() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // A link within, a link out, a folder whose `..` is moved out and back: each replaced in one step.
+            // Replaces the link atomically: it leads within the folder, or out. Moves the folder `inner` out and back.
             let links = ["inner", "..", "up", "inner/up2", "inner/../inner"];
             for to in links.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
                 let new = root.join("next");
                 symlink(to, &new).and_then(|()| fs::rename(&new, root.join("now"))).expect("a new link");
                 let (moved, inner) = (place.0.join("moved"), root.join("inner"));
-                fs::rename(&inner, &moved).and_then(|()| fs::rename(&moved, &inner)).expect("it moves");
+                fs::rename(&inner, &moved).and_then(|()| fs::rename(&moved, &inner)).expect("the folder moves");
             }
         });
         let end = scope.spawn(|| {
@@ -179,10 +179,10 @@ fn a_link_that_changes_while_it_is_followed_leads_nowhere_else() {
     });
     assert_eq!(get(&handle, b"/static/inner/a.txt").2, b"a file");
     handle.abort();
-    handle.join().expect("it ends");
+    handle.join().expect("the server ends");
 }
 
-/// Far more than sockets and the server hold for a peer that does not read.
+/// Far more bytes than sockets and the server hold for a peer that does not read.
 const LARGE: u64 = 64 << 20;
 
 #[test]
@@ -200,15 +200,15 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection_alone() {
         stream.read_exact(&mut begin).expect("the beginning");
         let announced = format!("Content-Length: {LARGE}\r\n");
         assert!(String::from_utf8_lossy(&begin).contains(&announced), "{engine:?}");
-        file.set_len(1000).expect("it shrinks");
+        file.set_len(1000).expect("the file shrinks");
         let mut rest = Vec::new();
-        // Cut by a reset or by an end: either way it is not whole.
+        // The connection ends by a reset or a close. In both cases the response is incomplete.
         let _ = stream.read_to_end(&mut rest);
         assert!(((begin.len() + rest.len()) as u64) < LARGE, "{engine:?}: {} bytes", rest.len());
-        assert_eq!(get(&handle, b"/small.txt").2, b"small", "{engine:?}: the others are served");
-        assert_eq!(get(&handle, b"/large.bin").2.len(), 1000, "{engine:?}: and so is what is left of it");
+        assert_eq!(get(&handle, b"/small.txt").2, b"small", "{engine:?}: other files are served");
+        assert_eq!(get(&handle, b"/large.bin").2.len(), 1000, "{engine:?}: the rest of the file is served");
         handle.abort();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
@@ -218,7 +218,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panics").write(bytes)
+        self.0.lock().expect("no panic").write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -237,10 +237,10 @@ fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
             config.engine = engine;
             config.workers = 1;
         });
-        let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+        let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
         let all = get(&handle, b"/large.bin");
         assert!(all.0 == 200 && all.2 == whole, "{engine:?}: {} of {} bytes", all.2.len(), whole.len());
-        // Between parts that are sent as they are, one that is too short for that.
+        // Between two parts that the kernel sends from the file, one that is too short for that.
         let ranges = [(1, 700_000), (800_000, 800_009), (900_000, 2_999_999)];
         let parts = get_with(&handle, b"/large.bin", b"Range: bytes=1-700000,800000-800009,900000-2999999\r\n");
         let boundary = parts.1.split("boundary=").nth(1).and_then(|rest| rest.lines().next()).expect("a boundary");
@@ -254,8 +254,8 @@ fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
         expected.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
         assert!(parts.0 == 206 && parts.2 == expected, "{engine:?}: {} of {}", parts.2.len(), expected.len());
         handle.shutdown();
-        handle.join().expect("it ends");
-        let log = String::from_utf8(log.0.lock().expect("nobody panics").clone()).expect("a log in UTF-8");
+        handle.join().expect("the server ends");
+        let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("a log in UTF-8");
         let sent: Vec<_> = log.lines().map(|line| line.rsplit_once("\" ").expect("a status").1).collect();
         assert_eq!(sent, ["200 3000000".to_string(), format!("206 {}", expected.len())], "{engine:?}");
     }
@@ -264,7 +264,7 @@ fn large_files_and_large_parts_of_them_arrive_and_are_counted() {
 #[test]
 fn large_files_that_are_kept_open_are_sent_between_other_answers() {
     let place = Place::new("kept");
-    // The second needs more than sockets take at once.
+    // The second file is larger than a socket takes at once.
     let (one, step) = (bytes(100_000), bytes(540_000));
     place.write("one.bin", &one);
     place.write("step.bin", &step);
@@ -295,6 +295,6 @@ fn large_files_that_are_kept_open_are_sent_between_other_answers() {
             assert!(rest.is_empty(), "{engine:?}: {} bytes more", rest.len());
         }
         handle.shutdown();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }

@@ -1,4 +1,4 @@
-//! Forms, credentials and what is acceptable, as an application sees them.
+//! Forms, credentials and content negotiation, as an application uses them.
 #![cfg(feature = "json")]
 
 use highwire::form::{Limits, MultipartError};
@@ -16,7 +16,7 @@ fn client(app: App) -> Client {
     Client::new(app).expect("an app")
 }
 
-/// Whether a refusal is a problem with a status and these members.
+/// Checks that a response is a problem with this status and these members.
 fn check_problem(answer: &TestResponse, status: u16, members: &[(&str, &str)]) {
     let context = format!("{:?} {}", answer.status(), answer.text());
     assert_eq!(answer.status().as_u16(), status, "{context}");
@@ -76,7 +76,7 @@ fn json_that_is_wrong_is_told_where() {
     check_problem(&ask(r#"{"items":[]} x"#), 400, &[("column", "14")]);
     let long = ask(&format!(r#"{{"items":[{{"name":"a","count":"{}"}}]}}"#, "x".repeat(100_000)));
     check_problem(&long, 422, &[("field", "items[0].count")]);
-    assert!(long.bytes().len() < 1000, "an answer that a peer makes long");
+    assert!(long.bytes().len() < 1000, "the length of the error grows with the request");
     let other = client.post("/json").header("content-type", "text/json").body("{}").send();
     check_problem(&other, 415, &[("in", "content-type")]);
     assert_eq!(other.header("accept"), "application/json");
@@ -130,7 +130,7 @@ fn forms_that_are_wrong_are_told_where() {
     assert_eq!(other.header("accept"), "application/x-www-form-urlencoded, multipart/form-data");
 }
 
-/// The lines of a part, and its data.
+/// Returns a part: its delimiter, head and data.
 fn part(disposition: &str, data: &str) -> String {
     format!("--B\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{data}\r\n")
 }
@@ -156,7 +156,7 @@ fn a_form_comes_as_multipart_too() {
     check_problem(&ask("multipart/form-data; boundary=C", &[name, age]), 400, &[("offset", "0")]);
 }
 
-/// What became of each part: `name (file's name, media type): data`.
+/// Lists the parts: `name (file name, media type): data`. Does not read the data of parts with the name `skipped`.
 async fn describe(mut multipart: Multipart) -> Result<String, MultipartError> {
     let mut said = Vec::new();
     while let Some(part) = multipart.next().await {
@@ -208,7 +208,7 @@ fn a_multipart_body_is_bounded() {
     check_problem(&ask("/", part(&format!("name={}", "a".repeat(100)), "")), 413, &[("offset", "5")]);
     check_problem(&ask("/", format!("--B\r\n{}", "a: b\r\n".repeat(1000))), 413, &[("offset", "5")]);
     let large = |bytes: usize| part("name=skipped", &"x".repeat(bytes));
-    assert_eq!(ask("/", large(1001) + "--B--").text(), "skipped (-, -)", "a part that nobody takes has no size");
+    assert_eq!(ask("/", large(1001) + "--B--").text(), "skipped (-, -)", "an unread part has no size limit");
     check_problem(&ask("/", large(1500) + "--B--"), 413, &[]);
     check_problem(&ask("/", "x".repeat(1000)), 400, &[("offset", "0")]);
     let named = |bytes: usize| part("name=name", &"x".repeat(bytes)) + "--B--";
@@ -217,17 +217,17 @@ fn a_multipart_body_is_bounded() {
     check_problem(&ask("/form", named(1001)), 413, &[("field", "name"), detail, ("in", "body")]);
 }
 
-/// Whether this process has a descriptor of a file.
+/// Returns true if this process has a descriptor of the file.
 fn is_open(path: &std::path::Path) -> bool {
     let mut descriptors = std::fs::read_dir("/proc/self/fd").expect("a list");
     descriptors.any(|descriptor| descriptor.is_ok_and(|it| std::fs::read_link(it.path()).is_ok_and(|to| to == path)))
 }
 
-/// Where parts go.
+/// The folder for the files of parts.
 #[derive(Clone)]
 struct At(PathBuf);
 
-/// Drops all parts while the pool's one thread is busy, and then asks for something else of the pool.
+/// Drops the files of all parts while the pool's only thread is busy, and then gives the pool another job.
 async fn drop_many(at: highwire::State<At>, mut multipart: Multipart) -> Result<String, MultipartError> {
     let mut spools = Vec::new();
     while let Some(part) = multipart.next().await {
@@ -237,7 +237,7 @@ async fn drop_many(at: highwire::State<At>, mut multipart: Multipart) -> Result<
     let (begun, has_begun) = std::sync::mpsc::channel();
     let busy = async move {
         let wait = move || {
-            begun.send(()).expect("somebody waits for it");
+            begun.send(()).expect("the handler waits for it");
             held.recv().is_err()
         };
         highwire::spawn_blocking(wait).await
@@ -248,12 +248,12 @@ async fn drop_many(at: highwire::State<At>, mut multipart: Multipart) -> Result<
         std::task::Poll::Ready(())
     })
     .await;
-    has_begun.recv().expect("it begins");
+    has_begun.recv().expect("the job begins");
     let count = spools.len();
     drop(spools);
     let mut other = std::pin::pin!(highwire::spawn_blocking(|| 7));
     let first = std::future::poll_fn(|cx| std::task::Poll::Ready(other.as_mut().poll(cx))).await;
-    assert!(first.is_pending(), "{count} files leave no place: {first:?}");
+    assert!(first.is_pending(), "removing {count} files fills the queue: {first:?}");
     drop(release);
     assert_eq!(busy.await, Ok(true));
     Ok(format!("{count} {:?}", other.await))
@@ -272,10 +272,10 @@ fn files_that_are_dropped_leave_places_of_the_pool_to_others() {
     assert_eq!(answer.text(), "20 Ok(7)");
     let begun = Instant::now();
     while std::fs::read_dir(&folder).expect("a folder").next().is_some() {
-        assert!(begun.elapsed() < PATIENCE, "files are left behind");
+        assert!(begun.elapsed() < PATIENCE, "dropped files are not removed");
         std::thread::yield_now();
     }
-    std::fs::remove_dir_all(&folder).expect("it is ours");
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
 #[test]
@@ -288,11 +288,11 @@ fn a_part_is_spooled_kept_and_removed() {
             let part = part?;
             let name = part.name().to_string();
             let spool = part.spool(&at.0.0).await?;
-            assert!(!is_open(spool.path()), "a file that is whole is open");
+            assert!(!is_open(spool.path()), "a complete file is still open");
             let data = std::fs::read(spool.path()).expect("the file is there");
             said += &format!("{name} {} {} ", spool.len(), data.iter().filter(|&&byte| byte == b'x').count());
             if name == "keep" {
-                std::fs::rename(spool.keep(), at.0.0.join("kept")).expect("it is renamed");
+                std::fs::rename(spool.keep(), at.0.0.join("kept")).expect("the file can be renamed");
             }
         }
         Ok::<_, MultipartError>(said)
@@ -313,7 +313,7 @@ fn a_part_is_spooled_kept_and_removed() {
         names.sort();
         names
     };
-    // Files are removed by another thread.
+    // Waits, because another thread removes files.
     let files_become = |expected: &[&str]| {
         let begun = Instant::now();
         while files() != expected {
@@ -331,7 +331,7 @@ fn a_part_is_spooled_kept_and_removed() {
     check_problem(&ask("/", part("name=a", &"x".repeat(500_000))), 400, &[("in", "body")]);
     files_become(&["kept"]);
     check_problem(&ask("/nowhere", part("name=a", "") + "--B--"), 500, &[("field", "a")]);
-    std::fs::remove_dir_all(&folder).expect("it is ours");
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn credentials() {
     assert_eq!(ask("/basic", "bAsIc  Og== ").text(), "  false");
     assert_eq!(ask("/basic", "Basic w6k6w6k=").text(), "\u{e9} \u{e9} false");
     let challenge = "Basic realm=\"test\", charset=\"UTF-8\"";
-    // Without a colon, not UTF-8, with a control character, no base64, another scheme.
+    // Empty, without credentials, without a colon, not UTF-8, with a control character, not base64, another scheme.
     for wrong in ["", "Basic", "Basic ", "Basic YWRh", "Basic /zo=", "Basic YTpiCg==", "Basic ?", "Bearer x1"] {
         let answer = ask("/basic", wrong);
         check_problem(&answer, 401, &[]);

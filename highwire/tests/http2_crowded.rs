@@ -1,7 +1,8 @@
-//! Clients that ask for much and take nothing: while a worker is crowded, their further requests are refused, those of others
-//! are not, and what was promised is sent. A body whose window is closed is not made.
+//! Clients that request much and read nothing: while a worker is crowded, it refuses further requests of such clients,
+//! but not those of others, and still sends the responses that it has begun. A body is not made while its window is
+//! closed.
 //!
-//! Needs real sockets: what an answer holds depends on what the kernel takes.
+//! Needs real sockets: the memory of a response depends on how much of it the kernel takes.
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -28,7 +29,7 @@ const REFUSED: u32 = 0x7;
 
 static PARTS: AtomicUsize = AtomicUsize::new(0);
 
-/// A hundred parts, counted when they are made.
+/// A stream of parts, which are counted when they are made.
 struct Parts(usize);
 
 impl Stream for Parts {
@@ -49,14 +50,14 @@ fn serve(engine: Engine) -> Handle {
         .get("/long", || vec![b'x'; ANSWER_BYTES])
         .get("/hello", || "hello")
         .get("/parts", || Response::stream_of(100_000, Parts(100)));
-    app.configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("it starts")
+    app.configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("the server starts")
 }
 
-/// What a client has read.
+/// The frames that a client has read.
 #[derive(Default)]
 struct Seen {
     unread: Vec<u8>,
-    /// Streams that were answered, with the bytes of their bodies and whether they have ended.
+    /// Streams that were answered, with the length of each body so far, and true if it has ended.
     answered: BTreeMap<u32, (usize, bool)>,
     refused: Vec<u32>,
     pongs: usize,
@@ -96,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Waits until all that was sent so far is worked through.
+    /// Waits until the server has handled all frames that were sent so far: it acknowledges PINGs in order.
     fn sync(&mut self) {
         let pongs = self.read.pongs;
         self.send(&frames::frame(PING, 0, 0, &[0; 8]));
@@ -146,16 +147,17 @@ fn greedy_clients_are_refused(engine: Engine) {
         assert_eq!(client.read.answered.len() + client.read.refused.len(), STREAMS as usize);
     }
     let refused: Vec<usize> = clients.iter().map(|client| client.read.refused.len()).collect();
-    assert_eq!(refused[..3], [0, 0, 0], "the first ones have all they ask for: {refused:?}");
+    assert_eq!(refused[..3], [0, 0, 0], "the first clients are not refused: {refused:?}");
     assert!(refused[7..].iter().all(|&count| (100..125).contains(&count)), "{refused:?}");
-    // A window of the connection alone lets nothing out: the next request is refused as before.
+    // The connection's window alone permits no data, because those of the streams are closed. The next request is
+    // refused too.
     let mut last = clients.pop().expect("a client");
     let refused = last.read.refused.len();
     last.send(&frames::window_update(0, 1));
     last.ask(std::iter::once(2 * STREAMS + 1), "/long");
     last.sync();
     assert_eq!(last.read.refused.len(), refused + 1);
-    // Others are served, and what was begun is sent.
+    // Other clients are served, and the responses that were begun are sent.
     assert!(get(address, "/hello").ends_with("hello"));
     last.send(&frames::settings(&[(INITIAL_WINDOW, 1 << 20)]));
     last.send(&frames::window_update(0, 1 << 26));

@@ -1,5 +1,5 @@
-//! Which version of HTTP a connection speaks: what the client and the server agreed on by ALPN, whatever the client's
-//! first bytes are. A client that agreed on HTTP/1.1 and then sends the HTTP/2 preface gets HTTP/1's 400 and no
+//! The HTTP version of a connection: the one that client and server agreed on by ALPN, independent of the client's
+//! first bytes. A client that agreed on HTTP/1.1 and then sends the HTTP/2 preface gets 400 over HTTP/1, and no
 //! SETTINGS.
 //!
 //! Needs a real kernel: the first bytes arrive in pieces, and the end of a refused connection may be a reset.
@@ -18,12 +18,12 @@ use testkit::http1::connect_within;
 use testkit::http2::Http2;
 use tls_peer::{Authority, Client, simple};
 
-/// How long anything may take before a test gives up on it.
+/// The longest time that a step of a test may take.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
-/// Bytes before a frame's payload.
+/// The length of a frame's head.
 const FRAME_HEAD_BYTES: usize = 9;
 
 /// The error code of a GOAWAY to a client that does not speak HTTP/2, or may not (RFC 9113 section 7).
@@ -32,7 +32,7 @@ const PROTOCOL_ERROR: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
     Clear,
-    /// TLS, and what the client offers by ALPN.
+    /// TLS, with the protocols that the client offers by ALPN.
     Tls(&'static [&'static str]),
 }
 
@@ -42,14 +42,14 @@ enum First {
     Request,
 }
 
-/// What the server speaks.
+/// The protocol that the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
-    /// HTTP/1 with this status, and then the end.
+    /// HTTP/1: a response with this status, and then the end of the connection.
     Http1(u16),
     /// HTTP/2: it sends SETTINGS and acknowledges those of the client.
     Http2,
-    /// HTTP/2, to say that it goes away: SETTINGS, and then a GOAWAY with this code.
+    /// HTTP/2, but only for an error: it sends SETTINGS, and then a GOAWAY with this code.
     GoesAway(u32),
     /// Neither: it closes without a byte, or refuses the handshake.
     Nothing,
@@ -109,7 +109,7 @@ const NO_HTTP2_IN_THE_CLEAR: &[Row] = &[
     (Layer::Tls(&["h2"]), First::Preface, Spoken::Http2),
 ];
 
-/// Each choice of settings, and what is spoken then.
+/// The tables, each with its name and the settings of its server.
 const TABLES: &[(&str, Settings, &[Row])] = &[
     ("by default", |_| {}, BY_DEFAULT),
     ("http2_without_alpn", |config| config.http2_without_alpn = true, WITHOUT_ALPN),
@@ -144,7 +144,7 @@ fn connect(handle: &Handle, authority: &Authority, layer: Layer) -> Box<dyn Wire
     }
 }
 
-/// What the frames of a server say, once that is clear.
+/// Judges the frames of a server. Returns `None` if more bytes are needed.
 fn judge_frames(mut bytes: &[u8]) -> Result<Option<Spoken>, String> {
     let mut is_first = true;
     while let Some(&[a, b, c, kind, flags, ..]) = bytes.first_chunk::<FRAME_HEAD_BYTES>() {
@@ -154,7 +154,7 @@ fn judge_frames(mut bytes: &[u8]) -> Result<Option<Spoken>, String> {
             (SETTINGS, _) if is_first && flags & ACK == 0 => {}
             _ if is_first => return Err(format!("the first frame is not SETTINGS: {}", bytes.escape_ascii())),
             (SETTINGS, _) if flags & ACK != 0 => return Ok(Some(Spoken::Http2)),
-            // The last stream, the code, and perhaps words.
+            // The last stream, the code, and optional debug data.
             (GOAWAY, &[_, _, _, _, d, e, f, g, ..]) => {
                 return Ok(Some(Spoken::GoesAway(u32::from_be_bytes([d, e, f, g]))));
             }
@@ -166,7 +166,7 @@ fn judge_frames(mut bytes: &[u8]) -> Result<Option<Spoken>, String> {
     Ok(None)
 }
 
-/// Sends the first bytes in pieces, and reads until it is clear what the server speaks.
+/// Sends the first bytes in pieces, and reads until the server's protocol is clear.
 fn meet(wire: &mut dyn Wire, first: &[u8], piece: usize) -> Result<Spoken, String> {
     for part in first.chunks(piece) {
         // The server may refuse the first pieces before the last ones are sent.
@@ -190,7 +190,7 @@ fn meet(wire: &mut dyn Wire, first: &[u8], piece: usize) -> Result<Spoken, Strin
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(format!("the server goes silent after {:?}", heard.escape_ascii().to_string()));
             }
-            // A reset, a refused handshake, or an end without a word of TLS.
+            // A reset, a refused handshake, or an end without `close_notify`.
             Err(_) => break,
         }
     }
@@ -198,9 +198,9 @@ fn meet(wire: &mut dyn Wire, first: &[u8], piece: usize) -> Result<Spoken, Strin
         return Ok(Spoken::Nothing);
     }
     let text = heard.escape_ascii().to_string();
-    // Nothing but one response: neither a second one nor frames behind it, which have zeros in their heads.
+    // Exactly one response: no second one, and no frames after it, whose heads would contain zeros.
     if heard.contains(&0) || text.matches("HTTP/1.1 ").count() != 1 || !heard.starts_with(b"HTTP/1.1 ") {
-        return Err(format!("more than a response of HTTP/1: {text}"));
+        return Err(format!("not exactly one HTTP/1 response: {text}"));
     }
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
     status.map(Spoken::Http1).ok_or_else(|| format!("no status: {text}"))

@@ -1,5 +1,5 @@
-//! Servers under TLS as their programs see them: what handlers and the access log are told, one port for TLS and the clear,
-//! redirects, HSTS, counts. Real sockets, on both drivers.
+//! Servers under TLS, as their programs use them: the TLS properties in handlers and in the access log, one port for
+//! HTTP and HTTPS, redirects, HSTS, counts. Real sockets, on both drivers.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -19,7 +19,7 @@ use tracing::span;
 
 const ENGINES: [Engine; 2] = [Engine::Uring, Engine::Readiness];
 
-/// More than one send, and more than a peer's buffers take at once.
+/// More bytes than one send has and than a peer's buffers hold.
 const LARGE: usize = 3_000_001;
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -56,7 +56,7 @@ fn under_tls(address: &str, client: &Client<'_>, path: &str) -> String {
     String::from_utf8(bytes_under_tls(address, client, &request(path))).expect("text")
 }
 
-/// The end has to be said in TLS: a connection that is cut is an error.
+/// Sends a request under TLS and returns the response. Panics if the connection ends without `close_notify`.
 fn bytes_under_tls(address: &str, client: &Client<'_>, request: &str) -> Vec<u8> {
     let name = ServerName::try_from("a.example").expect("a name");
     let client = ClientConnection::new(client.config(), name).expect("a client");
@@ -65,7 +65,7 @@ fn bytes_under_tls(address: &str, client: &Client<'_>, request: &str) -> Vec<u8>
 
 fn end(handle: Handle) -> Stats {
     handle.shutdown();
-    handle.join().expect("it ends")
+    handle.join().expect("the server ends")
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn handlers_are_told_about_the_connection() {
         let tls = simple(&authority).client_auth(ClientAuth::Optional(trusted.clone()));
         let server =
             app(engine).listen("127.0.0.1:0").expect("a port").listen_tls("127.0.0.1:0", tls).expect("another");
-        let handle = server.start().expect("it starts");
+        let handle = server.start().expect("the server starts");
         let (clear, secure) = (&handle.addresses()[0], &handle.addresses()[1]);
         let client = Client { alpn: &["http/1.1"], ..Client::of(&authority) };
         assert_eq!(
@@ -115,18 +115,18 @@ fn one_port_serves_both_where_the_program_says_so() {
                 .server()
                 .expect("an app")
                 .listen_with("127.0.0.1:0", Listen::new().tls(simple(&authority)).and_plain());
-            let handle = server.expect("a port").start().expect("it starts");
+            let handle = server.expect("a port").start().expect("the server starts");
             let address = &handle.addresses()[0];
             for _ in 0..10 {
                 assert_eq!(body(&plain(address, "/scheme")), "http");
                 assert_eq!(body(&under_tls(address, &Client::of(&authority), "/scheme")), "https");
             }
-            // One that says nothing is neither.
+            // A connection without a byte is neither HTTP nor TLS.
             drop(connect(address));
-            // A first byte of neither is for HTTP to refuse.
+            // A first byte of neither protocol: answered as malformed HTTP.
             let answer = exchange_text(connect(address), [0_u8; 40]);
             assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-            // A hello of SSL 2.0 is not HTTP: it gets an alert.
+            // A hello of SSL 2.0: answered with a TLS alert.
             let answer = exchange(connect(address), b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10\x01\0\x80");
             assert_eq!(answer, [0x15, 3, 1, 0, 2, 2, 70]);
             end(handle);
@@ -143,7 +143,7 @@ fn requests_in_the_clear_are_redirected_and_browsers_told_to_stay() {
         let app = app.get("/own", || (StatusCode::OK, "x")).not_found(|_: &Request<'_>| "nothing");
         let server =
             app.server().expect("an app").listen_with("127.0.0.1:0", Listen::new().tls(simple(&authority)).and_plain());
-        let handle = server.expect("a port").start().expect("it starts");
+        let handle = server.expect("a port").start().expect("the server starts");
         let address = &handle.addresses()[0];
         let answer = plain(address, "/own?a=b");
         assert!(
@@ -164,7 +164,7 @@ fn a_large_answer_arrives_whole() {
     let authority = Authority::new("servers");
     for engine in ENGINES {
         let server = app(engine).server().expect("an app").listen_tls("127.0.0.1:0", simple(&authority));
-        let handle = server.expect("a port").start().expect("it starts");
+        let handle = server.expect("a port").start().expect("the server starts");
         for (method, length) in [("GET", LARGE), ("HEAD", 0)] {
             let request = request("/large").replace("GET", method);
             let answer = bytes_under_tls(&handle.addresses()[0], &Client::of(&authority), &request);
@@ -177,7 +177,7 @@ fn a_large_answer_arrives_whole() {
     }
 }
 
-/// Collects what is logged for one target.
+/// Collects the access log.
 struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl tracing::Subscriber for Lines {
@@ -194,7 +194,7 @@ impl tracing::Subscriber for Lines {
         impl Visit for Line {
             fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
                 if !matches!(field.name(), "peer" | "microseconds") {
-                    write!(self.0, "{}={value:?} ", field.name()).expect("memory");
+                    write!(self.0, "{}={value:?} ", field.name()).expect("writing to memory does not fail");
                 }
             }
         }
@@ -209,12 +209,12 @@ impl tracing::Subscriber for Lines {
 #[test]
 fn the_access_log_says_what_the_connection_is() {
     let lines = Arc::new(Mutex::new(Vec::new()));
-    tracing::subscriber::set_global_default(Lines(lines.clone())).expect("nobody else logs here");
+    tracing::subscriber::set_global_default(Lines(lines.clone())).expect("no other subscriber is set");
     let authority = Authority::new("servers");
     let app = app(Engine::Readiness).configure(|config| config.access_log = true);
     let server =
         app.server().expect("an app").listen_with("127.0.0.1:0", Listen::new().tls(simple(&authority)).and_plain());
-    let handle = server.expect("a port").start().expect("it starts");
+    let handle = server.expect("a port").start().expect("the server starts");
     let address = &handle.addresses()[0];
     let client = Client { versions: TLS12, alpn: &["http/1.1"], ..Client::of(&authority) };
     under_tls(address, &client, "/?secure");
@@ -238,11 +238,11 @@ fn an_engine_without_tls_is_told_before_a_port_is_taken() {
     let taken = taken.local_addr().expect("an address").to_string();
     for listen in [Listen::new().tls(simple(&Authority::new("root"))), Listen::new().proxy_protocol()] {
         let server = app(Engine::Threads).server().expect("an app");
-        let error = server.listen_with(&taken, listen).expect_err("it has none").to_string();
+        let error = server.listen_with(&taken, listen).expect_err("this engine has neither").to_string();
         assert_eq!(
             error,
             format!(
-                "{taken} cannot be listened on so: the engine `threads` has no TLS and no PROXY protocol; the others have both"
+                "cannot listen on {taken}: the engine `threads` supports neither TLS nor the PROXY protocol; choose another engine"
             )
         );
     }

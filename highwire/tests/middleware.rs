@@ -1,4 +1,5 @@
-//! Middleware around apps, nests and handlers: order, every kind of answer, early answers, ends without one.
+//! Middleware around apps, nested apps and handlers: order, every kind of response, early responses, cancelled
+//! handlers.
 
 use highwire::middleware::{Middleware, Next, OwnedRequest, after, around, before, from_fn};
 use highwire::testing::Client;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Adds to the field `x-seen`.
+/// Returns a middleware that adds a value to the field `x-seen`.
 fn mark(name: &'static str) -> impl Middleware {
     after(move |response: &mut Response| {
         response.add_header(HeaderName::from_static("x-seen"), HeaderValue::from_static(name));
@@ -29,7 +30,7 @@ fn seen(client: &mut Client, path: &str) -> String {
     format!("{} {}", answer.status().as_u16(), seen.join(","))
 }
 
-/// Handlers of every kind.
+/// Returns an app with handlers of every kind.
 fn kinds() -> App {
     App::new()
         .get("/plain", || "plain")
@@ -73,7 +74,7 @@ const KINDS: [(&str, u16); 11] = [
 fn every_kind_of_answer_passes_in_order() {
     let mut client = client(kinds().with(mark("outer")).with(mark("inner")));
     for (path, status) in KINDS {
-        // Twice: places are used again.
+        // Twice, because places in the pools of futures are reused.
         for _ in 0..2 {
             assert_eq!(seen(&mut client, path), format!("{status} inner,outer"), "{path}");
         }
@@ -146,7 +147,7 @@ fn one_that_answers_itself_is_seen_by_those_around_it_only() {
     let answer = client.get("/").header("key", "right").send();
     assert_eq!((answer.text(), answer.headers().get_all("x-seen").iter().count()), ("known", 2));
     let mut without = self::client(App::new().get("/", |Extension(who): Extension<String>| who));
-    assert_eq!(without.get("/").send().status(), 500, "nobody left a value");
+    assert_eq!(without.get("/").send().status(), 500, "no middleware has stored a value");
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn what_is_kept_of_a_request_reaches_its_answer() {
     }
 }
 
-/// Answers in place of handlers that take longer than two polls, and counts the states that live.
+/// Answers in place of handlers that are pending for more than two polls. Counts the states that are alive.
 struct Impatient;
 
 thread_local! {
@@ -205,7 +206,7 @@ fn one_may_answer_while_the_handler_works_and_nothing_is_left() {
         }
     }
     assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
-    // The handler's own timer is gone with it.
+    // The timer of the cancelled handler is gone too.
     client.advance(Duration::from_secs(5));
     assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
 }
@@ -222,7 +223,7 @@ fn an_async_function_waits_before_and_after_every_kind_of_handler() {
         .post("/parts", async |body: Body| body.collect(100).await.map_err(|_| StatusCode::BAD_REQUEST))
         .with(mark("outer"))
         .with(from_fn(async |mut request: OwnedRequest, next: Next| {
-            // Looked at twice: nothing of it may be lost by that.
+            // Looks at the request twice, which must not lose anything of it.
             assert!(request.request().path().starts_with('/'));
             request.request().extensions().insert("somebody");
             time::sleep(Duration::from_secs(1)).await;
@@ -235,7 +236,7 @@ fn an_async_function_waits_before_and_after_every_kind_of_handler() {
     let mut client = client(app);
     for (path, status) in KINDS {
         for _ in 0..2 {
-            // Whose panic it was cannot be told from outside: the outermost sees the answer to it.
+            // The response to a panic passes through both middlewares too.
             assert_eq!(seen(&mut client, path), format!("{status} inner,outer"), "{path}");
         }
         assert_eq!(client.get(path).send().header("x-waited"), "twice");
@@ -273,7 +274,7 @@ fn a_body_in_parts_comes_after_the_middleware_and_one_that_is_whole_before_it() 
         config.limits.body_bytes = 10;
         config.limits.streamed_body_bytes = 20;
     }));
-    // How long the body is, whether it is refused, and what is answered.
+    // The path, the length of the body, true if the middleware refuses, and the expected response.
     for (path, length, refuses, status, seen) in [
         ("/whole", 10, false, 200, "m"),
         ("/whole", 10, true, 403, "m"),

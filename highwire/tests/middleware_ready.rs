@@ -1,4 +1,4 @@
-//! The middleware that comes along, each as its users see it.
+//! The middleware of this crate, as applications use it.
 
 use highwire::middleware::{
     AccessLog, BodyLimit, ClientAddress, ConcurrencyLimit, Cors, Forwarded, RateLimit, RequestId, RequestIds,
@@ -16,7 +16,7 @@ fn client(app: App) -> Client {
     Client::new(app).expect("an app")
 }
 
-/// All values of a field.
+/// Returns all values of a field, separated by ` | `.
 fn all(answer: &TestResponse, name: &str) -> String {
     let values = answer.headers().get_all(name).iter().map(|value| value.to_str().expect("text"));
     values.collect::<Vec<_>>().join(" | ")
@@ -73,11 +73,11 @@ fn browsers_are_told_which_origins_may_do_what() {
     assert_eq!((allowed.status().as_u16(), allowed.header("access-control-allow-methods")), (204, "PUT"));
 
     let mut any = client(App::new().get("/", || "here").with(Cors::new().any_origin().credentials()));
-    // A cache may give what it got without an origin to a page that has one.
+    // A response without an Origin has the field too: a cache may serve this response to a page of another origin.
     assert_eq!(any.get("/").send().header("access-control-allow-origin"), "*");
     let answer = any.get("/").header("origin", "https://who.example").send();
     assert_eq!((all(&answer, "access-control-allow-origin").as_str(), all(&answer, "vary").as_str()), ("*", ""));
-    assert_eq!(all(&answer, "access-control-allow-credentials"), "", "never for everybody");
+    assert_eq!(all(&answer, "access-control-allow-credentials"), "", "no credentials for any origin");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn no_more_work_is_taken_on_than_can_be_done() {
         .with(limit);
     let mut client = client(app);
     for _ in 0..5 {
-        assert_eq!(client.get("/").send().status(), 200, "places are given back");
+        assert_eq!(client.get("/").send().status(), 200, "finished requests free their places");
         assert_eq!(client.get("/nested").send().status(), 200);
     }
     let mut none = self::client(App::new().get("/", || "here").with(ConcurrencyLimit::new(0)));
@@ -158,7 +158,7 @@ fn callers_who_ask_too_often_are_told_when_to_come_again() {
     assert_eq!((answer.status().as_u16(), answer.header("ratelimit-remaining")), (200, "0"));
     for _ in 0..10 {
         let answer = client.get("/").send();
-        assert_eq!((answer.status().as_u16(), answer.header("ratelimit-limit")), (200, ""), "nobody's, so unlimited");
+        assert_eq!((answer.status().as_u16(), answer.header("ratelimit-limit")), (200, ""), "no key, so no limit");
     }
 }
 
@@ -194,7 +194,7 @@ fn traces_go_on() {
     assert!(fresh.text().ends_with("-00 0") && fresh.text() != other.text());
 }
 
-/// What is written to it.
+/// A writer that keeps the written bytes.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -351,20 +351,20 @@ fn proxies_are_believed_where_they_are_known() {
             "192.0.2.1 Some(true) a.test",
         ),
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http, https")], "192.0.2.1 Some(false) "),
-        // Lists of unequal length: the nearest proxy's entry counts, whatever a client has put in front of it.
+        // Lists of unequal length: the nearest proxy's entry counts, and not those that a client has put before it.
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "https")], "192.0.2.1 Some(true) "),
         (&[(far, "192.0.2.1, 10.0.0.2, 10.0.0.1"), ("x-forwarded-proto", "http, https")], "192.0.2.1 Some(true) "),
         (&[(far, "192.0.2.1, 10.0.0.1"), ("x-forwarded-proto", "http, http, https")], "192.0.2.1 Some(true) "),
         (&[(far, "192.0.2.1, 10.0.0.2, 10.0.0.1"), ("x-forwarded-host", "evil.test, a.test")], "192.0.2.1 None a.test"),
         (&[("forwarded", "for=192.0.2.1;proto=https;host=a.test"), (far, "192.0.2.9")], "192.0.2.1 Some(true) a.test"),
-        // What the one kind of proxy passes on is the client's word.
+        // A proxy that sets X-Forwarded-* passes on the client's own Forwarded field.
         (&[(far, "192.0.2.1"), ("forwarded", "for=203.0.113.9;proto=https;host=evil.test")], "192.0.2.1 None "),
         (&[("forwarded", "For=\"[2001:db9::1]:80\" , for=10.0.0.1;by=x")], "2001:db9::1 None "),
         (&[("forwarded", "for=\"a,b\", for=192.0.2.1")], "192.0.2.1 None "),
         (&[("forwarded", "for=unknown, for=10.0.0.1")], "- None "),
         (&[("forwarded", "for=_hidden")], "- None "),
         (&[("forwarded", "host=\"a b\";for=192.0.2.1")], "192.0.2.1 None "),
-        // Quotes that a client leaves open, in front of what its proxy says of it.
+        // Quotes that a client has left open, before the entry of its proxy.
         (&[(far, "\", 192.0.2.1")], "192.0.2.1 None "),
         (&[(far, "203.0.113.9:\", 192.0.2.1")], "192.0.2.1 None "),
         (&[(far, "[2001:db9::9]\""), (far, "192.0.2.1")], "192.0.2.1 None "),
@@ -374,7 +374,7 @@ fn proxies_are_believed_where_they_are_known() {
     ] {
         assert_eq!(ask(fields), expected, "{fields:?}");
     }
-    // Who nobody speaks for is the proxy itself.
+    // Without an address in the fields, the client is the proxy itself.
     assert!(ask(&[]).starts_with("10.0.0.") && ask(&[("x-forwarded-proto", "https")]).ends_with(" Some(true) "));
     assert!(ask(&[("forwarded", "")]).starts_with("10.0.0."));
     let hidden = standard.get("/address").header("forwarded", "for=unknown").send();
@@ -386,11 +386,11 @@ fn proxies_are_believed_where_they_are_known() {
         (strangers().by_forwarded(), "forwarded", "for=192.0.2.1;proto=https;host=a.test"),
     ] {
         let answer = client(app(proxies)).get("/").header(name, value).send();
-        assert!(answer.text().starts_with("10.0.0.") && answer.text().ends_with(" None "), "it is no proxy");
+        assert!(answer.text().starts_with("10.0.0.") && answer.text().ends_with(" None "), "the peer is not trusted");
     }
     assert!(wary.get("/address").send().text().starts_with("10.0.0."));
     let error = TrustedProxies::new(["10.0.0.0/8", "ten"]).expect_err("no network");
-    assert_eq!(error.to_string(), "`ten` is no network: 192.0.2.0/24, 2001:db8::/32, or an address");
+    assert_eq!(error.to_string(), "`ten` is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address");
 }
 
 #[test]

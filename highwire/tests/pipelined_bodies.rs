@@ -1,4 +1,4 @@
-//! Requests with bodies, pipelined over HTTP/1: what one leaves behind is not the next one's.
+//! Requests with bodies, pipelined over HTTP/1: the state of one request does not affect the next.
 
 use bytes::Bytes;
 use highwire::body::BodyError;
@@ -12,7 +12,7 @@ use testkit::http1::{Http1, connect_within};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Bytes that readers of bodies have got when their bodies ended.
+/// The lengths of the bodies that the tasks of `/beside` have read.
 static READ: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 async fn count(mut body: Body) -> Result<usize, BodyError> {
@@ -25,13 +25,13 @@ async fn count(mut body: Body) -> Result<usize, BodyError> {
 
 fn app() -> App {
     App::new()
-        // Answers when its body has ended and some time has passed.
+        // Answers some time after the end of its body.
         .post("/late", async |body: Body| {
             let bytes = count(body).await?;
             sleep(Duration::from_millis(20)).await;
             Ok::<_, BodyError>(format!("late {bytes}"))
         })
-        // Answers when its body has ended; somebody else reads that, later.
+        // Answers without reading its body. A task reads it later.
         .post("/beside", async |body: Body| {
             spawn(async move {
                 sleep(Duration::from_millis(200)).await;
@@ -50,11 +50,11 @@ fn head(path: &str, framing: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a.example\r\n{framing}\r\n\r\n")
 }
 
-/// Plays each pair of routes: the first body whole, the head of the second request and some of its body behind it, and the rest
-/// when the first one is answered.
+/// Plays each pair of routes on one connection: sends the first request together with the head and the first bytes of
+/// the second one, and the rest after the first response.
 fn pairs(engine: Engine) {
     let set = |config: &mut Config| (config.engine, config.workers) = (engine, 1);
-    let handle = app().configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+    let handle = app().configure(set).listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
     for (first, first_answer) in [("/late", "late 5"), ("/beside", "beside"), ("/whole", "whole 5"), ("/none", "none")]
     {
         for (second, second_answer) in
@@ -90,8 +90,8 @@ fn each_body_is_its_own_on_readiness() {
     assert!(READ.lock().expect("no panic").iter().all(|&bytes| bytes == 5), "{READ:?}");
 }
 
-/// What is no request stands behind one that was answered, and whose exchange the connection still has: the error's answer is
-/// another exchange's, also where it comes in parts.
+/// A malformed request follows one that was answered, while the connection still keeps the exchange of the first one.
+/// The error response needs an exchange of its own, even if its body is sent in parts.
 #[test]
 fn an_error_behind_an_answer_has_an_answer_of_its_own() {
     let on_error = |status: StatusCode, text: &str| {
@@ -110,7 +110,7 @@ fn an_error_behind_an_answer_has_an_answer_of_its_own() {
                 (config.engine, config.workers, config.access_log) = (engine, 1, access_log);
             };
             let app = app().on_error(on_error).configure(set);
-            let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+            let handle = app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
             for (path, answer) in [("/none", "none"), ("/late", "late 5"), ("/whole", "whole 5")] {
                 let what = format!("{engine:?} {access_log} {path}");
                 let mut client = Http1::new(connect_within(&handle.addresses()[0], PATIENCE));

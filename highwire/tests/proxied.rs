@@ -1,4 +1,5 @@
-//! Servers behind a proxy that passes bytes on: the PROXY protocol before HTTP and before TLS. Real sockets, on both drivers.
+//! Servers behind a proxy that forwards connections: the PROXY protocol before HTTP and before TLS. Real sockets, on
+//! both drivers.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -23,7 +24,7 @@ fn start(engine: Engine, listen: Listen) -> Handle {
         config.limits.connections_a_peer = 2;
     });
     let server = app.server().expect("an app").listen_with("127.0.0.1:0", listen).expect("a port");
-    server.start().expect("it starts")
+    server.start().expect("the server starts")
 }
 
 fn connect(handle: &Handle) -> TcpStream {
@@ -32,7 +33,7 @@ fn connect(handle: &Handle) -> TcpStream {
 
 fn read(stream: &mut impl Read) -> String {
     let mut answer = Vec::new();
-    // Whoever is cut has a reset at the end.
+    // A connection that is cut may end with a reset.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -45,7 +46,7 @@ fn the_proxy_says_whose_connection_it_is() {
         for (header, expected) in [
             (&b"PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n"[..], "192.0.2.1:4711"),
             (b"PROXY TCP6 2001:db8::1 ::1 4711 443\r\n", "[2001:db8::1]:4711"),
-            // Whose it is the proxy does not say: it counts as the proxy's own, and never as one of this machine's.
+            // The proxy does not name the client: the peer is the proxy's address, and not `Peer::Local`.
             (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
             (two, "192.0.2.7:4711"),
         ] {
@@ -70,14 +71,14 @@ fn the_proxy_says_whose_connection_it_is() {
         for wrong in [REQUEST, b"PROXY TCP4 x\r\n", b"\x16\x03\x01\0\0"] {
             let mut stream = connect(&handle);
             stream.write_all(wrong).expect("the server reads");
-            assert_eq!(read(&mut stream), "", "whoever does not begin so is cut");
+            assert_eq!(read(&mut stream), "", "a connection without the header is cut");
         }
         let mut stream = connect(&handle);
         stream.write_all(b"PROXY TCP4 192.0.2.1").expect("the server reads");
         stream.shutdown(Shutdown::Write).expect("a socket");
-        assert_eq!(read(&mut stream), "", "a header that is cut short is no request");
+        assert_eq!(read(&mut stream), "", "an incomplete header gets no response");
         handle.shutdown();
-        assert_eq!(handle.join().expect("it ends").accepted, 12);
+        assert_eq!(handle.join().expect("the server ends").accepted, 12);
     }
 }
 
@@ -99,16 +100,16 @@ fn caps_are_those_of_the_real_peer() {
         let others: Vec<_> = (0..5)
             .map(|number| hold(format!("PROXY TCP4 192.0.2.{} 1.1.1.1 1 2\r\n", number + 2).as_bytes()))
             .collect();
-        assert!(others.iter().all(|(_, answer)| answer == b"HTTP/1.1 200"), "the proxy itself has no cap");
+        assert!(others.iter().all(|(_, answer)| answer == b"HTTP/1.1 200"), "the cap does not count for the proxy");
         drop(held);
         let begun = std::time::Instant::now();
         while handle.connections() > others.len() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the server does not see that they are gone");
+            assert!(begun.elapsed() < Duration::from_secs(20), "the server does not notice that they are gone");
             std::thread::yield_now();
         }
-        assert_eq!(&hold(header).1, b"HTTP/1.1 200", "its places are free again");
+        assert_eq!(&hold(header).1, b"HTTP/1.1 200", "its connections are free again");
         handle.abort();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
@@ -125,6 +126,6 @@ fn the_header_comes_before_tls() {
         secure.write_all(REQUEST).expect("the server reads");
         assert_eq!(body(&read(&mut secure)), "192.0.2.1:4711");
         handle.shutdown();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }

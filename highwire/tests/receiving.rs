@@ -1,5 +1,5 @@
-//! When a connection stops receiving, and that it goes on once it has room: over a driver that hands it bytes in such
-//! pieces as a kernel gives now and then.
+//! A connection that has paused reception must resume it when it has room. The driver delivers bytes in pieces that a
+//! kernel delivers only rarely.
 
 mod memory;
 
@@ -18,15 +18,15 @@ fn app() -> Worker<Memory> {
     worker(app.configure(|config| config.limits.unread_body_bytes = 1 << 20))
 }
 
-/// Hands pieces over, each in a turn of its own, and compares how all that was sent ends. Whoever has stopped receiving
-/// though there is room never sees the rest.
+/// Delivers the pieces one by one, and checks that the sent bytes end with `answer_end`. Fails if reception is still
+/// paused when the connection has nothing left to do, because the connection would never receive the rest.
 fn check(pieces: &[&[u8]], answer_end: &str) {
     let mut worker = app();
     for (number, piece) in pieces.iter().enumerate() {
         let driver = worker.driver();
         assert!(!driver.paused, "reception is paused before piece {number}, with nothing left to do");
         driver.incoming.extend_from_slice(piece);
-        // A connection has an allowance of work for each turn.
+        // Many turns, because the work of a connection per turn is limited.
         for _ in 0..100 {
             turn(&mut worker);
         }
@@ -37,8 +37,8 @@ fn check(pieces: &[&[u8]], answer_end: &str) {
     assert!(!driver.paused, "reception is paused after the last answer");
 }
 
-/// A receive that fills the whole buffer, behind a few bytes that were left over, once stopped reception for good: uploads
-/// in chunks hung until their deadline.
+/// A regression test: a receive that filled the whole buffer, after a few bytes that were left over, once paused
+/// reception for good. Chunked uploads hung until their timeout.
 #[test]
 fn a_full_receive_behind_half_a_chunk_line_does_not_stall() {
     let body = vec![b'x'; 0x20000];
@@ -55,8 +55,8 @@ fn a_full_receive_behind_half_a_head_does_not_stall() {
     check(&[start, most, last], "\r\n\r\nHello, World!");
 }
 
-/// A body in parts whose handler was never called once waited for somebody to take it: the connection hung until its
-/// deadline.
+/// A regression test: a body in parts once waited for its handler even if middleware had refused the request. The
+/// connection hung until its timeout.
 #[test]
 fn a_body_in_parts_that_middleware_refuses_does_not_stall() {
     let body = vec![b'x'; 50_000];

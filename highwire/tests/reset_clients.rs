@@ -1,7 +1,7 @@
-//! What a handler is told about its client: the address of a client that has reset its connection by the time the
-//! server accepts it, and the address and TLS facts that a `not_found` handler sees.
+//! The client as handlers see it: the address of a client that has reset its connection before the server accepts it,
+//! and the address and TLS properties that a `not_found` handler gets.
 //!
-//! Needs a real kernel: only a real socket forgets its peer when the peer resets it.
+//! Needs a real kernel: only a real socket loses the address of its peer when the peer resets the connection.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -24,24 +24,25 @@ use tls_peer::{Authority, Client, simple};
 
 const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
 
-/// How long anything may take before a test gives up on it.
+/// The longest time that a step of a test may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long the handler of a busy worker blocks.
+/// The time for which the handler of a busy worker blocks.
 const BUSY: Duration = Duration::from_millis(20);
 
-/// Connections that are reset, in batches. On a busy worker, a batch falls into one call of the handler.
+/// The number of batches of connections that are reset. If the worker is busy, a batch arrives during one call of its
+/// handler.
 const BATCHES: usize = 40;
 const RESETS_IN_A_BATCH: usize = 25;
 
-/// One handler that is called when the head has arrived, one that takes the whole body, one that runs later.
+/// The paths of a handler that is called when the head has arrived, one that takes the whole body, and an async one.
 const PATHS: [&str; 3] = ["/head", "/whole", "/later"];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Requests whose handler saw the peer that the request names in `X-From`, and the others in words.
+/// The number of requests whose handler saw the right peer, which `X-From` names, and descriptions of the others.
 #[derive(Default)]
 struct Seen {
     right: usize,
@@ -72,7 +73,7 @@ fn noting_app(seen: &Arc<Mutex<Seen>>, entered: mpsc::Sender<()>) -> App {
             }
         })
         .get("/busy", move || {
-            // Nobody waits for it any more when the test ends.
+            // Fails if the test has ended.
             let _ = lock(&entered).send(());
             let begun = std::time::Instant::now();
             while begun.elapsed() < BUSY {
@@ -95,11 +96,11 @@ fn post(path: &str, from: SocketAddr) -> String {
 /// Sends a request and resets the connection.
 fn reset(address: &str, path: &str) {
     let (mut stream, local) = connect(address);
-    stream.write_all(post(path, local).as_bytes()).expect("the kernel takes it");
+    stream.write_all(post(path, local).as_bytes()).expect("the kernel takes the request");
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("an option");
 }
 
-/// Keeps the server's only worker in a handler, until it is over or the test has failed.
+/// Keeps the server's only worker in a handler, until `over` is true or [`PATIENCE`] has passed.
 fn keep_busy(address: &str, over: &AtomicBool) {
     let begun = Instant::now();
     while !over.load(Ordering::Acquire) && begun.elapsed() < PATIENCE {
@@ -127,14 +128,14 @@ fn check_resets(engine: Engine, worker: Worker) {
         }
         for batch in 0..BATCHES {
             if worker == Worker::Busy {
-                // The handler is entered now, and not some time ago.
+                // Waits for a new call of the handler: skips the reports of earlier calls.
                 entered.try_iter().for_each(drop);
                 entered.recv_timeout(PATIENCE).expect("the busy handler is called");
             }
             for number in 0..RESETS_IN_A_BATCH {
                 reset(address, PATHS[(batch + number) % PATHS.len()]);
             }
-            // One client that stays for its answer, behind those that did not.
+            // After those, one client waits for its response.
             let (stream, local) = connect(address);
             let answer = exchange_text(stream, post(PATHS[batch % PATHS.len()], local));
             assert!(answer.starts_with("HTTP/1.1 20"), "{engine:?}, {worker:?}: {answer}");
@@ -166,10 +167,10 @@ fn a_client_that_resets_its_connection_keeps_its_address() {
     }
 }
 
-/// What happened to a request, in order.
+/// The steps of a request, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// An app that knows no path but `/`, with middleware around it or without.
+/// Returns an app whose only path is `/`, with or without middleware.
 fn missing_app(log: &Log, has_middleware: bool) -> App {
     let its = log.clone();
     let app = App::new().get("/", || "here").not_found(move |request: &Request<'_>| {
@@ -191,7 +192,7 @@ fn missing_app(log: &Log, has_middleware: bool) -> App {
     }))
 }
 
-/// How a request reaches the server.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Clear,
@@ -200,7 +201,7 @@ enum Way {
     TlsHttp2,
 }
 
-/// Asks for a path: the status, the body, and the client's own address.
+/// GETs a path. Returns the status, the body, and the client's address.
 fn ask(handle: &Handle, authority: &Authority, way: Way, path: &str) -> (u16, String, SocketAddr) {
     let is_secure = matches!(way, Way::Tls | Way::TlsHttp2);
     let (stream, local) = connect(&handle.addresses()[usize::from(is_secure)]);

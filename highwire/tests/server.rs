@@ -1,4 +1,4 @@
-//! Servers as programs start and stop them. Needs a real kernel: sockets, threads and ports are what is tested.
+//! Starting and stopping servers. Needs a real kernel, because the tests are about sockets, threads and ports.
 
 use highwire::server::{Balance, Engine, Handle};
 use highwire::{App, Error, IntoResponse, Peer, PerWorker, Reply, Response, State, blocking};
@@ -10,7 +10,7 @@ use testkit::http1::{PATIENCE, body, connect, exchange_text, get as ask};
 
 fn start(app: App, engine: Engine) -> Handle {
     let app = app.configure(|config| config.engine = engine);
-    app.listen("127.0.0.1:0").expect("a free port").start().expect("it starts")
+    app.listen("127.0.0.1:0").expect("a free port").start().expect("the server starts")
 }
 
 const ENGINES: [Engine; 3] = [Engine::Uring, Engine::Readiness, Engine::Threads];
@@ -28,7 +28,7 @@ fn both_balances_serve_on_every_engine_with_several_workers() {
                 assert_eq!(body(&ask(&handle.addresses()[0], "/")), "here");
             }
             handle.shutdown();
-            let report = handle.join().expect("it ends");
+            let report = handle.join().expect("the server ends");
             assert_eq!((report.accepted, report.cut), (30, 0), "{engine:?} {balance:?}");
         }
     }
@@ -44,7 +44,7 @@ fn several_servers_live_in_one_process() {
         }
         for (_, handle) in servers {
             handle.shutdown();
-            handle.join().expect("it ends");
+            handle.join().expect("the server ends");
         }
     }
 }
@@ -53,12 +53,12 @@ fn several_servers_live_in_one_process() {
 fn a_port_that_another_server_has_is_refused_by_name() {
     for workers in [1, 2] {
         let app = || App::new().get("/", || "").configure(|config| config.workers = workers);
-        let first = app().listen("127.0.0.1:0").expect("a free port").start().expect("it starts");
+        let first = app().listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
         let address = first.addresses()[0].clone();
-        let Err(Error::System(error)) = app().listen(&address) else { panic!("{address} was shared by accident") };
+        let Err(Error::System(error)) = app().listen(&address) else { panic!("two servers share {address}") };
         assert_eq!(error.to_string(), format!("{address} is taken by another process"));
         first.abort();
-        first.join().expect("it ends");
+        first.join().expect("the server ends");
     }
 }
 
@@ -87,7 +87,7 @@ fn a_graceful_stop_finishes_what_is_under_way_and_lets_the_idle_go() {
         release.send(()).expect("the handler waits");
         let answer = busy.join().expect("no panic");
         assert!(answer.contains("Connection: close") && answer.ends_with("finished"), "{engine:?}: {answer}");
-        assert_eq!(handle.join().expect("it ends").cut, 0, "{engine:?}");
+        assert_eq!(handle.join().expect("the server ends").cut, 0, "{engine:?}");
     }
 }
 
@@ -120,13 +120,13 @@ fn a_graceful_stop_does_not_wait_on_where_the_last_connection_is_cut_by_its_hand
         let reply: Reply = take.recv_timeout(PATIENCE).expect("the handler runs");
         let mut idle = connect(&handle.addresses()[0]);
         handle.shutdown();
-        // The worker has seen that it is to stop.
+        // The idle connection ends when the worker has noticed the shutdown.
         assert_eq!(idle.read(&mut [0; 10]).expect("an orderly end"), 0);
         reply.send(Fails);
         let (tell, hear) = mpsc::channel();
         std::thread::spawn(move || tell.send(handle.join().map(drop)));
-        let ended = hear.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{engine:?} waits on for nobody"));
-        ended.expect("it ends");
+        let ended = hear.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{engine:?} does not stop"));
+        ended.expect("the server ends");
     }
 }
 
@@ -143,7 +143,7 @@ fn an_abort_cuts_and_says_so() {
         handle.abort();
         let end = stream.read(&mut [0; 10]);
         assert!(matches!(end, Ok(0) | Err(_)), "{engine:?}: {end:?}");
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
@@ -168,7 +168,7 @@ fn state_is_shared_and_local_values_belong_to_a_worker() {
         assert!(body(&ask(address, "/peer")).starts_with("127.0.0.1:"));
         assert!(ask(address, "/missing").starts_with("HTTP/1.1 500 "));
         handle.shutdown();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
@@ -180,16 +180,16 @@ fn unix_sockets_serve_and_leave_no_file() {
     for engine in ENGINES {
         let app = App::new().get("/peer", |peer: Peer| peer.to_string()).configure(|config| config.engine = engine);
         let server = app.listen(&format!("unix:{}", path.display())).expect("a free path");
-        let handle = server.start().expect("it starts");
+        let handle = server.start().expect("the server starts");
         let stream = std::os::unix::net::UnixStream::connect(&path).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let answer = exchange_text(stream, "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(body(&answer), "unix", "{engine:?}");
         handle.shutdown();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
         assert!(!path.exists(), "{engine:?}");
     }
-    std::fs::remove_dir_all(&folder).expect("the folder was ours");
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
 #[test]
@@ -225,5 +225,5 @@ fn a_full_blocking_pool_is_503_and_recovers() {
     release.send(()).expect("the gate is open");
     assert_eq!(body(&ask(&address, "/")), "done");
     handle.shutdown();
-    handle.join().expect("it ends");
+    handle.join().expect("the server ends");
 }

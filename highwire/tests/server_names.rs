@@ -1,7 +1,7 @@
-//! Server names (SNI) of other connections: a client that names no server is never shown the name from somebody else's
-//! handshake on the same worker, whether that handshake failed, was cut short or is still under way.
+//! Server names (SNI) stay with their connections: a handler never gets the name from another handshake on the same
+//! worker, whether that handshake failed, was cut short or is in progress.
 //!
-//! Needs a real kernel: handshakes of several sockets take turns on one worker, in pieces as they arrive.
+//! Needs a real kernel: the handshakes of several sockets arrive in pieces and take turns on one worker.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -21,26 +21,27 @@ use std::time::Duration;
 use testkit::http1::connect_within;
 use tls_peer::{Authority, Client, TLS12, TLS13};
 
-/// How long anything may take before a test gives up on it.
+/// The longest time that a step of a test may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Attacks, each with the victims around it. A multiple of the attacks times the victims.
+/// The number of attacks, each with victims around it. Every kind of attack meets every kind of victim twelve times at
+/// least.
 const ROUNDS: usize = 1000;
 
 const ATTACKER: &str = "attacker.example";
 
-/// What an attacker does. All of them name a server that nobody else names.
+/// The kinds of attacks. All attackers send a server name that no other client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attack {
-    /// Offers a protocol that the server does not speak, so that the handshake fails.
+    /// Offers only a protocol (ALPN) that the server does not speak, so that the handshake fails.
     Protocol,
-    /// The same in two pieces, with a victim in between.
+    /// The same with a hello in two pieces, and a victim's handshake between them.
     ProtocolInPieces,
-    /// Sends half of a hello and ends.
+    /// Sends half of a hello, then closes its direction.
     HalfHello,
-    /// Has the server ask for another key share (HelloRetryRequest), and leaves.
+    /// Makes the server ask for another key share (HelloRetryRequest), then leaves.
     Retry,
-    /// Answers that, and fails because of its protocol.
+    /// Answers the HelloRetryRequest, then fails because of its protocol.
     RetryThenProtocol,
 }
 
@@ -55,7 +56,7 @@ impl Attack {
     fn client(self) -> ClientConnection {
         let mut provider = default_provider();
         if self.retries() {
-            // The server does not know the first group, which is the one that the hello has a share for.
+            // The hello has a share only for the first group, which the server does not support.
             provider.kx_groups = vec![kx_group::MLKEM768, kx_group::X25519];
         }
         let mut config = config_of(provider, TLS13);
@@ -65,7 +66,7 @@ impl Attack {
         ClientConnection::new(Arc::new(config), name).expect("a client")
     }
 
-    /// Does the first part.
+    /// Runs the part of the attack before the victim's handshake.
     fn begin(self, address: &str) -> Attacker {
         let (mut client, mut stream) = (self.client(), connect(address));
         let hello = said(&mut client);
@@ -100,12 +101,12 @@ struct Attacker {
     attack: Attack,
     client: ClientConnection,
     stream: TcpStream,
-    /// What is left of the hello.
+    /// The part of the hello that is not sent yet.
     rest: Vec<u8>,
 }
 
 impl Attacker {
-    /// Does the second part.
+    /// Runs the part of the attack after the victim's handshake.
     fn end(mut self) {
         match self.attack {
             Attack::Protocol | Attack::Retry => {}
@@ -127,7 +128,7 @@ impl Attacker {
 }
 
 fn config_of(provider: CryptoProvider, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
-    // It comes to no certificate.
+    // No handshake gets as far as the server's certificate.
     ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .expect("versions")
@@ -139,11 +140,11 @@ fn connect(address: &str) -> TcpStream {
     connect_within(address, PATIENCE)
 }
 
-/// The bytes that a client has to send.
+/// Returns the bytes that a client is ready to send.
 fn said(client: &mut ClientConnection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while client.wants_write() {
-        client.write_tls(&mut bytes).expect("memory");
+        client.write_tls(&mut bytes).expect("writing to memory does not fail");
     }
     bytes
 }
@@ -156,13 +157,14 @@ fn read_to_end(stream: &mut TcpStream) {
     }
 }
 
-/// Whom a victim names. A name that is an address is not sent (RFC 6066 section 3).
+/// The names that victims connect to, and the server names that handlers must get. An address is not sent as a server
+/// name (RFC 6066 section 3).
 const NAMES: [(&str, Option<&str>); 2] = [("127.0.0.1", None), ("a.example", Some("a.example"))];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
     Whole,
-    /// The hello in two pieces, which the server receives one by one.
+    /// The hello in two pieces, which the server receives separately.
     Pieces,
 }
 
@@ -194,7 +196,7 @@ fn victims(authority: &Authority) -> Vec<Victim> {
     victims
 }
 
-/// A connection on which the worker answers, so that everything sent before has reached it.
+/// A connection for pings: when the worker has answered one, it has received everything that was sent before.
 struct Pacer(TcpStream);
 
 impl Pacer {
@@ -212,7 +214,7 @@ impl Pacer {
 }
 
 impl Victim {
-    /// Asks what the server knows of the connection. Returns true if the session was resumed.
+    /// Connects and checks the server name that the handler gets. Returns true if the session was resumed.
     fn check(&self, address: &str, pacer: &mut Pacer, context: &str) -> bool {
         let name = ServerName::try_from(self.name).expect("a name");
         let mut client = ClientConnection::new(self.config.clone(), name).expect("a client");
@@ -258,7 +260,7 @@ fn check(engine: Engine) {
     let mut pacer = Pacer(connect(clear));
     let mut resumed = 0;
     for round in 0..ROUNDS {
-        // Every attack meets every victim.
+        // Pairs every attack with every victim.
         let attack = ATTACKS[round % ATTACKS.len()];
         let victim = &victims[round / ATTACKS.len() % victims.len()];
         let context = format!(
@@ -267,7 +269,7 @@ fn check(engine: Engine) {
         );
         let attacker = attack.begin(secure);
         if attack != Attack::Protocol {
-            // The first piece has reached the worker.
+            // Waits until the worker has received the first part of the attack.
             pacer.turn();
             resumed += usize::from(victim.check(secure, &mut pacer, &format!("{context}, during the attack")));
         }
@@ -277,7 +279,8 @@ fn check(engine: Engine) {
     assert!(resumed > 0, "{engine:?}: no session was resumed");
     handle.abort();
     let report = handle.join().expect("a server that ends");
-    // The handshakes of three attacks in five fail for their protocol; those that are cut short may count or not.
+    // The handshakes of three of the five attacks fail because of their protocol. Handshakes that are cut short may
+    // count too.
     let (least, failed) = (ROUNDS as u64 / 5 * 3, report.handshakes_failed);
     assert!(failed >= least, "{engine:?}: {failed} handshakes failed, expected {least} at least");
 }

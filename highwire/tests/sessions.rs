@@ -1,4 +1,4 @@
-//! Sessions as an application sees them: in cookies, and in a store of its own.
+//! Sessions, as an application uses them: in cookies, and in a store of the application.
 #![cfg(all(feature = "json", feature = "cookies"))]
 
 use highwire::App;
@@ -13,7 +13,7 @@ fn client(app: App) -> Client {
     Client::new(app).expect("an app")
 }
 
-/// Sessions in memory.
+/// A store of sessions in memory.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 
@@ -26,7 +26,7 @@ impl Memory {
 impl SessionStore for Memory {
     fn load<'s>(&'s self, token: &'s str) -> StoreFuture<'s, Option<Vec<u8>>> {
         Box::pin(async move {
-            // As a store across a network would.
+            // Waits, as a store across a network would.
             highwire::time::sleep(Duration::from_millis(1)).await;
             if token == "broken" {
                 Err("on purpose".into())
@@ -98,7 +98,7 @@ fn sessions(sessions: Sessions) -> Client {
     )
 }
 
-/// Asks with a cookie: what is answered, and the cookie that is set.
+/// Sends a request with a cookie. Returns the body of the response, and the cookie that it sets.
 fn ask(client: &mut Client, path: &str, cookie: &str) -> (String, String) {
     let call = if path == "/look" { client.get(path) } else { client.post(path) };
     let answer = call.header("cookie", cookie).send();
@@ -119,17 +119,17 @@ fn sessions_in_cookies() {
     let (visits, second) = ask(&mut client, "/visit", &first);
     assert_eq!(visits, "2");
     assert_eq!(ask(&mut client, "/look", &second), ("Some(2)".into(), "".into()));
-    // One that somebody has put before ours is not ours, and no more than some are looked at.
+    // A foreign cookie of that name before ours is skipped, but only the first four cookies count.
     assert_eq!(ask(&mut client, "/look", &format!("__Host-session=x; {second}")).0, "Some(2)");
     assert_eq!(ask(&mut client, "/look", &format!("{}{second}", "__Host-session=x; ".repeat(4))).0, "None");
     assert_eq!(ask(&mut client, "/logout", &second), ("bye".into(), "__Host-session=".into()));
     let mut rotated = in_cookies(&[new, old]);
     let (visits, third) = ask(&mut rotated, "/visit", &second);
     assert_eq!(visits, "3");
-    assert_eq!(ask(&mut client, "/look", &third).0, "None", "the newest key makes them");
+    assert_eq!(ask(&mut client, "/look", &third).0, "None", "the first key encrypts new cookies");
     assert_eq!(ask(&mut in_cookies(&[new]), "/look", &third).0, "Some(3)");
     assert_eq!(ask(&mut in_cookies(&[new]), "/look", &second).0, "None");
-    assert_eq!(client.post("/large").send().status(), 500, "it does not fit a cookie");
+    assert_eq!(client.post("/large").send().status(), 500, "the session does not fit into a cookie");
 }
 
 #[test]
@@ -186,16 +186,16 @@ fn sessions_in_a_store() {
     assert_eq!(memory.tokens(), [first.trim_start_matches("sid=")]);
     assert_eq!(ask(&mut client, "/visit", &first), ("2".into(), first.clone()));
     let (_, renewed) = ask(&mut client, "/login", &first);
-    assert_eq!(memory.tokens(), [renewed.trim_start_matches("sid=")], "the token of before is worth nothing");
+    assert_eq!(memory.tokens(), [renewed.trim_start_matches("sid=")], "the earlier token is removed");
     assert_ne!(renewed, first);
     assert_eq!(ask(&mut client, "/look", &first).0, "None");
     assert_eq!(ask(&mut client, "/look", &renewed).0, "Some(100)");
     assert_eq!(ask(&mut client, "/logout", &renewed), ("bye".into(), "sid=".into()));
     assert!(memory.tokens().is_empty());
     assert_eq!(client.get("/look").header("cookie", "sid=broken").send().status(), 500);
-    // A token of somebody's own choice is none.
+    // The server does not accept a token that a client has made up.
     let (_, chosen) = ask(&mut client, "/visit", "sid=chosen");
     assert_ne!(chosen, "sid=chosen");
     memory.0.lock().expect("no panic").insert("odd".into(), b"\"text\"".to_vec());
-    assert_eq!(ask(&mut client, "/look", "sid=odd").0, "None", "a value of another shape");
+    assert_eq!(ask(&mut client, "/look", "sid=odd").0, "None", "the value has another type");
 }

@@ -3,7 +3,7 @@
 //! caught up.
 //!
 //! Needs a real kernel: the outcome depends on how much of a body waits in socket buffers while the server does not
-//! receive. At first, bodies of 64 KiB and more were answered 408 although every byte had arrived.
+//! receive. Earlier, bodies of 64 KiB and more were answered with 408 although every byte had arrived.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -25,8 +25,8 @@ use testkit::http1::Http1;
 use testkit::http2::{Answer, Http2};
 use tls_peer::{Authority, Client, simple};
 
-/// How long a read or write of the client may make no progress: less than the 10 seconds after which the server answers
-/// 408, so that a stalled body is always a failure.
+/// The longest time without progress in the client: less than the 10 seconds after which the server answers 408, so
+/// that a stalled body always fails the test.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Connections at once. The handlers mostly wait, so this is more than the number of cores.
@@ -239,10 +239,10 @@ impl Row {
     }
 }
 
-/// How a `Body` is sent.
+/// The framings of bodies that handlers read as a `Body`.
 const FRAMINGS: &[Framing] = &[Framing::Length, Framing::Chunked, Framing::Pipelined, Framing::Http2];
 
-/// How a body is sent that something else reads from a `Body`.
+/// The framings of bodies that are read through another type, such as a form.
 const FEW_FRAMINGS: &[Framing] = &[Framing::Length, Framing::Http2];
 
 fn rows(engine: Engine) -> Vec<Row> {
@@ -271,7 +271,7 @@ fn rows(engine: Engine) -> Vec<Row> {
     rows
 }
 
-/// Where the server listens, and how its clients speak TLS.
+/// The addresses of the server, and the TLS settings of its clients.
 struct Target {
     clear: String,
     secure: Option<String>,
@@ -334,7 +334,7 @@ fn form(content: &[u8]) -> Vec<u8> {
 fn chunked(body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(body.len() + 8192);
     for chunk in body.chunks(CHUNK_BYTES) {
-        write!(bytes, "{:x}\r\n", chunk.len()).expect("memory");
+        write!(bytes, "{:x}\r\n", chunk.len()).expect("writing to memory does not fail");
         bytes.extend_from_slice(chunk);
         bytes.extend_from_slice(b"\r\n");
     }

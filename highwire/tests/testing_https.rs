@@ -1,4 +1,4 @@
-//! Apps under test that are asked under TLS: what `testing::Client::https` promises.
+//! The test client under TLS: `testing::Client::https`.
 #![cfg(feature = "tls")]
 
 use highwire::cookie::{Cookie, Cookies};
@@ -6,7 +6,7 @@ use highwire::testing::Client;
 use highwire::{App, Https, Response, Scheme, StatusCode, Tls, body, time};
 use std::time::Duration;
 
-/// More than a record, and more than the link takes at once.
+/// More bytes than a TLS record has, and than the simulated link holds.
 const LARGE: usize = 300_001;
 
 fn pattern(length: usize) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! TLS sessions against a client of rustls: versions, ALPN, names, client certificates, data, closing, and what hostile
-//! peers send. In memory; no sockets.
+//! TLS sessions against a rustls client: versions, ALPN, names, client certificates, data, closing, and hostile peers.
+//! In memory, without sockets.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -92,7 +92,7 @@ fn the_certificate_is_the_one_for_the_name() {
         ("A.EXAMPLE", Some("a.example")),
         ("y.b.example", Some("a.example")),
         ("x.b.example", Some("x.b.example")),
-        // A wildcard is one label; what nobody has gets the default, which the client refuses.
+        // A wildcard is one label. A name without a certificate gets the default one, which the client refuses.
         ("z.y.b.example", None),
         ("b.example", None),
         ("other.example", None),
@@ -150,7 +150,7 @@ fn clients_show_certificates_where_they_have_to() {
     }
 }
 
-/// Several records each way, no multiple of anything.
+/// The length of several records. Not a multiple of a record's length.
 const LARGE: usize = 5 * RECORD_BYTES + 1_234;
 
 #[test]
@@ -212,7 +212,7 @@ fn a_flight_that_is_cut_in_two_anywhere_is_the_same_flight() {
     let authority = Authority::new("test");
     let server = simple(&authority).build().expect("settings").current();
     let client = Client::of(&authority).config();
-    // The client's hello, and its last flight with the first request behind it.
+    // Cuts the client's hello, and its last flight with the first data after it.
     let mut cut = 0;
     loop {
         let mut pair = Pair::new(client.clone(), server.clone(), "a.example");
@@ -253,7 +253,7 @@ fn half_a_record_and_new_keys_do_not_disturb_sending() {
             assert!(out.is_empty());
             assert_eq!(pair.plain.len(), 10 * (round + 1));
             if version == Version::Tls13 {
-                // The peer renews its keys and asks for ours to be renewed; ours follow with the next answer.
+                // The client renews its keys and asks the server to do so too, which it does with the next answer.
                 pair.client.refresh_traffic_keys().expect("new keys");
                 pair.carry().expect("an update");
             }
@@ -267,7 +267,7 @@ fn closing_is_heard_by_both_sides() {
     let server = simple(&authority).build().expect("settings").current();
     for (_, versions) in BOTH {
         let client = Client { versions, ..Client::of(&authority) }.config();
-        // The client first: what it said before counts, what comes after does not, and it can still be answered.
+        // The client closes first: its data before that counts, bytes after it do not, and the server can still send.
         let mut pair = connect(client.clone(), server.clone(), "a.example");
         pair.say(b"last");
         pair.client.send_close_notify();
@@ -281,13 +281,13 @@ fn closing_is_heard_by_both_sides() {
         assert_eq!(pair.answer(b"bye"), b"bye");
         pair.session.close(&mut out);
         assert_eq!(record_sizes(&out).len(), 1);
-        // We first.
+        // The server closes first.
         let mut pair = connect(client.clone(), server.clone(), "a.example");
         out.clear();
         pair.session.close(&mut out);
         let once = out.len();
         pair.session.close(&mut out);
-        assert_eq!(out.len(), once, "a second time");
+        assert_eq!(out.len(), once, "closing twice sends one alert");
         pair.give_client(&out);
         assert!(pair.client.process_new_packets().expect("a close").peer_has_closed());
         assert_eq!(pair.session.send(b"x", &mut out), Err(TlsError::NotOpen));
@@ -297,7 +297,7 @@ fn closing_is_heard_by_both_sides() {
         pair.deliver(&bytes, &mut out).expect("dropped");
         assert_eq!((pair.progress, pair.plain.len(), out.len()), (Progress::Closed, 0, once));
     }
-    // During a handshake there is nothing to say.
+    // During a handshake, the session sends nothing.
     let mut session = Session::accept(server).expect("a session");
     let mut out = Vec::new();
     session.close(&mut out);
@@ -355,7 +355,7 @@ fn a_handshake_that_never_ends_is_ended() {
         assert!(error.is_peers_fault(), "{error}");
         assert_eq!(&out[..2], [0x15, 3], "an alert");
     }
-    // One that stops is neither an error nor dear.
+    // A hello that stops is no error, and takes little memory.
     let mut pair = Pair::new(Client::of(&authority).config(), server, "a.example");
     let hello = pair.client_bytes();
     let mut out = Vec::new();
@@ -370,7 +370,7 @@ fn changed_bytes_end_the_session_with_an_alert_and_never_panic() {
     let server = simple(&authority).build().expect("settings").current();
     for (version, versions) in BOTH {
         let client = Client { versions, ..Client::of(&authority) }.config();
-        // Of the hello some bytes may change without harm (its random bytes), of a record of data none.
+        // Some bytes of the hello may change without harm (its random bytes), but none of a record with data.
         let length = Pair::new(client.clone(), server.clone(), "a.example").client_bytes().len();
         for at in 0..length {
             let mut pair = Pair::new(client.clone(), server.clone(), "a.example");
@@ -378,7 +378,7 @@ fn changed_bytes_end_the_session_with_an_alert_and_never_panic() {
             hello[at] ^= 0xff;
             let mut out = Vec::new();
             if let Err(error) = pair.deliver(&hello, &mut out) {
-                // In the clear before the server's hello, encrypted behind it.
+                // The alert is in the clear before the server's hello, and encrypted after it.
                 let alert = matches!(&out[..], [0x15, 3, 3, 0, 2, 2, _] | [0x16, ..]);
                 assert!(alert || matches!(error, TlsError::NotTls { .. }), "{version:?} at {at}: {error}: {out:?}");
             }
@@ -394,8 +394,8 @@ fn changed_bytes_end_the_session_with_an_alert_and_never_panic() {
             record[at] ^= 0x40;
             let mut out = Vec::new();
             let result = pair.deliver(&record, &mut out);
-            // A longer length waits for the rest of the record; the version in a record's head says nothing in TLS 1.3
-            // (RFC 8446 section 5.1).
+            // With a longer length, the session waits for the rest of the record. TLS 1.3 ignores the version in a
+            // record's head (RFC 8446 section 5.1).
             let ignored = at == 2 && pair.plain == b"some text";
             assert!(result.is_err() || pair.session.held_bytes() > 0 || ignored, "{version:?} at {at}");
             assert!(result.is_ok() || !out.is_empty(), "{version:?} at {at}: no alert");
@@ -417,7 +417,7 @@ fn garbage_never_panics() {
         state
     };
     for round in 0..2_000 {
-        // Within a handshake and after one; as it comes, or with a record's head before it.
+        // During a handshake and after one. Random bytes alone, or after the head of a record.
         let mut pair = if round % 4 == 0 {
             connect(Client::of(&authority).config(), server.clone(), "a.example")
         } else {

@@ -1,4 +1,4 @@
-//! What TLS reads: errors that say which file and why, changes while the server runs, tickets whose keys are shared, and
+//! The files of TLS: errors that name the file and the reason, changes while the server runs, shared ticket keys, and
 //! OCSP staples.
 #![cfg(feature = "tls")]
 
@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 use testkit::tls::{AcceptAny, client_config};
 use tls_peer::{Authority, Client, Folder, Pem, TLS12, TLS13, connect, simple};
 
-/// Settings with the files `site.pem` and `site.key`, which are written first.
+/// Writes the files `site.pem` and `site.key`. Returns settings with them.
 fn from_files(folder: &Folder, pem: &Pem) -> TlsConfig {
     TlsConfig::new().certificate_files(folder.write("site.pem", &pem.chain), folder.write("site.key", &pem.key))
 }
 
-/// The certificate that a client is shown which has never been here before.
+/// Returns the certificate that a new client gets.
 fn shown(authority: &Authority, reload: &Reload) -> Vec<u8> {
     let pair = connect(Client::of(authority).config(), reload.current(), "a.example");
     pair.client.peer_certificates().expect("a certificate")[0].to_vec()
@@ -62,7 +62,7 @@ fn errors_say_which_file_and_why() {
     let settings = || from_files(&folder, &pem);
     for (settings, what, fault) in [
         (TlsConfig::new(), "settings", "there is no certificate"),
-        (TlsConfig::new().ocsp_file("x"), "settings", "an OCSP file comes before the certificate that it belongs to"),
+        (TlsConfig::new().ocsp_file("x"), "settings", "the OCSP file has no certificate: add one before it"),
         (settings().tickets_sent(7), "settings", "tickets_sent is more than 6"),
         (settings().alpn([""]), "settings", "an ALPN protocol has 1 to 255 bytes"),
         (
@@ -114,7 +114,7 @@ fn changed_files_serve_new_connections_and_old_ones_go_on() {
     let first = shown(&authority, &reload);
     assert_eq!(reload.look(), Looked::Unchanged);
 
-    // The certificate comes before its key: nothing fits, once.
+    // The new certificate is written before its key. The mismatch is reported once.
     folder.write("site.pem", &new.chain);
     let Looked::Kept(LoadError { fault, .. }) = reload.look() else {
         panic!("a certificate without its key was taken")
@@ -155,7 +155,7 @@ fn authorities_of_clients_are_read_again_too() {
     let client = Client { certificate: Some(&alice), ..Client::of(&servers) }.config();
     let auth = ClientAuth::Required(folder.write("clients.pem", &before.pem));
     let reload = simple(&servers).client_auth(auth).build().expect("settings");
-    // Twice: the second time by a ticket.
+    // The second time, the client resumes its session by a ticket.
     for resumed in [false, true] {
         let pair = connect(client.clone(), reload.current(), "a.example");
         assert_eq!(pair.session.is_resumed(), resumed);
@@ -163,7 +163,7 @@ fn authorities_of_clients_are_read_again_too() {
     }
     folder.write("clients.pem", &after.pem);
     assert_eq!(reload.look(), Looked::Reloaded);
-    // Its ticket does not open any more either.
+    // The client's ticket is not accepted either.
     let mut pair = tls_peer::Pair::new(client, reload.current(), "a.example");
     let error = pair.carry().expect_err("an authority that is trusted no longer");
     assert!(matches!(error, TlsError::Peer(_)), "{error}");
@@ -194,11 +194,11 @@ fn machines_that_share_a_ticket_file_resume_each_others_sessions() {
         assert!(!resumed(&one));
         assert!(resumed(&two));
         assert!(resumed(&one));
-        // A new key comes first, the old one still decrypts.
+        // The new key is the first one; the old one still decrypts.
         folder.write("tickets", hex_key(2) + &hex_key(1));
         assert_eq!(one.look(), Looked::Reloaded);
         assert!(resumed(&one));
-        // The ticket is under the new key now, which the other machine has not read.
+        // The ticket is encrypted with the new key now, which the other machine has not read yet.
         assert!(!resumed(&two));
         assert_eq!(two.look(), Looked::Reloaded);
         assert!(resumed(&two));
@@ -208,7 +208,7 @@ fn machines_that_share_a_ticket_file_resume_each_others_sessions() {
         folder.write("tickets", hex_key(3));
         assert_eq!(one.look(), Looked::Reloaded);
         assert!(!resumed(&one));
-        // A broken file keeps the keys.
+        // If the file is malformed, the keys stay.
         folder.write("tickets", "nonsense\n");
         assert!(matches!(one.look(), Looked::Kept(LoadError { fault: LoadFault::TicketLine(1, _), .. })));
         assert!(resumed(&one));
@@ -252,7 +252,7 @@ fn without_tickets_nothing_is_resumed_and_other_settings_share_nothing() {
         for _ in 0..2 {
             assert!(!connect(client.clone(), off.current(), "a.example").session.is_resumed());
         }
-        // A session that began where no certificate was asked for does not go on where one is.
+        // A session that began without a request for a client certificate is not resumed by settings that require one.
         let open = simple(&authority).tickets(Tickets::File(path.clone()));
         let auth = ClientAuth::Required(folder.write("clients.pem", &authority.pem));
         let closed = open.clone().client_auth(auth).build().expect("settings");
@@ -264,7 +264,7 @@ fn without_tickets_nothing_is_resumed_and_other_settings_share_nothing() {
     }
 }
 
-/// A client that trusts everyone and can verify P-256 only, and its verifier, which keeps the staple.
+/// Returns a client that trusts every certificate and can verify P-256 only, and its verifier, which keeps the staple.
 fn trusting() -> (Arc<ClientConfig>, Arc<AcceptAny>) {
     let verifier = AcceptAny::new(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
     let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -301,6 +301,6 @@ fn of_two_certificates_for_a_name_a_client_gets_one_that_it_can_verify() {
     };
     let (first, second) = (size(Client::of(&authority).config(), "a.example"), size(trusting().0, "a.example"));
     assert!(first > second, "{first} {second}");
-    // The default is a choice of the two as well.
+    // For another name, the client gets a default certificate that it can verify too.
     assert_eq!(size(trusting().0, "other.example"), second);
 }

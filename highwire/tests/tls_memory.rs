@@ -1,5 +1,5 @@
-//! What an idle session costs. Asks the system, because the keys lie in memory that only the C library knows about; a
-//! program of its own, so that no other test's memory is counted.
+//! The memory of an idle TLS session. Measures the resident memory of the process, because the C library allocates the
+//! keys. A program of its own, so that no other test's memory is counted.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -9,10 +9,10 @@ use tls_peer::{Authority, Client, Pair, TLS12, TLS13, connect, simple};
 
 const SESSIONS: usize = 1_000;
 
-/// The goal; measured were less than 4 KiB.
+/// The goal for each session. Measured: less than 4 KiB.
 const MOST_BYTES: usize = 10 * 1024;
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("pages") * 4096
@@ -22,7 +22,7 @@ fn resident() -> usize {
 fn an_idle_session_is_small() {
     let authority = Authority::new("test");
     let server = simple(&authority).build().expect("settings").current();
-    // All of them stay: memory that one round gives back must not serve the next.
+    // Keeps all sessions, so that the second version cannot reuse the memory of the first.
     let mut sessions = Vec::with_capacity(3 * SESSIONS);
     for versions in [TLS13, TLS12] {
         let client = Client { versions, ..Client::of(&authority) }.config();
@@ -34,7 +34,7 @@ fn an_idle_session_is_small() {
             assert_eq!(pair.session.held_bytes(), 0);
             pair.session
         };
-        // What the first ones leave behind serves the others; the slope is what a session costs.
+        // The first sessions leave memory that later ones reuse. Only the growth after them is measured.
         sessions.extend((0..SESSIONS / 2).map(|_| idle()));
         let before = resident();
         sessions.extend((0..SESSIONS).map(|_| idle()));

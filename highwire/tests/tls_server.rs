@@ -1,4 +1,4 @@
-//! Servers under TLS. Needs a real kernel: what is tested is what a turn does with many connections at once.
+//! Servers under TLS. Needs a real kernel: a turn must find many connections ready at once.
 #![cfg(feature = "tls")]
 
 mod tls_peer;
@@ -13,10 +13,10 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 use tls_peer::{Authority, Client, simple};
 
-/// Far more than the handshake's deadline here, far less than those of what comes after it.
+/// Much longer than the handshake timeout of the test, and much shorter than its other timeouts.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More than a turn takes on.
+/// More handshakes than a worker processes per turn.
 const PEERS: usize = 32;
 
 #[test]
@@ -25,10 +25,10 @@ fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
         let (authority, (entered, inside), (release, gate)) =
             (Authority::new("test"), mpsc::channel(), mpsc::channel::<()>());
         let gate = Mutex::new(gate);
-        // Holds the only worker until it is let go.
+        // Blocks the only worker until the test releases it.
         let hold = move || {
             entered.send(()).expect("the test listens");
-            gate.lock().expect("no panic while it is held").recv().expect("the test lets go");
+            gate.lock().expect("no panic while it is held").recv().expect("the test releases it");
             "held"
         };
         let app = App::new().get("/hold", hold).configure(|config| {
@@ -39,11 +39,11 @@ fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
         });
         let server = app.listen("127.0.0.1:0").expect("a port");
         let server = server.listen_tls("127.0.0.1:0", simple(&authority)).expect("another");
-        let handle = server.start().expect("it starts");
+        let handle = server.start().expect("the server starts");
         let [plain, secure] = handle.addresses() else { panic!("two addresses") };
         let mut holder = TcpStream::connect(plain).expect("a connection");
         let request = b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n";
-        holder.write_all(request).expect("bytes that are taken");
+        holder.write_all(request).expect("the server reads");
         inside.recv().expect("the handler runs");
         let mut peers: Vec<TcpStream> = (0..PEERS)
             .map(|_| {
@@ -51,26 +51,26 @@ fn a_handshake_that_waited_for_its_turn_keeps_its_deadline() {
                 socket.set_read_timeout(Some(PATIENCE)).expect("an option");
                 let name = ServerName::try_from("a.example").expect("a name");
                 let mut client = ClientConnection::new(Client::of(&authority).config(), name).expect("a client");
-                client.write_tls(&mut socket).expect("bytes that are taken");
+                client.write_tls(&mut socket).expect("the server reads");
                 socket
             })
             .collect();
         release.send(()).expect("the handler waits");
-        // None of them answers what it is sent, and each is closed for that.
+        // No client continues its handshake, so the server closes each connection at the handshake timeout.
         for (number, peer) in peers.iter_mut().enumerate() {
             let end = peer.read_to_end(&mut Vec::new());
             assert!(end.is_ok(), "{engine:?}, peer {number}: {end:?}");
         }
         handle.abort();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }
 
-/// Sends back what comes, and then how that ended.
+/// Sends back the received bytes, and then a word for how they ended.
 async fn echo(mut stream: RawStream) {
     let end: &[u8] = loop {
         match stream.read().await {
-            Ok(Some(bytes)) => stream.write(bytes).await.expect("the peer takes it"),
+            Ok(Some(bytes)) => stream.write(bytes).await.expect("the peer reads"),
             Ok(None) => break b"end",
             Err(_) => break b"broken",
         }
@@ -83,13 +83,13 @@ fn an_end_that_the_peer_has_said_stays_said_when_its_connection_ends_behind_it()
     for engine in [Engine::Uring, Engine::Readiness] {
         let authority = Authority::new("test");
         let late = async |upgrade: Upgrade| {
-            // All that the peer says is there by then.
+            // By then, all bytes of the peer have arrived, and its end.
             highwire::time::sleep(Duration::from_millis(100)).await;
             upgrade.accept("echo", echo)
         };
         let app = App::new().get("/late", late).configure(|config| (config.engine, config.workers) = (engine, 1));
         let server = app.server().expect("an app").listen_tls("127.0.0.1:0", simple(&authority)).expect("a port");
-        let handle = server.start().expect("it starts");
+        let handle = server.start().expect("the server starts");
         let mut socket = TcpStream::connect(&handle.addresses()[0]).expect("a connection");
         socket.set_read_timeout(Some(PATIENCE)).expect("an option");
         let name = ServerName::try_from("a.example").expect("a name");
@@ -101,7 +101,7 @@ fn an_end_that_the_peer_has_said_stays_said_when_its_connection_ends_behind_it()
         client.writer().write_all(request).expect("room");
         client.send_close_notify();
         while client.wants_write() {
-            client.write_tls(&mut socket).expect("bytes that are taken");
+            client.write_tls(&mut socket).expect("the server reads");
         }
         socket.shutdown(Shutdown::Write).expect("a connection");
         let mut answer = Vec::new();
@@ -114,6 +114,6 @@ fn an_end_that_the_peer_has_said_stays_said_when_its_connection_ends_behind_it()
         }
         assert!(answer.ends_with(b"\r\n\r\nhello, end"), "{engine:?}: {}", answer.escape_ascii());
         handle.abort();
-        handle.join().expect("it ends");
+        handle.join().expect("the server ends");
     }
 }

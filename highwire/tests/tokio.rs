@@ -1,4 +1,5 @@
-//! Libraries that need tokio, inside handlers: a database query through sqlx, a request through reqwest to the server itself.
+//! Libraries that need tokio, inside handlers: a database query through sqlx, a request through reqwest to the server
+//! itself.
 //!
 //! Needs a real kernel: tokio has sockets, threads and timers of its own.
 #![cfg(feature = "tokio")]
@@ -12,7 +13,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use testkit::http1::{self, Http1};
 
-/// How long anything may take that is expected to happen.
+/// The longest time that a request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Connections at once: more than workers, so that handlers of one worker wait at the same time.
@@ -21,10 +22,10 @@ const CONNECTIONS: usize = 8;
 /// Requests of each kind on each connection.
 const ROUNDS: usize = 5;
 
-/// A database in memory. It is gone with its connection, so there is one, and it stays.
+/// Returns a database in memory. It lasts only as long as its connection, so the pool keeps exactly one.
 fn database() -> SqlitePool {
     let options = SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
-    options.connect_lazy("sqlite::memory:").expect("an address that sqlx reads")
+    options.connect_lazy("sqlite::memory:").expect("an address that sqlx accepts")
 }
 
 fn client() -> reqwest::Client {
@@ -50,7 +51,7 @@ async fn fetch(PerWorker(client): PerWorker<reqwest::Client>, Authority(authorit
     format!("{} {}", answer.status().as_u16(), answer.text().await.expect("its body"))
 }
 
-/// A request that leads to another, which leads to the database.
+/// Sends a request to `/sum`, which queries the database.
 async fn fetch_sum(PerWorker(client): PerWorker<reqwest::Client>, Authority(authority): Authority) -> String {
     let answer = client.get(format!("http://{authority}/sum")).send().await.expect("an answer");
     answer.text().await.expect("its body")
@@ -76,10 +77,10 @@ fn app() -> App {
         .get("/spawned", spawned)
 }
 
-/// GETs a path on a connection that stays: the body.
+/// GETs a path on a persistent connection. Returns the body.
 fn get(client: &mut Http1<TcpStream>, path: &str) -> String {
     let host = client.stream().peer_addr().expect("a connected socket");
-    client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).expect("bytes that are taken");
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).expect("the server reads");
     let response = client.response().expect("a response");
     assert_eq!(response.status, 200, "{path}: {response:?}");
     response.text().to_string()
@@ -109,7 +110,7 @@ fn check(engine: Engine, workers: usize) {
     handle.join().expect("a server that ends");
 }
 
-/// One worker: it asks itself, and must not wait for itself.
+/// With one worker, the worker sends requests to itself, so it must not block while it waits.
 #[test]
 fn on_readiness() {
     check(Engine::Readiness, 1);

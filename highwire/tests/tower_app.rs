@@ -1,4 +1,4 @@
-//! Apps as services of the tower family: asked directly, in axum routers, with layers and other apps around them.
+//! Apps as services of the tower family: called directly, in axum routers, and with layers and other apps around them.
 #![cfg(feature = "tower")]
 
 mod asked;
@@ -97,7 +97,7 @@ fn requests_find_their_routes_and_answers_their_way_back() {
         Sent { length: Some(1001), ..nothing() }.without_end(),
         (413, "the body is larger than the 1000 bytes that are taken here\n"),
     );
-    // What a length says must be what comes.
+    // A body must have its announced length.
     for length in [2, 4] {
         check("POST", "/whole", Sent { length: Some(length), ..Sent::of(&["ab", "c"]) }, (400, SHORT));
     }
@@ -111,7 +111,7 @@ fn requests_find_their_routes_and_answers_their_way_back() {
     assert_eq!((answer.0, answer.1.as_str()), (501, "there is no other protocol here\n"));
 }
 
-/// A request's body that panics.
+/// A request's body that panics when it is polled.
 struct Panics;
 
 impl HttpBody for Panics {
@@ -132,7 +132,7 @@ fn extensions_and_peers_come_along() {
     let mut word = asked("/word");
     word.extensions_mut().insert("carried");
     assert_eq!(run(get(&service, word)).1, "carried");
-    assert_eq!(run(get(&service, asked("/peer"))).1, "0.0.0.0:0", "one that is not known is not trusted");
+    assert_eq!(run(get(&service, asked("/peer"))).1, "0.0.0.0:0", "an unknown peer is not trusted as a local one");
     let socket: std::net::SocketAddr = "10.0.0.1:5".parse().expect("an address");
     let mut by_socket = asked("/peer");
     by_socket.extensions_mut().insert(socket);
@@ -231,7 +231,7 @@ fn there_are_bounds() {
     let Ok(third) = run(ask("/turn"));
     assert_eq!(third.status(), 503);
     drop(under_way);
-    // There is room again as soon as the worker has seen that they are gone.
+    // There is room again as soon as the worker has noticed that both requests were dropped.
     run(async {
         loop {
             let Ok(answer) = ask("/turn").await;
@@ -246,7 +246,7 @@ fn there_are_bounds() {
         .configure(|config| (config.memory, config.limits.body_bytes) = (Some(200_000), 200_000));
     let service = start(app);
     let half: &'static str = Box::leak("x".repeat(75_000).into_boxed_str());
-    // Too much together: one of them has to go. Each by itself has room, again and again.
+    // The memory does not suffice for the waiting request and another one. After the first is dropped, it does.
     let waiting = Sent::of(&[half]).without_end();
     let kept = service.clone().call(request("POST", "/").body(waiting).expect("a request"));
     let statuses: Vec<u16> = (0..3)
@@ -267,7 +267,7 @@ fn there_are_bounds() {
     assert!(service::into_service(threads).is_err());
 }
 
-/// As on connections: `sim/tests/decoded_bodies.rs`.
+/// `sim/tests/decoded_bodies.rs` tests the same on connections.
 #[cfg(feature = "compress")]
 #[test]
 fn what_a_waiting_handler_holds_of_a_decoded_body_is_charged() {
@@ -308,7 +308,7 @@ fn an_app_behind_layers_stands_in_another_app() {
     assert!(answer.bytes() == long, "{} bytes", answer.bytes().len());
 }
 
-/// Runs curl: what it printed.
+/// Runs curl. Returns its output.
 fn curl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut command = Command::new("curl");
     command.args(["-sS", "--max-time", "60"]).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -316,8 +316,8 @@ fn curl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut stdin = child.stdin.take().expect("a pipe");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&input));
-    let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("no panic").expect("it reads all of its input");
+    let output = child.wait_with_output().expect("curl ends");
+    writer.join().expect("no panic").expect("curl reads all of its input");
     assert!(output.status.success(), "{arguments:?}: {}", output.status);
     output.stdout
 }
@@ -325,7 +325,7 @@ fn curl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
 #[test]
 fn an_app_stands_in_an_axum_router_on_hyper() {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
-        // To standard error itself: what a passing test prints is not shown.
+        // Writes to standard error directly: the test runner hides what a passing test prints with macros.
         let _ = writeln!(std::io::stderr(), "not run: curl is not installed");
         return;
     }
@@ -356,10 +356,10 @@ fn an_app_stands_in_an_axum_router_on_hyper() {
             tell.send(listener.local_addr().expect("an address")).expect("the test waits");
             let stopped = tokio::task::spawn_blocking(move || stopped.recv());
             let served = axum::serve(listener, router).with_graceful_shutdown(async { drop(stopped.await) });
-            served.await.expect("it serves");
+            served.await.expect("axum serves");
         });
     });
-    let address = address.recv_timeout(PATIENCE).expect("it listens");
+    let address = address.recv_timeout(PATIENCE).expect("axum listens");
     let at = |path: &str| format!("http://{address}{path}");
     let text = |arguments: &[&str], input: &[u8]| String::from_utf8(curl(arguments, input)).expect("text");
     assert_eq!(text(&[&at("/own")], b""), "axum's own");

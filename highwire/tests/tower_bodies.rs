@@ -1,4 +1,4 @@
-//! Bodies of requests to apps as services, and of their answers: back-pressure both ways, what is dropped, what is too slow.
+//! Request and response bodies of apps as services: back-pressure in both directions, dropped bodies, timeouts.
 #![cfg(feature = "tower")]
 
 mod asked;
@@ -39,7 +39,7 @@ fn bodies_and_trailers_go_both_ways_at_once() {
     assert_eq!(answer.1, trailers());
 }
 
-/// Parts of a body without an end, counted as they are asked for.
+/// A body without an end, which counts its parts when they are polled.
 struct Endless {
     asked: Arc<AtomicUsize>,
     _told: Told,
@@ -69,7 +69,7 @@ impl HttpBody for Endless {
     }
 }
 
-/// Has the worker take some turns, so that whatever it would go on with it has gone on with.
+/// Sends 50 requests, so that the worker runs enough turns to finish its pending work.
 async fn turns(service: &AppService) {
     for _ in 0..50 {
         assert_eq!(get(service, request("GET", "/turn").body(Sent::nothing()).expect("a request")).await.1, "turned");
@@ -90,7 +90,7 @@ fn an_answer_that_nobody_takes_is_not_made_on_and_ends_with_its_reader() {
         turns(&service).await;
         let first = asked.load(Ordering::SeqCst);
         assert!((1..=CROSSING_BYTES / PART).contains(&first), "{first} parts");
-        // Taken, there is room for more.
+        // Reading makes room for more.
         for _ in 0..2 * CROSSING_BYTES / PART {
             assert!(next(&mut body).await.expect("more").is_ok());
         }
@@ -113,7 +113,7 @@ fn a_body_that_its_handler_does_not_read_is_not_asked_for_and_ends_with_it() {
             let first = body.next().await;
             assert!(first.is_some_and(|first| first.is_ok()));
             give.send(reply).expect("the test waits");
-            // It keeps the body as long as the server keeps this task.
+            // Keeps the body for as long as the server keeps this task.
             pending::<()>().await;
             drop(body);
         });
@@ -123,11 +123,11 @@ fn a_body_that_its_handler_does_not_read_is_not_asked_for_and_ends_with_it() {
     let answer = service.clone().call(request("POST", "/").body(body).expect("a request"));
     run(async {
         turns(&service).await;
-        // What waits for the handler, and what it has taken.
+        // The parts that wait for the handler, and those that it has taken.
         let most = 64 * 1024 / PART + 2;
         let count = asked.load(Ordering::SeqCst);
         assert!((2..=most).contains(&count), "{count} parts");
-        take.recv_timeout(PATIENCE).expect("the handler's").send("answered");
+        take.recv_timeout(PATIENCE).expect("the handler's reply").send("answered");
         let Ok(answer) = answer.await;
         assert_eq!(whole(answer.into_body()).await.0, b"answered");
     });
@@ -162,7 +162,7 @@ fn handlers_hear_that_a_body_failed_and_bodies_that_nobody_reads() {
     let (told, gone) = told();
     let body = Sent::of(&["abc"]).without_end().telling(told);
     let answer = service.clone().call(request("POST", "/drops").body(body).expect("a request"));
-    gone.recv_timeout(PATIENCE).expect("its sender hears of it before there is an answer");
+    gone.recv_timeout(PATIENCE).expect("the body is dropped before there is a response");
     drop(answer);
 }
 
@@ -187,7 +187,7 @@ fn a_request_that_is_dropped_cancels_its_handler() {
         drop(answer);
         gone.recv_timeout(PATIENCE).expect("the handler's future is dropped");
     }
-    // One that is dropped before its worker has seen it is not begun, or cancelled.
+    // A request that is dropped at once is either not begun, or begun and cancelled.
     for _ in 0..100 {
         drop(service.clone().call(request("GET", "/").body(Sent::nothing()).expect("a request")));
     }
@@ -195,7 +195,7 @@ fn a_request_that_is_dropped_cancels_its_handler() {
     assert_eq!(begun.try_iter().count(), gone.try_iter().count());
 }
 
-/// How many exchanges the server has cut.
+/// Returns the number of exchanges that the server has cut.
 async fn cut(service: &AppService) -> u64 {
     let (_, text, _) = get(service, request("GET", "/cut").body(Sent::nothing()).expect("a request")).await;
     text.parse().expect("a number")
@@ -232,7 +232,7 @@ fn whoever_is_too_slow_is_cut() {
         let failed = run(async {
             let asked = request("GET", uri).body(Sent::nothing()).expect("a request");
             let mut body = ask(&service, asked).await.into_body();
-            // It is not read from before it is cut.
+            // Reads nothing of the body before it is cut.
             while cut(&service).await < expected_cut {}
             loop {
                 if let Err(error) = next(&mut body).await.expect("no end") {
@@ -244,15 +244,15 @@ fn whoever_is_too_slow_is_cut() {
     }
 }
 
-/// Bytes that such an app has for all its requests.
+/// The memory budget of the app of [`streams_errors`].
 const MEMORY: usize = 64 * 1024;
 
-/// An app that answers errors by streams.
+/// Returns an app whose error responses are streams.
 fn streams_errors() -> App {
     App::new()
         .post("/", |body: Bytes| body.len().to_string())
         .on_error(|status, text| {
-            // Not there at once: a task makes it.
+            // A task makes the body, so it is not ready at once.
             let (mut sender, receiver) = highwire::body::channel();
             let text = Bytes::from(format!("{} {text}", status.as_u16()));
             highwire::spawn(async move {
@@ -267,7 +267,7 @@ fn streams_errors() -> App {
 
 #[test]
 fn an_error_that_is_answered_as_a_stream_is_sent_where_there_is_no_memory() {
-    // No room for the request; for the request, and not for its head beside it.
+    // First without memory for the request, then with memory for the request, but not for its head too.
     for (left, head) in [(800, 10), (5000, 8000)] {
         let service = start(streams_errors());
         let most: &'static str = Box::leak("x".repeat(MEMORY - 2048 - left).into_boxed_str());
@@ -281,7 +281,7 @@ fn an_error_that_is_answered_as_a_stream_is_sent_where_there_is_no_memory() {
     }
 }
 
-/// A body that panics when it is dropped, of a request; as one of an answer it never has anything.
+/// A body that panics when it is dropped. In a request it has the frames of [`Sent`]; in a response it stays pending.
 struct Fragile(Sent);
 
 impl Drop for Fragile {
@@ -330,7 +330,7 @@ fn bodies_that_panic_when_they_are_dropped_cost_nothing_else() {
     };
     check("/ignores", Sent::nothing().without_end(), "ignored");
     check("/collects", Sent::of(&["abc"]), "abc");
-    // Two at once: what panics first does not keep the other from being caught.
+    // Both the request's and the response's body panic. The server must catch the second panic too.
     drop(run(ask("/streams", Sent::nothing().without_end())));
     gone.recv_timeout(PATIENCE).expect("the answer's body goes");
     run(turns(&service));

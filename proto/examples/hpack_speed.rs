@@ -1,10 +1,10 @@
-//! How fast are header blocks decoded and encoded? Prints nanoseconds a block, best of several rounds.
+//! How fast are header blocks decoded and encoded? Prints nanoseconds per block, the best of many rounds.
 use std::hint::black_box;
 use std::time::Instant;
 
 use highwire_proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing};
 
-/// What h2load sends, and after the first time in six bytes.
+/// The request of h2load. From the second one on, its block has six bytes.
 const LOAD: &[(&str, &str)] = &[
     (":method", "GET"),
     (":scheme", "http"),
@@ -39,7 +39,7 @@ const RESPONSE: &[(&str, &str)] = &[
     ("server", "highwire"),
 ];
 
-/// Many short rounds: some of them fall between what else the machine does.
+/// Many short rounds, so that the machine does nothing else in some of them.
 const ROUNDS: usize = 500;
 const PASSES: usize = 1000;
 
@@ -71,7 +71,7 @@ fn decode(decoder: &mut Decoder, block: &[u8], out: &mut Vec<u8>) {
     assert!(decoded.is_ok());
 }
 
-/// The first and the next blocks of the same fields.
+/// Returns the first and the second block of the same fields.
 fn blocks(fields: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
     let (mut encoder, mut first, mut next) = (Encoder::new(), Vec::new(), Vec::new());
     encode(&mut encoder, fields, &mut first);
@@ -86,7 +86,8 @@ fn main() {
         let mut decoder = Decoder::new(DEFAULT_TABLE_BYTES);
         decode(&mut decoder, &first, &mut out);
         best(&format!("decode {name}, repeated"), next.len(), || decode(&mut decoder, &next, &mut out));
-        // The table evicts all the time, as that of a connection with many such requests.
+        // Each block adds its fields again, so that the table evicts entries for each, as on a connection with many
+        // such requests.
         best(&format!("decode {name}, first time"), first.len(), || decode(&mut decoder, &first, &mut out));
         let mut encoder = Encoder::new();
         best(&format!("encode {name}, repeated"), next.len(), || encode(&mut encoder, fields, &mut out));

@@ -1,4 +1,4 @@
-//! How fast is the head parser beside httparse? Prints nanoseconds a head, best of several rounds.
+//! How fast is the head parser compared with httparse? Prints nanoseconds per head, the best of several rounds.
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -13,8 +13,9 @@ Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n
 Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9,de;q=0.8\r\n\
 Cookie: session=0123456789abcdef\r\n\r\n";
 
-/// Copies of the head, one behind the other, as pipelined requests lie in a buffer. Each parser is given them in turn, so that
-/// the compiler knows nothing of what it parses, and nothing goes through memory that would not in a server.
+/// Copies of the head, one after the other, like pipelined requests in a buffer. Parsers get one copy after the other,
+/// so that the compiler cannot know the input. A `black_box` per head would add loads and stores that a server does not
+/// have.
 const COPIES: usize = 16;
 
 const ROUNDS: usize = 15;

@@ -1,13 +1,13 @@
-//! What can go wrong in a protocol, who is at fault, and what a server should answer.
+//! Protocol errors: which side is at fault, and which status a server responds with.
 
 use core::fmt;
 
-/// Who caused an error.
+/// The side that caused an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Culprit {
-    /// The other side sent something that the protocol forbids or our limits refuse.
+    /// The peer sent something that the protocol forbids or our limits refuse.
     Peer,
-    /// Our own caller asked for something that cannot be sent now.
+    /// Our caller tried to send something invalid, or something that cannot be sent now.
     Local,
 }
 
@@ -21,20 +21,20 @@ macro_rules! errors {
         }
 
         impl Error {
-            /// Every error, for tables and tests.
+            /// All errors, for tables and tests.
             pub const ALL: &'static [Error] = &[$(Error::$name),*];
 
-            /// Who is at fault.
+            /// Returns the side that is at fault.
             pub const fn culprit(self) -> Culprit {
                 match self { $(Error::$name => Culprit::$culprit,)* }
             }
 
-            /// The status that a server answers; 500 where our own caller is at fault.
+            /// Returns the status that a server responds with; 500 if our caller is at fault.
             pub const fn status(self) -> u16 {
                 match self { $(Error::$name => $status,)* }
             }
 
-            /// The error in words.
+            /// Returns a description of the error, in lower case and without a full stop.
             pub const fn text(self) -> &'static str {
                 match self { $(Error::$name => $text,)* }
             }
@@ -79,10 +79,10 @@ errors! {
     UnexpectedData, Peer, 400, "the peer sent data where none is allowed";
     NotNow, Local, 500, "this cannot be sent in the connection's present state";
     InvalidReason, Local, 500, "the reason phrase has a byte that is not allowed";
-    InvalidRequest, Local, 500, "method, path and protocol of a request do not fit each other";
+    InvalidRequest, Local, 500, "the request's method, path and protocol cannot be combined";
     InvalidField, Local, 500, "a field to be sent has a byte that is not allowed";
-    ReservedField, Local, 500, "a field that frames the message is written by the engine, not by hand";
-    LengthMismatch, Local, 500, "the body does not have the length that was announced";
+    ReservedField, Local, 500, "the engine writes the fields that frame the message; the caller must not add them";
+    LengthMismatch, Local, 500, "the body does not have the announced length";
 }
 
 impl fmt::Display for Error {

@@ -1,53 +1,54 @@
-//! The vocabulary between protocols and their callers.
+//! The types that HTTP/1 connections and their callers exchange: roles, body lengths, events.
 
-/// Which side of a connection we are.
+/// A side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// We send requests.
+    /// The side that sends requests.
     Client,
-    /// We send responses.
+    /// The side that sends responses.
     Server,
 }
 
-/// How long a body is, as far as its head tells.
+/// The length of a body, as its head announces it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
-    /// No body: no [`Event::End`] follows the head.
+    /// No body. No [`Event::End`] follows the head.
     #[default]
     Empty,
-    /// Exactly this many bytes (possibly 0 when sending).
+    /// Exactly this many bytes. A head to send may announce 0.
     Exact(u64),
-    /// The end shows later: chunked, or at the end of the connection.
+    /// Not announced: the body ends with its last chunk, with its HTTP/2 stream, or with the connection.
     Unknown,
 }
 
-/// What a peer said.
+/// The result of reading from the window: a part of a message, or the reason why nothing more can be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
-    /// The window holds no whole event: receive more, append it and call again.
+    /// The window holds no whole event. The caller must append more bytes and call again.
     NeedMore,
-    /// Nothing is read until our own side has acted: a server answers, or a switched protocol takes over the bytes.
+    /// Nothing is read now. Either our side must act first (a server must respond), or the peer's side is finished, or
+    /// another protocol owns the bytes.
     Paused,
-    /// A head; its spans are in the [`Head`](crate::Head) that the caller lent, and point into the window that was passed.
+    /// A head. Its spans are in the [`Head`](crate::Head) that the caller lent, and point into the window of this call.
     Head(Length),
-    /// An interim response (1xx but 101), client role only. Its head is in the lent `Head`; another head follows.
+    /// An interim response (1xx except 101), client role only. Its head is in the lent `Head`; another head follows.
     Interim,
     /// Bytes of the body. They lie in the window and count as consumed.
     Data(&'b [u8]),
-    /// A body ended; where `trailers` is set, the lent `Head` holds the trailer fields, with spans into the window.
+    /// The end of a body. If `trailers` is true, the lent `Head` holds the trailer fields, with spans into the window.
     End {
-        /// Whether trailer fields were received.
+        /// True if trailer fields were received.
         trailers: bool,
     },
-    /// The peer closed its side between messages: nothing is lost, and nothing more comes.
+    /// The peer closed its side between messages: no message is cut short, and no more bytes arrive.
     Closed,
 }
 
-/// An event and how many bytes of the window it used up.
+/// An event and the number of window bytes that it used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'b> {
-    /// Bytes at the front of the window that are not needed any more, once the event has been acted on.
+    /// Bytes at the front of the window that the caller can drop after it has acted on the event.
     pub consumed: usize,
-    /// What happened.
+    /// The event.
     pub event: Event<'b>,
 }

@@ -1,6 +1,7 @@
-//! Heads as spans: where the parts of a start line and its fields lie in the caller's window.
+//! Message heads as spans: positions of the start line's parts and of the fields in the caller's window.
 //!
-//! Nothing is copied and nothing is allocated for each message: a caller lends one [`Head`] for all its connections.
+//! A head copies no bytes of the window. A caller lends one [`Head`] to all its connections, so that it is allocated
+//! once.
 
 use crate::{Length, Target};
 use alloc::vec::Vec;
@@ -19,13 +20,14 @@ impl Span {
         Span { start: start as u16, end: end as u16 }
     }
 
-    /// The bytes that the span names, in the window that the head was parsed from; empty if it does not reach there.
+    /// Returns the span's bytes. `window` is the window that the head was parsed from; if it is too short, returns no
+    /// bytes.
     #[inline]
     pub fn of(self, window: &[u8]) -> &[u8] {
         window.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// Whether the span has no bytes.
+    /// Returns true if the span has no bytes.
     pub const fn is_empty(self) -> bool {
         self.start == self.end
     }
@@ -54,12 +56,12 @@ pub enum Method {
     Trace,
     /// PATCH
     Patch,
-    /// Any other token: [`Head::method_span`] has it.
+    /// Any other token; [`Head::method_span`] holds it.
     Extension,
 }
 
 impl Method {
-    /// The method of a token; methods are case-sensitive.
+    /// Returns the method of a token. Methods are case-sensitive.
     pub fn from_token(token: &[u8]) -> Method {
         match token {
             b"GET" => Method::Get,
@@ -81,18 +83,18 @@ impl Method {
 pub enum Version {
     /// HTTP/1.0
     Http10,
-    /// HTTP/1.1, and any later minor version, which is read as 1.1 (RFC 9110 section 2.5)
+    /// HTTP/1.1, or a later minor version, which is read as 1.1 (RFC 9110 section 2.5)
     #[default]
     Http11,
     /// HTTP/2
     Http2,
 }
 
-/// Fields that the protocol itself reads.
+/// Fields that the protocol code itself interprets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Known {
-    /// Any field that only applications read.
+    /// Any field that only applications interpret.
     #[default]
     Other,
     /// Host
@@ -110,7 +112,7 @@ pub enum Known {
 }
 
 impl Known {
-    /// Which known field a name is, in any case. The length tells most names apart, so few are compared.
+    /// Returns the known field of a name, ignoring case. The length rules out most names, so few are compared.
     #[inline(always)]
     pub fn from_name(name: &[u8]) -> Known {
         let (wanted, known): (&[u8], Known) = match name.len() {
@@ -136,11 +138,11 @@ impl Known {
 /// One field line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Field {
-    /// The name, in the case that was sent.
+    /// The name, in the case in which it was sent.
     pub name: Span,
     /// The value without the white space around it.
     pub value: Span,
-    /// Which of the fields that the protocol reads it is.
+    /// The kind of the field; [`Known::Other`] if only applications interpret it.
     pub known: Known,
 }
 
@@ -149,7 +151,7 @@ pub struct Field {
 pub struct Head {
     /// A request's method.
     pub method: Method,
-    /// The method as it was sent.
+    /// The method as sent.
     pub method_span: Span,
     /// A request's target.
     pub target: Target,
@@ -159,36 +161,36 @@ pub struct Head {
     pub status: u16,
     /// A response's reason phrase.
     pub reason: Span,
-    /// The fields in the order in which they came.
+    /// The fields in the order of arrival.
     pub fields: Vec<Field>,
-    /// How long the body is.
+    /// The length of the body.
     pub length: Length,
-    /// Whether the connection may carry another message after this one.
+    /// True if the connection may carry another message after this one.
     pub keep_alive: bool,
-    /// Whether the request asks for an interim 100 before it sends its body.
+    /// True if the client expects an interim 100 response before it sends the body.
     pub expects_continue: bool,
-    /// Whether the message proposes or accepts another protocol: `Upgrade` named by `Connection`, or CONNECT.
+    /// True if the message proposes or accepts another protocol: `Upgrade` listed by `Connection`, or CONNECT.
     pub upgrade: bool,
-    /// Whether the Host field that came named another authority than the target. Its value is the target's here: see
-    /// [`Target::authority`].
+    /// True if the received Host field named another authority than the target. The field in this head has the target's
+    /// value: see [`Target::authority`].
     pub host_differs: bool,
-    /// The protocol that an extended CONNECT wants (RFC 8441); HTTP/2 only.
+    /// The value of `:protocol` in an extended CONNECT (RFC 8441); HTTP/2 only.
     pub protocol: Span,
-    /// Which known fields came.
+    /// The known fields in this head, as [`Known::bit`]s.
     pub(crate) seen: u8,
-    /// Which of them came more than once.
+    /// The known fields that this head contains more than once.
     pub(crate) repeated: u8,
-    /// The last Host that was found valid, in whichever request; an empty one never is.
+    /// The last valid Host value read into this head, of any request. Empty if there was none.
     pub(crate) last_host: Vec<u8>,
 }
 
 impl Head {
-    /// The value of the first field of that name, in any case.
+    /// Returns the value of the first field with this name, ignoring case.
     pub fn field<'w>(&self, window: &'w [u8], name: &[u8]) -> Option<&'w [u8]> {
         self.named(window, name).next()
     }
 
-    /// The values of all fields of that name, in the order in which they came.
+    /// Returns the values of all fields with this name, ignoring case, in the order of arrival.
     pub fn named<'w>(&self, window: &'w [u8], name: &[u8]) -> impl Iterator<Item = &'w [u8]> {
         self.fields
             .iter()
@@ -196,7 +198,7 @@ impl Head {
             .map(move |field| field.value.of(window))
     }
 
-    /// A copy to keep: with what the message says, and without what only the lent head remembers from one to the next.
+    /// Returns a copy to keep: the message without the state that the lent head carries from one message to the next.
     pub fn to_kept(&self) -> Head {
         let mut kept = self.clone();
         kept.last_host = Vec::new();
@@ -204,7 +206,7 @@ impl Head {
         kept
     }
 
-    /// The first field that the protocol knows as `known`.
+    /// Returns the first field of this kind.
     pub fn known(&self, known: Known) -> Option<Field> {
         if self.seen & known.bit() == 0 {
             return None;

@@ -1,28 +1,29 @@
-//! Every bound of the protocol code in one table. The numbers' reasons stand here; docs/limits.md lists them.
+//! Limits on heads, chunked framing and trailers, each with the reason for its default. docs/limits.md lists them.
 
-/// What a peer may make us read or hold before a message is refused.
+/// Limits on a peer's messages. A message beyond one of them is refused with the status given there.
 ///
-/// Shared by all connections of a server or client; passing it at each call keeps a connection small.
+/// All connections of a server or client share them. They are passed to each call, so that a connection stays small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a head: start line, fields and the empty line. 431 above. Spans are 16 bits wide, so at most
-    /// [`Limits::MAX_HEAD_BYTES`]; 32 KiB holds the largest cookies that browsers send (4 KiB each, several).
+    /// Bytes of a head: start line, fields and the empty line. 431 above. At most [`Limits::MAX_HEAD_BYTES`], because
+    /// spans are 16 bits wide; 32 KiB holds several of the largest cookies that browsers send (4 KiB each).
     pub head_bytes: u32,
-    /// Bytes of a request target. 414 above. 8,000 is what RFC 9112 section 3 asks every server to support at least.
+    /// Bytes of a request target. 414 above. RFC 9112 section 3 recommends supporting at least 8,000.
     pub target_bytes: u32,
     /// Bytes of one field line, name and value. 431 above. Kerberos tickets in `Authorization` reach 12 KiB.
     pub field_bytes: u32,
-    /// Fields in one head or trailer section. 431 above. Tiny fields cost more to hold than to send, so their number
-    /// is bounded apart from their bytes; browsers send fewer than 30.
+    /// Fields in one head or trailer section. 431 above. Tiny fields cost more to store than to send, so `head_bytes`
+    /// alone is not enough; browsers send fewer than 30.
     pub field_count: u16,
-    /// Empty lines before a start line that are skipped (RFC 9112 section 2.2 asks for one at least).
+    /// Empty lines skipped before a request line. 400 above. RFC 9112 section 2.2 asks servers to skip at least one.
     pub empty_lines: u8,
-    /// Bytes of chunk extensions in one body. Nobody uses them; an endless one is an attack (CVE-2023-39326).
+    /// Bytes of chunk extensions in one body. 400 above. Clients hardly use them; an endless one is an attack
+    /// (CVE-2023-39326).
     pub chunk_extension_bytes: u16,
     /// Bytes of a trailer section. 431 above.
     pub trailer_bytes: u32,
-    /// Chunks of fewer than 16 bytes that a connection may send: 400 above. Each costs as much as a larger one and little to send.
-    /// Larger chunks give them back, one for each 64 bytes, and so does time, 256 for each second.
+    /// Chunks of fewer than 16 bytes that a connection may send. 400 above. A small chunk costs us as much as a large
+    /// one, and the peer little. Each 64 bytes of a larger chunk allow one more, and each second allows 256 more.
     pub small_chunks: u16,
 }
 

@@ -1,17 +1,18 @@
-//! Whole exchanges through one connection object, in both roles, at every split.
+//! Whole HTTP/1 exchanges through one connection object, in both roles, with every split of the input.
 
 use highwire_proto::h1::{Connection, Request, Response};
 use highwire_proto::testing::splits;
 use highwire_proto::{Error, Event, Head, Length, Limits, Role};
 
-/// What a role saw, in words: events in order, the parts of a body joined.
+/// Returns the events that a role sees, in words, with the parts of a body joined. Asserts that every split gives the
+/// same.
 fn watch(role: Role, method: Option<&str>, input: &[u8], ends: bool) -> Vec<String> {
     let mut seen: Vec<Vec<String>> = Vec::new();
     for pieces in splits(input) {
         seen.push(watch_pieces(role, method, &pieces, ends));
     }
     for other in &seen {
-        assert_eq!(other, &seen[0], "a split changed what is seen of {:?}", String::from_utf8_lossy(input));
+        assert_eq!(other, &seen[0], "a split changed the events of {:?}", String::from_utf8_lossy(input));
     }
     seen.swap_remove(0)
 }
@@ -59,7 +60,7 @@ fn watch_pieces(role: Role, method: Option<&str>, pieces: &[&[u8]], ends: bool) 
             if stop {
                 break;
             }
-            // A server that has its request answers it, so that the next can come.
+            // A server must respond to a complete request before it can read the next one.
             if role == Role::Server && answers && connection.client() != highwire_proto::h1::state::State::MaySwitch {
                 answer(&mut connection);
             }
@@ -143,7 +144,7 @@ fn a_server_refuses_what_can_be_read_in_two_ways() {
 
 #[test]
 fn an_absolute_targets_authority_takes_the_place_of_host() {
-    // One head for all: nothing of a request may be left for the next.
+    // One head for all requests: none may leave anything behind for the next.
     let mut head = Head::default();
     for (request, host, differs) in [
         ("GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", Some("a"), true),
@@ -240,7 +241,7 @@ fn what_is_sent_too_early_too_late_or_too_long_is_the_callers_mistake() {
     assert_eq!(server.send_data(b"xy", &mut out), Err(Error::LengthMismatch));
     server.send_data(b"x", &mut out).expect("the body fits");
     server.send_end(&mut out, |_| {}).expect("the body is whole");
-    assert_eq!(server.send_response(response, &mut out, |_| {}), Ok(()), "an error may still be told while idle");
+    assert_eq!(server.send_response(response, &mut out, |_| {}), Ok(()), "an idle server may still send an error");
 }
 
 #[test]
@@ -291,13 +292,13 @@ fn a_rendered_head_is_refused_where_it_would_not_fit() {
     }
 }
 
-/// docs/http1-states.md shows the table as it is.
+/// Checks that docs/http1-states.md contains the diagrams of the table.
 #[test]
 fn the_diagrams_in_the_documentation_are_the_table() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/http1-states.md")).expect("the page");
     for role in [Role::Client, Role::Server] {
         let diagram = highwire_proto::h1::state::diagram(role);
-        assert!(page.contains(&diagram), "docs/http1-states.md has not the {role:?}'s diagram:\n{diagram}");
+        assert!(page.contains(&diagram), "docs/http1-states.md lacks the {role:?}'s diagram:\n{diagram}");
     }
 }

@@ -1,4 +1,5 @@
-//! HPACK as a whole: what is encoded is decoded, damaged blocks never panic, and another implementation agrees.
+//! HPACK as a whole: our decoder reads our encoder's blocks, damaged blocks never panic, and another implementation
+//! agrees.
 
 use std::collections::HashSet;
 
@@ -19,7 +20,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(Field, bool)>, Err
         .collect())
 }
 
-/// What a connection does to a pair of tables.
+/// A change of the tables of an encoder and a decoder.
 #[derive(Clone, Debug)]
 enum Step {
     Announce(u32),
@@ -30,7 +31,7 @@ fn indexing() -> impl Strategy<Value = Indexing> {
     prop_oneof![4 => Just(Indexing::Incremental), 1 => Just(Indexing::Without), 1 => Just(Indexing::Never)]
 }
 
-/// Names and values as they come: known ones, similar ones that come again, and any bytes.
+/// Names and values: known ones, similar ones that repeat, and any bytes.
 fn field() -> impl Strategy<Value = Field> {
     let name = prop_oneof![
         prop::sample::select(vec![":method", ":path", ":status", "accept", "date", "set-cookie", "content-type", "x"])
@@ -44,7 +45,7 @@ fn field() -> impl Strategy<Value = Field> {
         6 => "[0-9]{1,2}".prop_map(String::into_bytes),
         6 => "[ -~]{0,100}".prop_map(String::into_bytes),
         3 => several(any::<u8>(), 0..200),
-        // Around what the table holds.
+        // Values about as large as the table.
         1 => (any::<u8>(), 2800_usize..4200).prop_map(|(byte, length)| vec![byte; length]),
     ];
     (name, value)
@@ -57,7 +58,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    // Each case is dozens of blocks.
+    // Each case has dozens of blocks.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
@@ -116,10 +117,11 @@ proptest! {
 }
 
 proptest! {
-    // Each case is hundreds of blocks.
+    // Each case has hundreds of blocks.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Every prefix of a good block, and every byte of it replaced, against the slow decoder.
+    /// Compares us with the slow decoder on every prefix of a good block, and on the block with each of its bytes
+    /// damaged.
     #[test]
     fn damaged_blocks_are_judged_as_a_slow_decoder_does(
         fields in several((field(), indexing()), 1..6),
@@ -142,14 +144,14 @@ proptest! {
     }
 }
 
-/// The judgement of a block after one that fills the table.
+/// Decodes a block after [`REQUEST`], which adds entries to the table. Returns the error of either block.
 fn after_a_good_one(block: &[u8]) -> Result<(), Error> {
     let mut decoder = Decoder::new(DEFAULT_TABLE_BYTES);
     decode(&mut decoder, REQUEST)?;
     decode(&mut decoder, block).map(|_| ())
 }
 
-/// Indexed fields, literals of every kind, plain and in the Huffman code, and a size update.
+/// Indexed fields, literals of every kind, plain and in the Huffman code, and size updates.
 const REQUEST: &[u8] = b"\x20\x3f\xe1\x1f\x82\x87\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\
     \x58\x08no-cache\x40\x88\x25\xa8\x49\xe9\x5b\xa9\x7d\x7f\x89\x25\xa8\x49\xe9\x5b\xb8\xe8\xb4\xbf\
     \x10\x08password\x06secret\x0f\x0d\x02\x34\x32\xbf\xbe";
@@ -177,6 +179,6 @@ fn every_prefix_and_every_single_byte_changed_is_an_answer() {
         Error::MisplacedSizeUpdate,
         Error::SizeUpdateTooLarge,
     ] {
-        assert!(seen.contains(&Err(error)), "{error:?} was seen");
+        assert!(seen.contains(&Err(error)), "{error:?} was never returned");
     }
 }

@@ -1,12 +1,12 @@
-//! The header blocks of other encoders: the data of http2jp/hpack-test-case, which is not part of this project. Where the
-//! environment names its folder (`HPACK_STORIES=/path/hpack-test-case`), every block is decoded and compared, and the fields of
-//! each story are encoded by us and decoded again; else the test says that it was not run.
+//! Header blocks of other encoders: the data of http2jp/hpack-test-case, which is not part of this project. If the
+//! environment variable `HPACK_STORIES` names its folder (`HPACK_STORIES=/path/hpack-test-case`), the test decodes and
+//! compares every block, and encodes and decodes the fields of each story. Otherwise it prints that it was not run.
 
 use highwire_proto::hpack::{Decoder, Encoder, Indexing};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// More than any story's list of fields.
+/// More bytes than any story's list of fields has.
 const MOST_LIST_BYTES: u32 = 1 << 20;
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -44,7 +44,7 @@ fn fields_of(case: &Value) -> Fields {
 #[test]
 fn every_block_of_every_story_means_what_it_meant_to_its_encoder() {
     let Ok(folder) = std::env::var("HPACK_STORIES") else {
-        println!("not run: HPACK_STORIES names no folder with the data of http2jp/hpack-test-case");
+        println!("not run: set HPACK_STORIES to a folder with the data of http2jp/hpack-test-case");
         return;
     };
     let mut found = Vec::new();

@@ -7,8 +7,8 @@ use highwire_proto::h2::{Bounds, Code, Request, StreamRef};
 use wire::{ALL, DATA, END, HEADERS, LARGE, PADDED, RESET, SETTINGS, Side, WINDOW_UPDATE};
 use wire::{block, exchange, frame, frames, headers, number, opening, settings, ways, window_update};
 
-/// Plays what the client begins with, and compares what each side sees. Then what each was sent is played again to a fresh
-/// one, at every split.
+/// Plays the client's requests, and compares the events of each side. Then plays the input of each side again to a
+/// fresh one, at every split.
 fn check(begin: impl Fn(&mut Side), server_sees: &[&str], client_sees: &[&str]) {
     let (mut client, mut server) = (Side::client(), Side::server());
     begin(&mut client);
@@ -145,7 +145,7 @@ fn a_peer_that_allows_few_streams_is_asked_no_more() {
     assert!(client.connection.send_request(third, &mut client.out, |_| {}).is_ok());
 }
 
-/// Either side's windows.
+/// Returns bounds with another window for each stream.
 fn narrow(stream_window: u32) -> Bounds {
     Bounds { stream_window, ..Bounds::default() }
 }
@@ -159,7 +159,7 @@ fn large_bodies_pass_small_windows_in_both_directions() {
             }
             let mut client = Side::new(Role::Client, narrow(stream_window));
             let mut server = Side::new(Role::Server, narrow(stream_window));
-            // A large body in such small steps would be an attack.
+            // A large body in such small steps would count as an attack.
             let bytes = if stream_window < 1_000 { 400 } else { LARGE };
             exchange(&mut client, &mut server, piece);
             let stream = client.ask_with("POST", "/echo", false, &[]);
@@ -188,7 +188,7 @@ fn a_sender_stops_at_the_window_and_goes_on_when_bytes_are_used() {
     server.use_held();
     exchange(&mut client, &mut server, 1 << 20);
     assert_eq!((client.unsent(), server.words.len()), (0, 2));
-    // The other direction: 64 KiB for the stream.
+    // In the other direction the stream's window is 64 KiB.
     for left in [LARGE - 65_536, LARGE - 131_072, LARGE - 196_608, 0] {
         assert_eq!(server.unsent(), left);
         client.use_held();
@@ -216,7 +216,7 @@ fn a_body_that_nobody_wants_any_more_gives_the_connections_window_back() {
     for _ in 0..40 {
         let stream = client.ask_with("POST", "/hold", false, &[]);
         exchange(&mut client, &mut server, 1 << 20);
-        // The server resets it, and the client does not know yet.
+        // The server resets the stream before the client sends the body.
         let theirs = server.connection.streams().next().expect("one is open");
         server.connection.reset(theirs, Code::Cancel, &mut server.out);
         client.send(stream, &[b'z'; 30_000], false);
@@ -244,7 +244,7 @@ fn windows_that_shrink_below_nothing_and_grow_again() {
     assert_eq!(sent(&server), 65_535);
     let stream = server.connection.streams().next().expect("one is open");
     server.receive(&window_update(0, 1 << 20));
-    // Down by 65,435: the stream's window is negative.
+    // The stream's window shrinks by 65,435 and is negative.
     server.receive(&settings(&[(4, 100)]));
     assert_eq!((sent(&server), server.connection.capacity(stream)), (65_535, 0));
     server.receive(&window_update(1, 65_435));
@@ -255,7 +255,7 @@ fn windows_that_shrink_below_nothing_and_grow_again() {
     server.receive(&window_update(1, 50));
     assert_eq!(sent(&server), 65_536, "the window is -50");
     server.receive(&settings(&[(4, 60)]));
-    assert_eq!(sent(&server), 65_546, "it is 10 now");
+    assert_eq!(sent(&server), 65_546, "the window is 10");
     server.receive(&settings(&[(4, 0x7fff_ffff)]));
     assert_eq!((sent(&server), server.unsent()), (LARGE, 0));
 }
@@ -270,10 +270,10 @@ fn settings_change_the_windows_while_bodies_are_under_way() {
             client.send(stream, &[b'q'; 90_000], false);
         }
         for window in [10, 1_000_000, 0, 0x7fff_ffff, 20_000] {
-            // As if the peer had sent it in between.
+            // As if the peer had sent SETTINGS in between.
             client.receive(&settings(&[(4, window)]));
             server.receive(&settings(&[(4, window)]));
-            // Acknowledgements of what no side has sent are of no account.
+            // Each side accepts acknowledgements of SETTINGS that it has not sent.
             exchange(&mut client, &mut server, piece);
         }
         for side in [&mut client, &mut server] {
@@ -295,7 +295,7 @@ fn a_server_goes_away_in_two_steps_and_serves_what_was_begun() {
     exchange(&mut client, &mut server, 1 << 20);
     server.connection.go_away(&mut server.out);
     assert!(!server.connection.is_gone());
-    // On its way before the client knows.
+    // Sent before the client has received the GOAWAY.
     let racing = client.ask_with("POST", "/echo", false, &[]);
     exchange(&mut client, &mut server, 1 << 20);
     assert!(client.connection.peer_goes_away().is_some());
@@ -343,7 +343,7 @@ fn streams_that_come_too_late_are_dropped_and_harm_nothing() {
         server.respond(stream, 200, b"", false);
         server.receive(&frame(DATA, 0, 0, b""));
         let told = frames(&server.out).last().map(|frame| number(frame.3));
-        assert_eq!(told, Some(1), "the last stream that was served does not rise again");
+        assert_eq!(told, Some(1), "the last stream number in GOAWAY does not rise again");
     }
 }
 
@@ -359,7 +359,7 @@ fn either_side_resets_a_stream() {
     assert_eq!(client.words, ["1 reset Internal"]);
     assert_eq!(server.words, ["1 GET /reset Empty", "3 GET /hold Empty", "3 reset Cancel"]);
     assert_eq!((client.connection.open_streams(), server.connection.open_streams()), (0, 0));
-    // What was on its way when a stream was reset harms nobody.
+    // Frames that were on their way when the stream was reset do no harm.
     let mut server = Side::server();
     server.receive(&[opening(), headers(0, 1, wire::POST)].concat());
     let stream = server.connection.streams().next().expect("one is open");
@@ -426,16 +426,16 @@ fn heads_larger_than_a_frame_go_in_several() {
 
 #[test]
 fn a_peer_may_use_what_it_was_told_first_until_it_has_seen_our_settings() {
-    // 65,535 bytes of a stream, and a table of 4,096: the settings that say less are still on their way.
+    // A stream's window is 65,535 and the table has 4,096 bytes, because our smaller settings are still on their way.
     let bounds = Bounds { stream_window: 1_000, table_bytes: 0, ..Bounds::default() };
     let mut server = Side::new(Role::Server, bounds);
-    // A new name that goes into the table, and a reference to it.
+    // A new name that is added to the table, and a reference to it.
     let request = [block(wire::POST), vec![0x40, 2, b'x', b'a', 1, b'b', 0x80 | 62]].concat();
     server.receive(&[opening(), frame(HEADERS, 4, 1, &request)].concat());
     (0..4).for_each(|_| server.receive(&frame(DATA, 0, 1, &[b'x'; 16_000])));
     server.receive(&frame(DATA, END, 1, b""));
     assert_eq!(server.words, ["1 POST /hold Unknown xa=b xa=b", "1 end <64000 bytes>"]);
-    // It has seen them: the table's size is said to change, and there is no entry any more.
+    // After its acknowledgement the peer must reduce the table to 0, which removes the entry.
     server.receive(&frame(SETTINGS, END, 0, b""));
     server.receive(&frame(HEADERS, ALL, 3, &[&[0x20][..], &block(wire::GET)].concat()));
     assert_eq!((server.words.len(), server.failure), (3, None));
@@ -445,7 +445,8 @@ fn a_peer_may_use_what_it_was_told_first_until_it_has_seen_our_settings() {
 
 #[test]
 fn a_table_that_was_small_in_between_is_emptied() {
-    // RFC 7541 section 4.2: the smallest size is told, and then the last, whichever frames they came in.
+    // RFC 7541 section 4.2: the encoder announces the smallest size and then the last, even if they arrived in two
+    // frames.
     for changes in [settings(&[(1, 0), (1, 100)]), [settings(&[(1, 0)]), settings(&[(1, 100)])].concat()] {
         let mut server = Side::server();
         server.receive(&[opening(), changes, headers(END, 1, wire::GET)].concat());
@@ -457,7 +458,7 @@ fn a_table_that_was_small_in_between_is_emptied() {
     }
 }
 
-/// docs/http2-states.md shows the table as it is.
+/// Checks that docs/http2-states.md contains the diagram of the table.
 #[test]
 fn the_diagram_in_the_documentation_is_the_table() {
     let page =

@@ -1,5 +1,5 @@
-//! HTTP/2: what costs us more than it costs the peer is cut off after a bounded number of frames, and a peer that does the
-//! same now and then, with finished requests in between, is not.
+//! HTTP/2: a peer may send only a bounded number of the frames that cost us more than they cost the peer. A peer that
+//! sends them now and then, with finished requests in between, is not cut off.
 
 mod wire;
 
@@ -10,11 +10,11 @@ use wire::{ALL, CONTINUATION, DATA, END, GET, GOAWAY, HEADERS, PADDED, PING, POS
 use wire::{RESET, SETTINGS, Side, WHOLE};
 use wire::{block, frame, frames, headers, opening, settings, window_update};
 
-/// Bytes that a connection may hold in its tables and for a field section, whatever a peer does: twice both tables with
-/// their entries, and the largest section in the vector that grew to hold it.
+/// The most bytes that a connection may hold in its tables and for a field section: twice both tables with their
+/// entries, and the largest section in a vector that has grown to hold it.
 const MOST_HELD: usize = 2 * (2 * 4096 + 8192) + 128 * 1024;
 
-/// What a peer sends again and again: by the number of the turn.
+/// Returns the bytes that a peer sends in a turn, by the turn's number.
 type Turn = fn(u32) -> Vec<u8>;
 
 fn stream(turn: u32) -> u32 {
@@ -33,7 +33,7 @@ fn cancel(turn: u32) -> Vec<u8> {
     frame(RESET, 0, stream(turn), &[0, 0, 0, 8])
 }
 
-/// A request, and what makes us reset it.
+/// Returns a request, and the frame that makes us reset it.
 fn made_to_reset(head: Vec<u8>, wrong: Vec<u8>) -> Vec<u8> {
     [head, wrong].concat()
 }
@@ -54,7 +54,7 @@ fn attack(name: &str, mut side: Side, turn: Turn, kind: Kind) {
     assert_eq!(side.failure.map(|failure| failure.code), Some(Code::EnhanceYourCalm), "{name}");
     assert_eq!(side.connection.fired(), Some(kind), "{name}");
     assert!(side.out.len() <= 3 * received + 100, "{name}: {} bytes for {received}", side.out.len());
-    let last = frames(&side.out).pop().expect("something is said");
+    let last = frames(&side.out).pop().expect("a frame is written");
     assert_eq!((last.0, &last.3[4..8]), (GOAWAY, &11u32.to_be_bytes()[..]), "{name}");
 }
 
@@ -70,7 +70,7 @@ fn each_attack_ends_its_connection() {
     let attacks: [(&str, Turn, Kind); 29] = [
         ("rapid reset", |turn| [get(turn), cancel(turn)].concat(), Kind::PeerResets),
         ("resets of streams with bodies", |turn| [post(turn), cancel(turn)].concat(), Kind::PeerResets),
-        ("a window by nothing", |turn| made_to_reset(get(turn), window_update(stream(turn), 0)), Kind::OwnResets),
+        ("an increment of 0", |turn| made_to_reset(get(turn), window_update(stream(turn), 0)), Kind::OwnResets),
         (
             "a window that overflows",
             |turn| made_to_reset(get(turn), window_update(stream(turn), 0x7fff_ffff)),
@@ -88,7 +88,7 @@ fn each_attack_ends_its_connection() {
             |turn| made_to_reset(one_byte(turn), headers(END, stream(turn), &[])),
             Kind::OwnResets,
         ),
-        ("a stream on itself", |turn| made_to_reset(get(turn), priority(turn, turn)), Kind::OwnResets),
+        ("a stream that depends on itself", |turn| made_to_reset(get(turn), priority(turn, turn)), Kind::OwnResets),
         (
             "a priority too long",
             |turn| made_to_reset(get(turn), frame(PRIORITY, 0, stream(turn), &[0; 6])),
@@ -99,16 +99,16 @@ fn each_attack_ends_its_connection() {
         ("DATA on streams passed over", |turn| frame(DATA, 0, 2 * (turn % 90) + 1, b"a"), Kind::OwnResets),
         ("SETTINGS", |_| settings(&[]), Kind::Settings),
         ("SETTINGS that change windows", |turn| settings(&[(4, turn)]), Kind::Settings),
-        ("acknowledgements of nothing", |_| frame(SETTINGS, END, 0, b""), Kind::Settings),
+        ("acknowledgements of no SETTINGS", |_| frame(SETTINGS, END, 0, b""), Kind::Settings),
         ("PING", |_| frame(PING, 0, 0, &[0; 8]), Kind::Pings),
-        ("answers to no PING", |_| frame(PING, END, 0, &[0; 8]), Kind::Pings),
+        ("acknowledgements of no PING", |_| frame(PING, END, 0, &[0; 8]), Kind::Pings),
         ("PRIORITY", |turn| priority(turn, turn + 1), Kind::Priorities),
         ("PRIORITY_UPDATE", |turn| frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, turn as u8 | 1, b'u']), Kind::Priorities),
         ("DATA without bytes", |_| frame(DATA, 0, 1001, b""), Kind::Empty),
         ("DATA of padding", |_| frame(DATA, PADDED, 1001, &[255; 256]), Kind::Empty),
         ("DATA byte by byte", |_| frame(DATA, 0, 1001, b"a"), Kind::SmallData),
         ("DATA in pieces with padding", |_| frame(DATA, PADDED, 1001, b"\x0412345678\0\0\0\0"), Kind::SmallData),
-        ("sections of nothing", |turn| section_of_nothing(stream(turn) + 1002), Kind::Empty),
+        ("sections of empty frames", |turn| section_of_nothing(stream(turn) + 1002), Kind::Empty),
         ("WINDOW_UPDATE", |_| window_update(0, 1), Kind::WindowUpdates),
         ("WINDOW_UPDATE of a stream", |_| window_update(1001, 1), Kind::WindowUpdates),
         ("unknown frames", |turn| frame(0x20 + turn as u8 % 64, 0, 0, b""), Kind::Unknown),
@@ -122,7 +122,7 @@ fn each_attack_ends_its_connection() {
     }
 }
 
-/// A request that says to have one byte.
+/// Returns a request that announces a body of one byte.
 fn one_byte(turn: u32) -> Vec<u8> {
     headers(0, stream(turn), &[POST, &[("content-length", "1")]].concat())
 }
@@ -145,7 +145,7 @@ fn streams_beyond_the_bound_are_refused_and_then_it_is_enough() {
     while side.failure.is_none() {
         side.receive(&get(turn));
         turn += 1;
-        assert!(turn - bound <= 101, "it goes on");
+        assert!(turn - bound <= 101, "the connection continues");
     }
     let refused = frames(&side.out).iter().filter(|frame| frame.0 == RESET && frame.3 == 7u32.to_be_bytes()).count();
     assert_eq!((refused, side.connection.fired()), (100, Some(Kind::OwnResets)));
@@ -156,11 +156,11 @@ fn streams_beyond_the_bound_are_refused_and_then_it_is_enough() {
 fn resets_are_counted_after_we_have_said_goodbye_too() {
     let mut side = server(&[get(0)]);
     side.connection.go_away(&mut side.out);
-    attack("behind the first GOAWAY", side, |turn| [get(turn + 1), cancel(turn + 1)].concat(), Kind::PeerResets);
+    attack("after the first GOAWAY", side, |turn| [get(turn + 1), cancel(turn + 1)].concat(), Kind::PeerResets);
     let mut side = server(&[get(0)]);
     side.connection.go_away(&mut side.out);
     side.connection.go_away(&mut side.out);
-    attack("behind the last", side, |turn| get(turn + 1), Kind::Empty);
+    attack("after the last GOAWAY", side, |turn| get(turn + 1), Kind::Empty);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn ends_of_a_stream_that_is_over_are_counted() {
     attack("ends of a stream that we have reset", side, |_| frame(DATA, END, 1, b""), Kind::Empty);
 }
 
-/// Messages of so many bytes on one stream, each in a frame of its own, and what happens after each.
+/// Plays messages of `bytes` bytes on one stream, each in its own frame, and calls `after` after each.
 fn messages(count: u32, bytes: usize, mut after: impl FnMut(&mut Side, u32)) -> Side {
     let mut side = server(&[frame(SETTINGS, END, 0, b""), headers(0, 1, POST), window_update(0, 1 << 24)]);
     let stream = side.connection.streams().next().expect("one is open");
@@ -211,9 +211,9 @@ fn messages(count: u32, bytes: usize, mut after: impl FnMut(&mut Side, u32)) -> 
 fn small_messages_that_are_answered_or_come_slowly_go_on() {
     let most = u32::from(ALLOWANCES[Kind::SmallData as usize].most);
     let alone = messages(most + 1, 1, |_, _| {});
-    assert_eq!(alone.connection.fired(), Some(Kind::SmallData), "without anything else they do not");
+    assert_eq!(alone.connection.fired(), Some(Kind::SmallData), "small messages alone are cut off");
     let answered = messages(4 * most, 1, |side, message| {
-        let stream = side.connection.streams().next().expect("it goes on");
+        let stream = side.connection.streams().next().expect("the stream is open");
         assert_eq!(side.connection.send_data(stream, b"e", false, &mut side.out), Ok(1), "after {message}");
         side.receive(&window_update(1, 1));
     });
@@ -231,7 +231,8 @@ fn small_messages_that_are_answered_or_come_slowly_go_on() {
 fn a_body_in_small_pieces_makes_us_say_little() {
     let mut said = 0;
     messages(3_200, 16, |side, _| said += side.out.len());
-    // One update of a stream's window of 64 KiB for each half of it; the connection's has four times as much.
+    // One update, for half of the stream's window of 64 KiB. The connection's window is four times as large and needs
+    // none.
     assert_eq!(said, 13);
 }
 
@@ -257,7 +258,7 @@ fn pings_that_measure_a_download_or_keep_a_connection_alive_go_on() {
     }
 }
 
-/// A literal that goes into the table.
+/// Returns a literal field that is added to the table.
 fn entry(name: &str, value: &str) -> Vec<u8> {
     let mut bytes = block(&[(name, value)]);
     bytes[0] = 0x40;
@@ -273,7 +274,7 @@ fn one_byte_for_a_large_field_is_answered_with_431_and_holds_little() {
         assert_eq!(side.words, ["1 GET /hold Empty xa=<3900 bytes>"]);
         side
     };
-    // 30 references to it, 117 KB, less than four times what we allow.
+    // 30 references to it are 117 KB, less than four times the list that we allow.
     let large_block = [block(GET), vec![0x80 | 62; 30]].concat();
     let mut side = begun();
     for turn in 1..90 {
@@ -282,15 +283,15 @@ fn one_byte_for_a_large_field_is_answered_with_431_and_holds_little() {
         assert!(side.fields.capacity() <= 64 * 1024, "{} bytes for the fields", side.fields.capacity());
         assert!(side.connection.held() <= MOST_HELD);
     }
-    // Many small ones: their number is bounded.
+    // The number of small fields is bounded too.
     side.receive(&frame(HEADERS, ALL, 999, &[block(GET), [&entry("x", "")[..], &[0x80 | 62; 300]].concat()].concat()));
     assert_eq!(side.words.last().map(String::as_str), Some("999 refused HeadTooLarge"));
     assert!(side.head.fields.capacity() <= 512, "{} fields are held", side.head.fields.capacity());
     side.receive(&headers(END, 1001, GET));
     assert_eq!((side.words.last().map(String::as_str), side.failure), (Some("1001 GET /hold Empty"), None));
-    // No answer gives back what such sections use up.
+    // Responses do not refill the allowance of such sections.
     attack("large sections", begun(), |turn| large_of(stream(turn + 1)), Kind::LargeHeads);
-    // 16,000 references, 62 MB, or 16,000 tiny fields: nobody reads on.
+    // 16,000 references (62 MB) and 16,000 tiny fields are not decoded to the end.
     for references in [vec![0x80 | 62; 16_000], vec![0x82; 16_000]] {
         let mut side = begun();
         side.receive(&frame(HEADERS, ALL, 3, &[block(GET), references].concat()));

@@ -1,4 +1,5 @@
-//! HTTP/2: each error that RFC 9113 names, as frames of a peer and the code that it is told, at every split.
+//! HTTP/2: each error that RFC 9113 names. Plays a peer's frames at every split, and checks the code with which we
+//! respond.
 
 mod wire;
 
@@ -9,7 +10,7 @@ use wire::{ALL, CONTINUATION, DATA, END, GET, GOAWAY, HEADERS, PADDED, PING, POS
 use wire::{PUSH_PROMISE, RESET, SETTINGS, Side, WHOLE, WINDOW_UPDATE};
 use wire::{block, frame, frames, headers, number, opening, settings, ways, window_update};
 
-/// What becomes of it.
+/// The result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Connection(Code),
@@ -17,10 +18,10 @@ enum Outcome {
     Fine,
 }
 
-/// A case: what is wrong, what was sent before, what is sent now, and what becomes of it.
+/// A case: its name, the bytes sent before, the bytes under test, and the result.
 type Case = (&'static str, Vec<u8>, Vec<u8>, Outcome);
 
-/// Plays each case at every split. Where the connection lives on, an exchange after it is served as ever.
+/// Plays each case at every split. If the connection survives, checks that it serves another exchange.
 fn check(role: Role, cases: &[Case]) {
     for (name, before, wrong, expected) in cases {
         let mut first = None;
@@ -49,7 +50,7 @@ fn check(role: Role, cases: &[Case]) {
     }
 }
 
-/// The one GOAWAY, or the one RST_STREAM, that was written.
+/// Returns the GOAWAY that was written, else the only RST_STREAM.
 fn outcome(side: &Side) -> Outcome {
     let frames = frames(&side.out);
     let code = |payload: &[u8]| {
@@ -64,7 +65,7 @@ fn outcome(side: &Side) -> Outcome {
     match (&away[..], &resets[..]) {
         ([], []) => Fine,
         (&[outcome], _) => {
-            assert_eq!(frames.last().map(|frame| frame.0), Some(GOAWAY), "nothing is said behind it");
+            assert_eq!(frames.last().map(|frame| frame.0), Some(GOAWAY), "nothing is written after GOAWAY");
             outcome
         }
         ([], &[outcome]) => outcome,
@@ -72,7 +73,7 @@ fn outcome(side: &Side) -> Outcome {
     }
 }
 
-/// The fields with another value for one of them, or without it where there is none.
+/// Returns the fields with another value for one of them, or without that field if the value is `-`.
 fn with<'f>(fields: &[(&'f str, &'f str)], name: &str, value: &'f str) -> Vec<(&'f str, &'f str)> {
     let mut fields = fields.to_vec();
     match value {
@@ -99,7 +100,7 @@ fn connections_that_do_not_begin_as_they_should() {
             ("an acknowledgement first", PREFACE.to_vec(), frame(SETTINGS, 1, 0, b""), protocol),
             ("HEADERS first", PREFACE.to_vec(), headers(END, 1, GET), protocol),
             ("SETTINGS of a stream first", PREFACE.to_vec(), frame(SETTINGS, 0, 1, b""), protocol),
-            ("as it should", none(), opening(), Fine),
+            ("a correct beginning", none(), opening(), Fine),
         ],
     );
     check(
@@ -125,16 +126,16 @@ fn frames_that_are_too_large_too_small_or_on_the_wrong_stream() {
             ("4.2: an unknown frame larger than announced", opening(), too_large(0xaa, 0), size),
             ("4.1: an unknown frame", opening(), frame(0xaa, 0xff, 7, b"abc"), Fine),
             ("4.1: a reserved bit", opening(), frame(PING, 0, 1 << 31, &[0; 8]), Fine),
-            ("4.1: flags that mean nothing", opening(), frame(PING, 0xfe, 0, &[0; 8]), Fine),
+            ("4.1: undefined flags", opening(), frame(PING, 0xfe, 0, &[0; 8]), Fine),
             ("6.1: DATA without a stream", opening(), frame(DATA, 0, 0, b"a"), protocol),
             ("6.1: padding as long as its frame", posted(), frame(DATA, PADDED, 1, &[3, 0, 0]), protocol),
             ("6.1: padding longer than its frame", posted(), frame(DATA, PADDED, 1, &[255, 0, 0]), protocol),
             ("4.2: DATA without the length of its padding", posted(), frame(DATA, PADDED, 1, b""), size),
-            ("6.1: padding and no more", posted(), frame(DATA, PADDED, 1, &[2, 0, 0]), Fine),
+            ("6.1: padding only", posted(), frame(DATA, PADDED, 1, &[2, 0, 0]), Fine),
             ("6.2: HEADERS without a stream", opening(), headers(END, 0, GET), protocol),
             ("6.2: HEADERS with too much padding", opening(), frame(HEADERS, ALL | PADDED, 1, &[3, 0, 0]), protocol),
-            ("6.2: no length of the padding", opening(), frame(HEADERS, ALL | PADDED, 1, b""), size),
-            ("6.2: too short for its priority", opening(), frame(HEADERS, ALL | 32, 1, &[0; 4]), size),
+            ("6.2: HEADERS without the length of its padding", opening(), frame(HEADERS, ALL | PADDED, 1, b""), size),
+            ("6.2: HEADERS too short for its priority", opening(), frame(HEADERS, ALL | 32, 1, &[0; 4]), size),
             ("6.3: PRIORITY without a stream", opening(), frame(PRIORITY, 0, 0, &[0; 5]), protocol),
             ("6.3: PRIORITY too short", posted(), frame(PRIORITY, 0, 1, &[0; 4]), Stream(1, Code::FrameSize)),
             ("6.3: PRIORITY too long", posted(), frame(PRIORITY, 0, 1, &[0; 6]), Stream(1, Code::FrameSize)),
@@ -147,10 +148,10 @@ fn frames_that_are_too_large_too_small_or_on_the_wrong_stream() {
             ("6.5: SETTINGS of a wrong size", opening(), frame(SETTINGS, 0, 0, &[0; 7]), size),
             ("6.5.2: ENABLE_PUSH", opening(), settings(&[(2, 2)]), protocol),
             ("6.5.2: ENABLE_PUSH that a client may send", opening(), settings(&[(2, 1)]), Fine),
-            ("6.5.2: a window", opening(), settings(&[(4, 1 << 31)]), Connection(Code::FlowControl)),
+            ("6.5.2: a window too large", opening(), settings(&[(4, 1 << 31)]), Connection(Code::FlowControl)),
             ("6.5.2: frames too small", opening(), settings(&[(5, 16_383)]), protocol),
             ("6.5.2: frames too large", opening(), settings(&[(5, 1 << 24)]), protocol),
-            ("6.5.2: unknown", opening(), settings(&[(0x1234, 7), (1, 0), (6, 0), (3, 0)]), Fine),
+            ("6.5.2: unknown settings", opening(), settings(&[(0x1234, 7), (1, 0), (6, 0), (3, 0)]), Fine),
             ("6.6: PUSH_PROMISE of a client", posted(), frame(PUSH_PROMISE, 4, 1, &[0, 0, 0, 2]), protocol),
             ("6.7: PING of a stream", opening(), frame(PING, 0, 1, &[0; 8]), protocol),
             ("6.7: PING of a wrong size", opening(), frame(PING, 0, 0, &[0; 7]), size),
@@ -158,13 +159,13 @@ fn frames_that_are_too_large_too_small_or_on_the_wrong_stream() {
             ("6.8: GOAWAY too short", opening(), frame(GOAWAY, 0, 0, &[0; 7]), size),
             ("6.8: GOAWAY", posted(), frame(GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\0bye"), Fine),
             ("6.9: WINDOW_UPDATE of a wrong size", opening(), frame(WINDOW_UPDATE, 0, 0, &[1; 5]), size),
-            ("6.9: by nothing", opening(), window_update(0, 0), protocol),
-            ("6.9: by nothing but the reserved bit", opening(), window_update(0, 1 << 31), protocol),
-            ("6.9: a stream by nothing", posted(), window_update(1, 0), Stream(1, Code::Protocol)),
+            ("6.9: an increment of 0", opening(), window_update(0, 0), protocol),
+            ("6.9: an increment of 0 with the reserved bit", opening(), window_update(0, 1 << 31), protocol),
+            ("6.9: an increment of 0 for a stream", posted(), window_update(1, 0), Stream(1, Code::Protocol)),
             ("6.9: an idle stream", opening(), window_update(1, 1), protocol),
-            ("6.9: one of ours that is idle", opening(), window_update(2, 1), protocol),
+            ("6.9: an idle stream of ours", opening(), window_update(2, 1), protocol),
             ("6.9.1: overflow", opening(), window_update(0, 0x7fff_ffff), Connection(Code::FlowControl)),
-            ("6.9.1: a stream's", posted(), window_update(1, 0x7fff_ffff), Stream(1, Code::FlowControl)),
+            ("6.9.1: a stream's overflow", posted(), window_update(1, 0x7fff_ffff), Stream(1, Code::FlowControl)),
             (
                 "6.9.2: overflow by SETTINGS",
                 after_opening(&[headers(0, 1, POST), window_update(1, 1000)]),
@@ -172,7 +173,7 @@ fn frames_that_are_too_large_too_small_or_on_the_wrong_stream() {
                 Connection(Code::FlowControl),
             ),
             ("6.10: CONTINUATION without HEADERS", posted(), frame(CONTINUATION, 4, 1, b""), protocol),
-            ("6.10: without a stream", opening(), frame(CONTINUATION, 4, 0, b""), protocol),
+            ("6.10: CONTINUATION without a stream", opening(), frame(CONTINUATION, 4, 0, b""), protocol),
             ("8.4: PRIORITY_UPDATE of a stream", posted(), frame(PRIORITY_UPDATE, 0, 1, &[0, 0, 0, 1]), protocol),
             ("PRIORITY_UPDATE too short", posted(), frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 1]), size),
             ("PRIORITY_UPDATE for no stream", posted(), frame(PRIORITY_UPDATE, 0, 0, &[0; 4]), protocol),
@@ -200,17 +201,17 @@ fn what_stands_inside_a_field_section() {
             ("another stream's CONTINUATION", opening(), inside(frame(CONTINUATION, 0, 3, b"")), protocol),
             ("other HEADERS", opening(), inside(headers(END, 3, GET)), protocol),
             (
-                "CONTINUATION behind the end",
+                "CONTINUATION after the end",
                 opening(),
                 [inside(vec![]), frame(CONTINUATION, 4, 1, b"")].concat(),
                 protocol,
             ),
             ("4.3: an index beyond the tables", opening(), section(&[0x80 | 62]), compression),
             ("4.3: index 0", opening(), section(&[0x80]), compression),
-            ("4.3: it ends inside a field", opening(), section(&[0, 5, b'a']), compression),
+            ("4.3: a section that ends inside a field", opening(), section(&[0, 5, b'a']), compression),
             ("4.3: an integer without end", opening(), section(&[0xff; 12]), compression),
             ("4.3: a table larger than announced", opening(), section(&[0x3f, 0xe2, 0x1f]), compression),
-            ("4.3: the table changes behind a field", opening(), section(&[0x82, 0x20]), compression),
+            ("4.3: the table changes after a field", opening(), section(&[0x82, 0x20]), compression),
             (
                 "4.3: a string of the end-of-string code",
                 opening(),
@@ -244,25 +245,25 @@ fn frames_in_a_state_that_does_not_have_them() {
         &[
             ("5.1: DATA on an idle stream", opening(), frame(DATA, 0, 1, b"a"), protocol),
             ("5.1: DATA on one of ours", opening(), frame(DATA, 0, 2, b"a"), protocol),
-            ("5.1: DATA where it has ended", half_closed(), frame(DATA, 0, 1, b"a"), Stream(1, Code::StreamClosed)),
+            ("5.1: DATA after END_STREAM", half_closed(), frame(DATA, 0, 1, b"a"), Stream(1, Code::StreamClosed)),
             ("5.1: DATA without bytes", half_closed(), frame(DATA, END, 1, b""), Stream(1, Code::StreamClosed)),
-            ("5.1: HEADERS where it has ended", half_closed(), trailers(), Stream(1, Code::StreamClosed)),
-            ("5.1: WINDOW_UPDATE where it has ended", half_closed(), window_update(1, 1), Fine),
-            ("5.1: PRIORITY where it has ended", half_closed(), frame(PRIORITY, 0, 1, &[0; 5]), Fine),
-            ("5.1: RST_STREAM where it has ended", half_closed(), frame(RESET, 0, 1, &[0; 4]), Fine),
+            ("5.1: HEADERS after END_STREAM", half_closed(), trailers(), Stream(1, Code::StreamClosed)),
+            ("5.1: WINDOW_UPDATE after END_STREAM", half_closed(), window_update(1, 1), Fine),
+            ("5.1: PRIORITY after END_STREAM", half_closed(), frame(PRIORITY, 0, 1, &[0; 5]), Fine),
+            ("5.1: RST_STREAM after END_STREAM", half_closed(), frame(RESET, 0, 1, &[0; 4]), Fine),
             ("5.1: DATA on a closed stream", over(), frame(DATA, 0, 1, b"a"), closed),
             ("5.1: HEADERS on a closed stream", over(), trailers(), closed),
             ("5.1: WINDOW_UPDATE on a closed stream", over(), window_update(1, 1), Fine),
             ("5.1: PRIORITY on a closed stream", over(), frame(PRIORITY, 0, 1, &[0; 5]), Fine),
             ("5.1: RST_STREAM on a closed stream", over(), frame(RESET, 0, 1, &[0; 4]), Fine),
-            ("5.1: DATA behind RST_STREAM", reset(), frame(DATA, 0, 1, b"a"), closed),
-            ("5.1: HEADERS behind RST_STREAM", reset(), trailers(), closed),
-            ("5.1: DATA behind ours", refused(), frame(DATA, END, 1, b"a"), Fine),
-            ("5.1: HEADERS behind ours", refused(), trailers(), Fine),
+            ("5.1: DATA after RST_STREAM", reset(), frame(DATA, 0, 1, b"a"), closed),
+            ("5.1: HEADERS after RST_STREAM", reset(), trailers(), closed),
+            ("5.1: DATA after our RST_STREAM", refused(), frame(DATA, END, 1, b"a"), Fine),
+            ("5.1: HEADERS after our RST_STREAM", refused(), trailers(), Fine),
             ("5.1.1: an even number", opening(), headers(END, 2, GET), protocol),
             ("5.1.1: a lower number", after_opening(&[headers(0, 5, POST)]), headers(END, 3, GET), protocol),
             (
-                "5.1.1: DATA on a stream that was passed over",
+                "5.1.1: DATA on a stream that was skipped",
                 after_opening(&[headers(0, 5, POST)]),
                 frame(DATA, 0, 3, b"a"),
                 Stream(3, Code::StreamClosed),
@@ -329,8 +330,8 @@ fn messages_that_are_malformed() {
     ] {
         case("8.2: a field", &[GET, &[(name, value)]].concat(), malformed);
     }
-    case("8.3: a pseudo-field behind a field", &[&[("x", "y")], GET].concat(), malformed);
-    case("8.2.2: trailers are welcome", &[GET, &[("te", "trailers")]].concat(), Fine);
+    case("8.3: a pseudo-field after a field", &[&[("x", "y")], GET].concat(), malformed);
+    case("8.2.2: TE with trailers", &[GET, &[("te", "trailers")]].concat(), Fine);
     let connect = [(":method", "CONNECT"), (":authority", "h:1")];
     case("8.5: CONNECT", &connect, Fine);
     case("8.5: CONNECT with a path", &[&connect[..], &[(":path", "/")]].concat(), malformed);
@@ -343,15 +344,15 @@ fn messages_that_are_malformed() {
     cases.extend([
         ("8.1.1: more than announced", length("2"), data(0, b"abc"), malformed),
         ("8.1.1: less than announced", length("4"), data(END, b"abc"), malformed),
-        ("8.1.1: nothing where some is announced", length("4"), data(END, b""), malformed),
-        ("8.1.1: some where nothing is announced", length("0"), data(END, b"a"), malformed),
+        ("8.1.1: no body although one is announced", length("4"), data(END, b""), malformed),
+        ("8.1.1: a body although none is announced", length("0"), data(END, b"a"), malformed),
         ("8.1.1: as announced", length("3"), data(END, b"abc"), Fine),
         ("8.1.1: trailers too early", length("3"), headers(END, 1, &[("x", "y")]), malformed),
-        ("8.1: HEADERS that do not end it", posted(), headers(0, 1, &[("x", "y")]), malformed),
+        ("8.1: trailers without END_STREAM", posted(), headers(0, 1, &[("x", "y")]), malformed),
         ("8.1: pseudo-fields in trailers", posted(), headers(END, 1, &[(":path", "/")]), malformed),
         ("8.2: trailers with a wrong field", posted(), headers(END, 1, &[("X", "y")]), malformed),
         ("8.1: trailers", posted(), headers(END, 1, &[("x", "y")]), Fine),
-        ("8.1: no trailers", posted(), headers(END, 1, &[]), Fine),
+        ("8.1: empty trailers", posted(), headers(END, 1, &[]), Fine),
         ("8.1: a second request", posted(), headers(END, 1, GET), malformed),
     ]);
     check(Role::Server, &cases);
@@ -408,7 +409,7 @@ fn what_servers_do_wrong() {
             ("8.1: an interim response that ends", begun(), status(END, "103"), malformed),
             ("8.1: DATA first", begun(), frame(DATA, 0, 1, b"a"), malformed),
             (
-                "8.1: DATA behind an interim response",
+                "8.1: DATA after an interim response",
                 begun(),
                 [status(0, "103"), frame(DATA, 0, 1, b"a")].concat(),
                 malformed,
@@ -453,7 +454,7 @@ fn a_client_knows_which_requests_a_server_that_goes_away_does_nothing_for() {
         let seen = ["going away", "going away", "5 reset Refused", "7 reset Refused", "1 204 Empty"];
         assert_eq!((&client.words[..], client.failure), (&seen.map(String::from)[..], None));
         let numbers: Vec<u32> = client.connection.streams().map(|stream| stream.number).collect();
-        assert_eq!(numbers, [3], "what it may have begun goes on");
+        assert_eq!(numbers, [3], "a stream that the server may process continues");
         let known = client.connection.peer_goes_away();
         assert_eq!(known, Some(Away { last: 3, code: Code::EnhanceYourCalm }));
     }

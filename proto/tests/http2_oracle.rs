@@ -1,5 +1,5 @@
-//! HTTP/2: each of our roles against the other role of the crate `h2`, over pipes in memory, from seeds. What each side saw
-//! is what the other was to send.
+//! HTTP/2: each of our roles against the other role of the crate `h2`, over pipes in memory, from seeds. Each side must
+//! see what the plans let the other side send.
 
 mod oracle;
 #[path = "oracle/ours.rs"]
@@ -14,11 +14,11 @@ use ours::Ours;
 use std::collections::BTreeMap;
 use theirs::{Settings, TheirClient, TheirServer};
 
-/// Turns in which nothing happens, one after another, before it is clear that nothing will: a change of settings waits for
-/// fewer.
+/// Idle turns in a row after which a test fails. No side has a reason to wait so long: a later change of settings is
+/// made after fewer.
 const MOST_IDLE_TURNS: usize = 1_000;
 
-/// What a seed chooses.
+/// The choices of a seed.
 struct Choice {
     plans: Vec<Plan>,
     bounds: Bounds,
@@ -31,7 +31,7 @@ impl Choice {
         let mut random = Random(seed);
         let stream_window = random.of(&[1, 50, 1_000, 20_000, 65_536, 1 << 20]);
         let settings = Settings::random(&mut random);
-        // Large bodies behind a window of a few bytes would be an attack.
+        // Large bodies and a window of a few bytes would count as an attack.
         let narrow = stream_window.min(settings.window) < 1_000;
         let (most_body, most_count) = if narrow { (300, 3) } else { (100_000, 40) };
         let count = random.of(&[1, 3, 12, 40]).min(most_count);
@@ -52,7 +52,7 @@ fn check(seed: u64, plans: &[Plan], server: &BTreeMap<usize, Vec<String>>, clien
     for plan in plans {
         assert_eq!(server.get(&plan.at), Some(&plan.asked()), "seed {seed}, what the server saw of {plan:?}");
         let (mut expected, saw) = (plan.answered(), client.get(&plan.at).cloned().unwrap_or_default());
-        // What still waits to be sent when a stream is reset goes with it.
+        // A reset drops the events that are not sent yet, so the client may miss some.
         if plan.reset == oracle::Reset::Server {
             expected.drain(saw.len().saturating_sub(1)..expected.len() - 1);
         }
@@ -96,7 +96,7 @@ fn our_client_and_their_server_see_the_same() {
     }
 }
 
-/// Requests without bodies, whose answers have some.
+/// Returns plans of requests without bodies, whose responses have bodies.
 fn plain(count: usize) -> Vec<Plan> {
     let plan = |at| Plan {
         at,
@@ -125,7 +125,7 @@ fn their_client_hears_that_our_server_goes_away() {
         theirs.turn();
         ours.turn();
     }
-    // The third is on its way when the last one is named.
+    // The third request is on its way when GOAWAY names the last stream.
     theirs.ask(&plans[2]);
     theirs.turn();
     ours.go_away();
@@ -155,12 +155,12 @@ fn our_client_hears_that_their_server_goes_away() {
         theirs.turn();
         ours.turn();
     }
-    assert!(ours.is_done() && ours.going_away == 2, "it says so twice");
+    assert!(ours.is_done() && ours.going_away == 2, "two GOAWAY frames arrive");
     check(1, &plans[..2], &theirs.seen.borrow(), &ours.seen);
     ours.waiting = kept;
     ours.turn();
     assert_eq!(ours.waiting.len(), 2, "no more are sent");
-    let away = ours.connection.peer_goes_away().expect("it has said so");
+    let away = ours.connection.peer_goes_away().expect("the server has sent GOAWAY");
     assert_eq!((away.last, away.code, ours.failure), (3, Code::NoError, None));
 }
 
@@ -174,14 +174,14 @@ fn our_client_knows_what_their_server_did_nothing_for() {
         ours.turn();
         theirs.turn();
     }
-    // It ends at once, with two requests on their way.
+    // The server ends at once, with two requests on their way.
     theirs.connection().abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
     ours.waiting = late;
     for _ in 0..100 {
         ours.turn();
         theirs.turn();
     }
-    let away = ours.connection.peer_goes_away().expect("it has said so");
+    let away = ours.connection.peer_goes_away().expect("the server has sent GOAWAY");
     assert_eq!((away.last, away.code), (3, Code::EnhanceYourCalm));
     for plan in &plans[2..] {
         assert_eq!(ours.seen.get(&plan.at), Some(&vec!["reset 7".to_owned()]), "{plan:?}");

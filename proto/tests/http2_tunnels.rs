@@ -1,4 +1,4 @@
-//! HTTP/2: tunnels, by CONNECT (RFC 9113 section 8.5) and with a protocol (RFC 8441), in both roles.
+//! HTTP/2 tunnels: CONNECT without a protocol (RFC 9113 section 8.5) and with one (RFC 8441), in both roles.
 
 mod wire;
 
@@ -29,7 +29,7 @@ fn an_extended_connect_opens_a_tunnel() {
     }
 }
 
-/// A client's request for a tunnel.
+/// Returns a client's request for a tunnel.
 fn tunnel(protocol: Option<&str>) -> Request<'_> {
     let path = if protocol.is_some() { "/chat" } else { "" };
     Request { method: "CONNECT", scheme: "https", authority: "h:1", path, protocol, ends: false }
@@ -45,7 +45,7 @@ fn a_tunnel_has_data_both_ways_and_ends_on_each_side() {
         exchange(&mut client, &mut server, 1 << 20);
         let theirs = server.connection.streams().next().expect("it is open");
         assert!(client.connection.is_tunnel(ours) && server.connection.is_tunnel(theirs));
-        // More than the windows of both have.
+        // More than the windows of either side allow at once.
         server.send(theirs, &[b's'; LARGE], false);
         exchange(&mut client, &mut server, 1_000);
         client.send(ours, &[b'c'; LARGE], false);
@@ -66,7 +66,7 @@ fn a_tunnel_has_no_length_and_no_trailers() {
     assert_eq!(server.connection.send_trailers(stream, &mut server.out, |_| {}), Err(NotNow));
     server.receive(&headers(END, 1, &[("x", "y")]));
     assert_eq!(server.words, ["1 CONNECT h:1 Unknown", "1 reset Protocol"]);
-    // A connection of its own, whose side does not answer by itself.
+    // A connection without a `Side`, which would respond automatically.
     let (mut head, mut fields, limits, mut out) =
         (highwire_proto::Head::default(), Vec::new(), server.limits.clone(), Vec::new());
     let mut connection = highwire_proto::h2::Connection::new(Role::Server, Bounds::default(), &limits, &mut out);
@@ -87,7 +87,7 @@ fn a_tunnel_has_no_length_and_no_trailers() {
     assert!(!connection.is_tunnel(stream));
     assert_eq!(connection.send_data(stream, b"no", true, &mut out), Ok(2));
 
-    // Before the answer a client has none either: it may be under way.
+    // A client must not send trailers before the response either, because a 2xx may be on its way.
     let mut client = Side::client();
     let stream = client.connection.send_request(tunnel(None), &mut client.out, |_| {}).expect("it is allowed");
     assert_eq!(client.connection.send_trailers(stream, &mut client.out, |_| {}), Err(NotNow));

@@ -1,6 +1,7 @@
-//! Reads a server's bytes without the engine's own code: slowly, plainly, as the oracle of the tests.
+//! A simple parser of HTTP/1 responses that shares no code with the engine, and the comparison with a case's
+//! expectations.
 
-/// One response.
+/// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The status.
@@ -13,24 +14,24 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// The trailer fields.
     pub trailers: Vec<(String, String)>,
-    /// It was chunked.
+    /// True if the body was chunked.
     pub chunked: bool,
-    /// Its length is the end of the connection.
+    /// True if the body had no announced length and ended with the connection.
     pub until_close: bool,
 }
 
 impl Answer {
-    /// The first field of a name in lower case.
+    /// Returns the value of the first field with this name, which must be in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Takes one response from the front of `bytes`: it and its length, or `None` where it is not complete. `head`: it answers
-/// HEAD. `ended`: nothing follows `bytes`.
+/// Reads a response from the front of `bytes`. Returns it and its length in bytes, or `None` if it is incomplete.
+/// `head` is true if it answers HEAD, and `ended` if the connection has ended after `bytes`.
 ///
 /// # Errors
-/// What no server may send.
+/// Returns an error if a server must not send these bytes.
 pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usize)>, String> {
     let Some(end) = find(bytes, b"\r\n\r\n") else {
         return if ended && !bytes.is_empty() { Err("a head that is cut short".to_string()) } else { Ok(None) };
@@ -61,14 +62,14 @@ pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usi
         None => None,
     };
     if answer.chunked && length.is_some() {
-        return Err("a length and chunks".to_string());
+        return Err("both content-length and chunked".to_string());
     }
     let start = end + 4;
     if head || status < 200 || status == 204 || status == 304 {
         if status < 200 || status == 204 {
             let framed = answer.chunked || length.is_some();
             if framed {
-                return Err(format!("{status} with a length"));
+                return Err(format!("{status} with a length or chunked"));
             }
         }
         return Ok(Some((answer, start)));
@@ -134,10 +135,10 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Whether the bytes of a connection, which has ended, are exactly what a case expects.
+/// Checks that all bytes received on a connection that has ended are exactly those that a case expects.
 ///
 /// # Errors
-/// The first difference, in words.
+/// Returns a description of the first difference.
 pub fn judge(case: &crate::corpus::Case, bytes: &[u8]) -> Result<(), String> {
     let mut at = 0;
     for (number, expected) in case.expect.iter().enumerate() {
@@ -160,12 +161,12 @@ pub fn judge(case: &crate::corpus::Case, bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the interim responses before an answer are what a case expects.
+/// Checks the statuses of the interim responses before an answer.
 ///
 /// # Errors
-/// What is different, in words.
+/// Returns a description of the difference.
 pub fn compare_interim(interim: &[u16], expected: &crate::corpus::Expected) -> Result<(), String> {
-    // An interim 100 that no key names is the server's good right.
+    // The server may send 100 even if the case does not name it.
     let counts = |&status: &u16| status != 100 || expected.interim.contains(&100);
     let interim: Vec<u16> = interim.iter().copied().filter(counts).collect();
     if interim == expected.interim {
@@ -175,10 +176,10 @@ pub fn compare_interim(interim: &[u16], expected: &crate::corpus::Expected) -> R
     }
 }
 
-/// Whether an answer is what a case expects of it.
+/// Checks an answer against a case's expectations.
 ///
 /// # Errors
-/// The first difference, in words.
+/// Returns a description of the first difference.
 pub fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<(), String> {
     if answer.status != expected.status {
         return Err(format!("status {}, expected {}", answer.status, expected.status));
@@ -203,7 +204,7 @@ pub fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<()
     }
     for name in &expected.absent {
         if answer.field(name).is_some() {
-            return Err(format!("{name} is there"));
+            return Err(format!("unexpected field {name}"));
         }
     }
     for trailer in &expected.trailers {
@@ -212,7 +213,7 @@ pub fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<()
         }
     }
     if expected.chunked && !answer.chunked {
-        return Err("it is not chunked".to_string());
+        return Err("the body is not chunked".to_string());
     }
     if answer.status == 405 && answer.field("allow").is_none() {
         return Err("allow is missing".to_string());

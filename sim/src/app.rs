@@ -1,4 +1,4 @@
-//! The server under test: the demo, and routes that only tests need.
+//! The app under test: the demo's routes, and routes that only tests need.
 
 use bytes::Bytes;
 use highwire::body::{self, BodyError, channel};
@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-/// The demo's routes and those of the behaviour suite.
+/// Returns the app with the demo's routes and those of the behaviour suite.
 pub fn app() -> App {
     highwire_cli::demo::app()
         .get("/reason", || {
@@ -38,17 +38,17 @@ pub fn app() -> App {
         })
         .configure(|config| {
             config.workers = 1;
-            // The corpus has handlers that sleep; nothing in it takes long.
+            // A fixed budget, so that runs do not depend on the machine's memory.
             config.memory = Some(256 * 1024 * 1024);
         })
 }
 
 fn panics() -> &'static str {
-    // Not through the panic hook: the suite calls this thousands of times.
+    // Skips the panic hook, which would print a message for each of thousands of calls.
     std::panic::resume_unwind(Box::new("on purpose"))
 }
 
-/// Reads a body more slowly than it arrives: waits before each part, and now and then for longer. Answers as `/upload` does.
+/// Reads a body slowly: waits 1 ms before each part, and 20 ms before every eighth. Answers like `/upload`.
 async fn slow_upload(mut body: Body) -> Result<String, BodyError> {
     let (mut hash, mut bytes, mut parts) = (Sha256::new(), 0, 0);
     loop {

@@ -1,51 +1,51 @@
-//! Reads `conformance/http1/*.case`: conformance/README.md describes the format.
+//! Parses `conformance/http1/*.case`. conformance/README.md describes the format.
 
 use std::path::{Path, PathBuf};
 
-/// One case.
+/// A case.
 #[derive(Clone, Debug, Default)]
 pub struct Case {
-    /// Its name, unique in the corpus.
+    /// The name, unique in the corpus.
     pub name: String,
-    /// What the client sends.
+    /// The bytes that the client sends.
     pub send: Vec<u8>,
-    /// The client ends its direction after that.
+    /// True if the client then shuts down its sending direction.
     pub eof: bool,
     /// The final responses, in order.
     pub expect: Vec<Expected>,
     /// The bytes that follow a 101.
     pub raw: Vec<u8>,
-    /// Whether the server closes after the last byte.
+    /// True if the server must close the connection after the last byte.
     pub closes: bool,
 }
 
-/// One expected response.
+/// An expected response.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// Its status.
+    /// The status.
     pub status: u16,
-    /// Its body.
+    /// The body, if the case names it.
     pub body: Option<Vec<u8>>,
-    /// Its body's length.
+    /// The length of the body, if the case names it.
     pub length: Option<usize>,
-    /// Fields that it has, name and value.
+    /// Fields that the response must have, as name and value.
     pub fields: Vec<(String, String)>,
-    /// Fields that it has not.
+    /// Names of fields that the response must not have.
     pub absent: Vec<String>,
-    /// Interim responses before it.
+    /// The statuses of the interim responses before it.
     pub interim: Vec<u16>,
-    /// It answers HEAD: no body follows.
+    /// True if it answers HEAD and has no body.
     pub head: bool,
-    /// Fields behind its body.
+    /// Trailer fields that the response must have.
     pub trailers: Vec<(String, String)>,
-    /// It is chunked.
+    /// True if the body must be chunked.
     pub chunked: bool,
 }
 
-/// Reads every case below a folder.
+/// Reads all cases of a folder.
 ///
 /// # Panics
-/// Where a file cannot be read or has a line that is not of the format: the corpus is part of the tests.
+/// Panics if a file cannot be read or contains an invalid line.
 pub fn read(folder: &Path) -> Vec<Case> {
     let mut cases = Vec::new();
     for (file, text) in files(folder) {
@@ -78,7 +78,7 @@ pub fn read(folder: &Path) -> Vec<Case> {
     cases
 }
 
-/// The names and texts of a folder's files of cases.
+/// Returns the paths and texts of a folder's case files, sorted by path.
 pub(crate) fn files(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))

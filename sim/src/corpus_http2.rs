@@ -1,4 +1,4 @@
-//! Reads `conformance/http2/*.case`: conformance/README.md describes the format.
+//! Parses `conformance/http2/*.case`. conformance/README.md describes the format.
 
 use crate::corpus::{expected, files, unescape};
 use crate::frames::{Field, Part, Request};
@@ -6,31 +6,31 @@ use crate::translate::Outcome;
 use std::path::Path;
 use testkit::frames::frame;
 
-/// What a client does, in order.
+/// An action of the client.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// It asks, on the next stream.
+    /// Sends a request on the next stream.
     Ask(Request),
-    /// It sends these bytes.
+    /// Sends these bytes.
     Bytes(Vec<u8>),
 }
 
-/// One case.
+/// A case.
 #[derive(Clone, Debug, Default)]
 pub struct Case {
-    /// Its name, unique in the corpus.
+    /// The name, unique in the corpus.
     pub name: String,
-    /// What the client sends.
+    /// The client's actions, in order.
     pub steps: Vec<Step>,
-    /// The client ends its direction after that.
+    /// True if the client then shuts down its sending direction.
     pub eof: bool,
-    /// What comes on streams 1, 3, 5 and so on.
+    /// The expected outcomes on streams 1, 3, 5 and so on.
     pub expect: Vec<Outcome>,
-    /// The server ends the connection, with this code.
+    /// The error code with which the server must end the connection, if it must.
     pub fails: Option<u32>,
 }
 
-/// The codes of RFC 9113 section 7, from 0 on.
+/// The names of the error codes 0 to 13 (RFC 9113 section 7).
 const CODES: [&str; 14] = [
     "NO_ERROR",
     "PROTOCOL_ERROR",
@@ -48,7 +48,7 @@ const CODES: [&str; 14] = [
     "HTTP_1_1_REQUIRED",
 ];
 
-/// Where a case is while it is read.
+/// A case that is being parsed, and its current request.
 #[derive(Default)]
 struct Draft {
     case: Case,
@@ -61,16 +61,16 @@ impl Draft {
         self.request = Some(Request { fields, ..Request::default() });
     }
 
-    /// The request that was begun is complete.
+    /// Adds the current request, which is now complete, to the steps.
     fn done(&mut self) {
         self.case.steps.extend(self.request.take().map(Step::Ask));
     }
 }
 
-/// Reads every case below a folder.
+/// Reads all cases of a folder.
 ///
 /// # Panics
-/// Where a file cannot be read or has a line that is not of the format: the corpus is part of the tests.
+/// Panics if a file cannot be read or contains an invalid line.
 pub fn read(folder: &Path) -> Vec<Case> {
     let mut cases = Vec::new();
     for (file, text) in files(folder) {
@@ -115,7 +115,7 @@ fn line_of_a_case(draft: &mut Draft, word: &str, rest: &str, place: &str) {
             let field = (unescape(name, place), unescape(value, place));
             match request.parts.last_mut() {
                 Some(Part::Trailers(fields)) => fields.push(field),
-                Some(Part::Data(_)) => panic!("{place}: a field behind data"),
+                Some(Part::Data(_)) => panic!("{place}: a field after data"),
                 None => request.fields.push(field),
             }
         }

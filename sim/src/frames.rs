@@ -1,8 +1,8 @@
-//! HTTP/2 from a client's side, plainly: requests as frames, whatever is wrong with them, and what the server's frames say,
-//! stream by stream.
+//! A simple HTTP/2 client for tests. It sends any request as frames, even an invalid one, and collects the server's
+//! answers by stream.
 //!
-//! It is the oracle of the tests, so it shares with the engine only the decoder of header blocks, and refuses whatever a
-//! server may not send (RFC 9113). The server may send as much as it likes; what it lets the client send is kept to.
+//! It shares only the decoder of header blocks with the engine, and reports every frame that a server must not send
+//! (RFC 9113). Its own windows never run out, and it respects those of the server.
 
 use crate::answers::Answer;
 use highwire_proto::hpack::Decoder;
@@ -12,15 +12,15 @@ use testkit::frames::{
     SETTINGS, WINDOW_UPDATE, block_of_bytes, frame, section, settings, window_update,
 };
 
-/// A field, pseudo or not, as bytes.
+/// The name and value of a field or pseudo-field, as bytes.
 pub type Field = (Vec<u8>, Vec<u8>);
 
-/// What goes behind the head of a request.
+/// A part of a request after its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A DATA frame, or as many as its bytes need.
+    /// The payload of one or more DATA frames.
     Data(Vec<u8>),
-    /// Trailers.
+    /// Trailer fields.
     Trailers(Vec<Field>),
 }
 
@@ -29,44 +29,44 @@ pub enum Part {
 pub struct Request {
     /// The fields of its head, pseudo-fields among them.
     pub fields: Vec<Field>,
-    /// What follows.
+    /// The parts after the head.
     pub parts: Vec<Part>,
-    /// The client does not end it.
+    /// True if the client does not end the stream.
     pub open: bool,
 }
 
-/// What came on a stream.
+/// The server's answer on a stream so far.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// The statuses of interim responses.
     pub interim: Vec<u16>,
-    /// The response, as far as it came.
+    /// The final response, as far as received.
     pub answer: Option<Answer>,
-    /// It is whole.
+    /// True if the response is complete.
     pub ended: bool,
-    /// The code with which the stream was reset.
+    /// The error code, if the server has reset the stream.
     pub reset: Option<u32>,
 }
 
-/// What could not be sent yet.
+/// The parts of a request that the windows do not allow yet.
 struct Waiting {
     stream: u32,
     parts: Vec<Part>,
     open: bool,
 }
 
-/// A client.
+/// An HTTP/2 client without I/O.
 pub struct Client {
-    /// What came, by stream.
+    /// The server's answers, by stream.
     pub heard: BTreeMap<u32, Heard>,
     /// The code of the last GOAWAY.
     pub goaway: Option<u32>,
-    /// Answers to pings.
+    /// The number of answered pings.
     pub pongs: usize,
     out: Vec<u8>,
     unread: Vec<u8>,
     decoder: Decoder,
-    /// A block of fields that goes on: its stream, its flags, its bytes.
+    /// An incomplete field block: its stream, flags and bytes.
     block: Option<(u32, u8, Vec<u8>)>,
     window: i64,
     first_window: i64,
@@ -76,7 +76,7 @@ pub struct Client {
     next: u32,
 }
 
-/// HEADERS, with as many CONTINUATIONs as it needs.
+/// Encodes fields as HEADERS, followed by CONTINUATION if they do not fit one frame.
 fn headers(stream: u32, fields: &[Field], ends: bool) -> Vec<u8> {
     let block = block_of_bytes(fields.iter().map(|(name, value)| (&name[..], &value[..])));
     section(if ends { END_STREAM } else { 0 }, stream, &block)
@@ -89,11 +89,11 @@ impl Default for Client {
 }
 
 impl Client {
-    /// A client that has said what every connection begins with.
+    /// Creates a client whose preface and SETTINGS are ready to send.
     pub fn new() -> Client {
         let most = 0x7fff_ffff_u32;
         let mut out = PREFACE.to_vec();
-        // No push, and windows that are never used up.
+        // Push is disabled, and the windows are too large to be used up.
         out.extend(settings(&[(2, 0), (4, most)]));
         out.extend(window_update(0, most - 65_535));
         Client {
@@ -113,12 +113,12 @@ impl Client {
         }
     }
 
-    /// What is to be sent now.
+    /// Takes the bytes to send.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Asks on the next stream: its number.
+    /// Sends a request on the next stream and returns the stream's number.
     pub fn ask(&mut self, request: &Request) -> u32 {
         let stream = self.next;
         self.next += 2;
@@ -135,17 +135,17 @@ impl Client {
         stream
     }
 
-    /// Says something else.
+    /// Sends any bytes.
     pub fn say(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Asks for a sign of life.
+    /// Sends PING.
     pub fn ping(&mut self) {
         self.out.extend(frame(PING, 0, 0, b"are you?"));
     }
 
-    /// Sends what the windows allow.
+    /// Sends as many waiting parts as the windows allow.
     fn send_waiting(&mut self) {
         for Waiting { stream, parts, open } in &mut self.waiting {
             let over = self.heard.get(stream).is_some_and(|heard| heard.reset.is_some());
@@ -153,7 +153,7 @@ impl Client {
                 parts.clear();
             }
             while let Some(part) = parts.last_mut() {
-                let window = self.windows.get_mut(stream).expect("the window of a stream that was begun");
+                let window = self.windows.get_mut(stream).expect("the window of an open stream");
                 match part {
                     Part::Trailers(fields) => {
                         self.out.extend(headers(*stream, fields, !*open));
@@ -181,10 +181,10 @@ impl Client {
         self.waiting.retain(|waiting| !waiting.parts.is_empty());
     }
 
-    /// Takes what the server sent.
+    /// Handles received bytes.
     ///
     /// # Errors
-    /// What no server may send.
+    /// Returns an error if a server must not send these frames.
     pub fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.unread.extend_from_slice(bytes);
         while let Some(&[a, b, c, kind, flags, s0, s1, s2, s3]) = self.unread.first_chunk::<9>() {
@@ -205,12 +205,12 @@ impl Client {
         Ok(())
     }
 
-    /// Whether nothing waits for a window.
+    /// Returns true if no part of a request waits for a window.
     pub fn has_said_all(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether what came last is whole.
+    /// Returns true if no incomplete frame or field block has been received.
     pub fn is_between_frames(&self) -> bool {
         self.unread.is_empty() && self.block.is_none()
     }
@@ -218,13 +218,13 @@ impl Client {
     fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), String> {
         let goes_on = self.block.as_ref().map(|(of, ..)| *of);
         if goes_on.is_some_and(|of| kind != CONTINUATION || of != stream) {
-            return Err("a block of fields is interrupted".to_string());
+            return Err("a frame inside a field block".to_string());
         }
         let four = |at: usize| payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
         let wrong = || "a wrong size".to_string();
         match kind {
             DATA => {
-                let heard = self.heard.get_mut(&stream).ok_or("nobody asked")?;
+                let heard = self.heard.get_mut(&stream).ok_or("there is no such request")?;
                 let answer = heard.answer.as_mut().ok_or("a body without a head")?;
                 if heard.ended || heard.reset.is_some() {
                     return Err("the stream is over".to_string());
@@ -237,7 +237,7 @@ impl Client {
             HEADERS | CONTINUATION => {
                 let (_, first_flags, mut bytes) = match kind {
                     HEADERS => (stream, flags, Vec::new()),
-                    _ => self.block.take().ok_or("nothing goes on")?,
+                    _ => self.block.take().ok_or("CONTINUATION without HEADERS")?,
                 };
                 bytes.extend_from_slice(payload);
                 if flags & END_HEADERS == 0 {
@@ -265,7 +265,7 @@ impl Client {
             }
             SETTINGS => {}
             PING if flags & ACK == 0 => self.out.extend(frame(PING, ACK, 0, payload)),
-            PING if payload != b"are you?" => return Err("another ping's answer".to_string()),
+            PING if payload != b"are you?" => return Err("the answer to an unknown ping".to_string()),
             PING => self.pongs += 1,
             GOAWAY => self.goaway = Some(four(4).ok_or_else(wrong)?),
             WINDOW_UPDATE => {
@@ -275,7 +275,7 @@ impl Client {
                     _ => *self.windows.entry(stream).or_default() += more,
                 }
             }
-            _ => return Err("not a frame of a server".to_string()),
+            _ => return Err("a frame type that servers do not send".to_string()),
         }
         Ok(())
     }
@@ -284,7 +284,7 @@ impl Client {
         let (mut text, mut lines) = (Vec::new(), Vec::new());
         let decoded = self.decoder.decode(block, &mut text, (u32::MAX, u32::MAX), |line| lines.push(line));
         if decoded.map_err(|error| format!("fields: {error:?}"))?.too_large {
-            return Err("fields without end".to_string());
+            return Err("too many fields".to_string());
         }
         let of = |range: std::ops::Range<usize>| String::from_utf8_lossy(&text[range]).into_owned();
         let fields: Vec<_> = lines.into_iter().map(|line| (of(line.name), of(line.value))).collect();
@@ -295,7 +295,7 @@ impl Client {
             }
         }
         if stream >= self.next {
-            return Err("nobody asked".to_string());
+            return Err("there is no such request".to_string());
         }
         let heard = self.heard.entry(stream).or_default();
         if heard.ended || heard.reset.is_some() {
@@ -323,12 +323,12 @@ impl Client {
     }
 
     fn answer_ended(&mut self, stream: u32) -> Result<(), String> {
-        let heard = self.heard.get_mut(&stream).ok_or("nobody asked")?;
+        let heard = self.heard.get_mut(&stream).ok_or("there is no such request")?;
         heard.ended = true;
         let answer = heard.answer.as_ref().ok_or("an end without a head")?;
         let bodiless = self.heads.contains(&stream) || matches!(answer.status, 204 | 304);
         if bodiless && !answer.body.is_empty() {
-            return Err("a body where none may be".to_string());
+            return Err("a body in an answer that must have none".to_string());
         }
         let length = answer.field("content-length").map(str::parse::<usize>);
         match length {

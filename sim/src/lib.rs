@@ -1,8 +1,9 @@
-//! The whole server in one thread, over a simulated network, in virtual time.
+//! Tests of the whole server in one thread, over a simulated network, in virtual time.
 //!
-//! [`corpus`] and [`corpus_http2`] read the behaviour cases, [`translate`] turns those of HTTP/1 into HTTP/2; [`answers`]
-//! and [`frames`] read what a server sends, naively and on their own, [`tls`] is the client's side of TLS. [`app`] is the
-//! server under test, [`web`] that of what stands on top of the protocol, [`script`] plays seeded clients against it. docs/simulation.md says how a failing seed is replayed.
+//! [`corpus`] and [`corpus_http2`] parse the behaviour cases, and [`translate`] turns HTTP/1 cases into HTTP/2.
+//! [`answers`] and [`frames`] parse a server's bytes independently of the engine, and [`tls`] is the client's side of
+//! TLS. [`app`] is the app under test, and [`web`] the one for the framework's features. [`script`] plays seeded
+//! clients; docs/simulation.md explains how to replay a failing seed.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

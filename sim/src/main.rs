@@ -1,16 +1,16 @@
-//! Plays seeds: `cargo run --release -p sim -- --seeds 10000`.
+//! Runs the simulation for a range of seeds: `cargo run --release -p sim -- --seeds 10000`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Plays the whole server on a simulated network, one run for each seed.
+Runs the whole server on a simulated network, once per seed.
 
 Usage: sim [--seeds N] [--first N] [--verbose]
 
-  --seeds N   how many seeds (default 1000)
-  --first N   the first seed (default 0); --first N --seeds 1 plays one again
-  --verbose   a line for each seed";
+  --seeds N   number of seeds (default 1000)
+  --first N   the first seed (default 0); --first N --seeds 1 replays seed N
+  --verbose   print a line for each seed";
 
 fn main() -> ExitCode {
     let (mut first, mut seeds, mut verbose) = (0u64, 1000u64, false);
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         match argument.as_str() {
             "--first" | "--seeds" => {
                 let Some(number) = number() else {
-                    eprintln!("sim: {argument} wants a number");
+                    eprintln!("sim: {argument} needs a number");
                     return ExitCode::FAILURE;
                 };
                 *(if argument == "--first" { &mut first } else { &mut seeds }) = number;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             _ => {
-                eprintln!("sim: there is no option {argument}\n{HELP}");
+                eprintln!("sim: unknown option {argument}\n{HELP}");
                 return ExitCode::FAILURE;
             }
         }
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn run(first: u64, seeds: u64, verbose: bool) -> ExitCode {
     let (mut passed, mut failed, mut clients, mut answers, mut broken, mut turns) = (0u64, 0u64, 0, 0, 0, 0);
     for seed in first..first.saturating_add(seeds) {
-        // Every 16th seed is played twice: a run that is not the same both times cannot be trusted, nor replayed.
+        // Every 16th seed runs twice: if the runs differ, a failing seed cannot be replayed.
         let result = sim::script::play(seed).and_then(|outcome| {
             if seed % 16 == 0 && sim::script::play(seed).as_ref() != Ok(&outcome) {
                 return Err("not deterministic: the second run differs".to_string());

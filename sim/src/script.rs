@@ -1,9 +1,10 @@
-//! Seeded clients against the whole server: what they do, what they must get, and what must be left when they are gone.
+//! Plays seeded clients against the whole server and checks their answers and the server's state afterwards.
 //!
-//! A seed decides the number of clients, what each does and when, how the network cuts, stalls and breaks, and where time
-//! goes. At the end three things are checked: nothing is lost (a client that behaved, on a link that did not break, has
-//! every answer, whole and in order; over HTTP/2 in any order), nothing leaked (no connection, socket or task is left, and the memory account is as it
-//! was), nothing hangs (all of it within a bound of turns).
+//! A seed determines the number of clients, the actions of each and their times, the splits, delays and failures of the
+//! network, and the steps of the clock. At the end of a run three things must hold. Nothing is lost: a well-behaved
+//! client on a link that did not break has every answer, complete and in order (over HTTP/2 in any order). Nothing
+//! leaks: no connection, socket or task is left, and the memory account has its first value. Nothing hangs: the run
+//! takes a bounded number of turns.
 
 use crate::answers;
 use crate::app::app;
@@ -17,32 +18,32 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use testkit::frames::frame;
 
-/// Turns that a run may take: a hundred times what the longest seed needs.
+/// The most turns of the worker in a run: a hundred times as many as the longest seed needs.
 const MOST_TURNS: usize = 2_000_000;
 
 /// The listeners of the server.
 const CLEAR: ListenerId = ListenerId(0);
 const SECURE: ListenerId = ListenerId(1);
 
-/// No session is resumed: what a seed does must not depend on those before it.
+/// Clients without session resumption, because a seed's run must not depend on the seeds before it.
 static CLIENTS: LazyLock<Clients> = LazyLock::new(|| Clients::new(Resumption::disabled()));
 
-/// What a seed led to.
+/// The result of a seed's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Clients that were played.
+    /// The number of clients.
     pub clients: usize,
-    /// Answers that were checked.
+    /// The number of checked answers.
     pub answers: usize,
-    /// Links that broke.
+    /// The number of links that the network broke.
     pub broken: usize,
-    /// Turns of the worker.
+    /// The number of turns of the worker.
     pub turns: usize,
-    /// The run as a number: the same seed has the same.
+    /// A hash of the run; two runs of a seed must have the same.
     pub trace: u64,
 }
 
-/// What a client expects of one request.
+/// The expected answer to a request.
 #[derive(Clone, Debug)]
 struct Expected {
     status: u16,
@@ -50,20 +51,20 @@ struct Expected {
     head: bool,
 }
 
-/// How a client behaves.
+/// The behavior of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// Sends its requests, reads its answers, closes.
     Good,
-    /// The same, but reads little and late.
+    /// As `Good`, but reads rarely and little.
     SlowReader,
-    /// The same, but ends its direction right after its last request.
+    /// As `Good`, but shuts down its sending direction right after its last request.
     HalfCloser,
-    /// Goes away in the middle, in order or not: no answer is owed.
+    /// Closes or resets the connection early. The server owes it no answer.
     Leaver,
-    /// Sends what is no HTTP somewhere: answers to what came before are owed, then an error and the end.
+    /// Sends invalid bytes after its requests. Over HTTP/1 the server owes it the answers to the requests.
     Garbage,
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     Silent,
     /// Begins a request and never ends it.
     Unfinished,
@@ -72,9 +73,9 @@ enum Manner {
 struct Player {
     client: Option<Client>,
     session: Option<Session>,
-    /// What the session has encrypted and the network has not taken yet.
+    /// Encrypted bytes that the network has not taken yet.
     sealed: Vec<u8>,
-    /// It speaks HTTP/2.
+    /// The HTTP/2 client, if it uses HTTP/2.
     http2: Option<frames::Client>,
     manner: Manner,
     unsent: Vec<u8>,
@@ -83,34 +84,35 @@ struct Player {
     received: Vec<u8>,
     starts: Instant,
     leaves_after: usize,
-    /// It goes when it has all answers, where only the server could end the connection otherwise.
+    /// True if a `Good` HTTP/2 client closes the connection after its last answer; otherwise it waits for the server's
+    /// end.
     goes: bool,
     shut: bool,
-    /// What the server may not do.
+    /// The first violation of a protocol by the server.
     problem: Option<String>,
     ended: bool,
-    /// The network broke the link.
+    /// True if the network broke the link.
     broken: bool,
-    /// The server did.
+    /// True if the server reset the connection.
     reset: bool,
 }
 
-/// Plays a seed.
+/// Runs a seed.
 ///
 /// # Errors
-/// What was lost, leaked or hung, in words.
+/// Returns a description of a lost answer, a leak or a hang.
 pub fn play(seed: u64) -> Result<Outcome, String> {
     let mut random = Seeded::new(seed ^ 0x5bf0_3635);
     let faults = if random.one_in(8) { Faults::default() } else { Faults::all() };
     let network = Network::new(seed, faults);
     if random.one_in(3) {
-        // As much as a kernel holds: bodies come faster than handlers take them.
+        // About the size of a kernel's socket buffers, so that bodies arrive faster than handlers take them.
         network.hold(256 * 1024);
     }
     let driver = Simulated::new(network.clone()).map_err(|error| error.to_string())?;
     let app = app().configure(|config| {
         config.limits.requests_a_connection = 0;
-        // Slow readers are as slow in the handshake.
+        // Slow readers need more than the default 10 s for the handshake.
         config.timeouts.handshake = Duration::from_secs(60);
     });
     let mut worker = app
@@ -137,7 +139,7 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
             break;
         }
         if !any {
-            // Nothing moves until time does: to the next moment that somebody waits for, or a little on.
+            // Nothing can happen now. Advances the clock to the next start or deadline, or by less than half a second.
             let next = players.iter().filter(|player| !player.ended).map(|player| player.starts);
             let next = next
                 .filter(|&starts| starts > network.now())
@@ -198,15 +200,15 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
     if manner == Manner::Silent {
         return player;
     }
-    // One that asks once has no next request that could hide that the server forgot the end of this one.
+    // Many clients send one request only: a next request could hide that the server does not end the first.
     let requests = if random.one_in(3) { 1 } else { 1 + random.below(8) };
     for number in 0..requests {
         let last = number + 1 == requests;
-        // Who ends by the last answer says so, or half-closes; the others are let go by the idle deadline.
+        // The connection ends by `Connection: close`, by the client's half-close, or by the idle timeout.
         let close = last && manner != Manner::HalfCloser && !random.one_in(4);
         player.request(random, close);
     }
-    // Only requests before the last can be followed by anything.
+    // These bytes follow the last request.
     match (manner, &mut player.http2) {
         (Manner::Garbage, None) => {
             let garbage: &[&[u8]] = &[
@@ -250,7 +252,7 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
     player
 }
 
-/// The fields of a request in HTTP/2.
+/// Returns the pseudo-fields of an HTTP/2 request.
 fn fields(method: &str, path: &str) -> Vec<Field> {
     let fields = [(":method", method), (":scheme", "http"), (":authority", "sim"), (":path", path)];
     fields.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).to_vec()
@@ -307,7 +309,7 @@ impl Player {
             if has_length {
                 request.fields.push((b"content-length".to_vec(), length.to_string().into_bytes()));
             }
-            // Not a body of nothing but bytes: whoever sends that is told to be calm.
+            // Not too many tiny DATA frames: the server ends such a connection with ENHANCE_YOUR_CALM.
             let most = body.len() / 10_000 + 1 + random.below(20_000);
             request.parts = body.chunks(most).map(|part| Part::Data(part.to_vec())).collect();
             if !has_length {
@@ -325,7 +327,7 @@ impl Player {
             while !rest.is_empty() {
                 let (part, after) = rest.split_at(1 + random.below(rest.len().min(5000)));
                 chunks += 1;
-                // As many extensions as a body may have.
+                // Only 99 extensions, because the server limits them per body.
                 let extension = if chunks < 100 { ";ext=1" } else { "" };
                 self.unsent.extend_from_slice(format!("{:x}{extension}\r\n", part.len()).as_bytes());
                 self.unsent.extend_from_slice(part);
@@ -343,7 +345,7 @@ impl Player {
         self.expected.push(Expected { status: 200, body: Some(answer), head: false });
     }
 
-    /// Does something, if it is time: whether anything moved.
+    /// Lets the client act if its start time has passed. Returns true if anything changed.
     fn act(&mut self, network: &Network, random: &mut Seeded) -> bool {
         if self.ended || network.now() < self.starts {
             return false;
@@ -386,7 +388,7 @@ impl Player {
             Some(end) => {
                 let said = self.session.as_ref().is_none_or(|session| session.is_closed() || session.is_handshaking());
                 if !said && end == Arrived::End && !client.has_fault() {
-                    self.problem = Some("an end without a word of TLS".to_string());
+                    self.problem = Some("the connection ended without close_notify".to_string());
                 }
                 self.broken = client.has_fault();
                 self.reset = end == Arrived::Reset && !self.broken;
@@ -402,14 +404,14 @@ impl Player {
         format!("{:?} over {http}{}", self.manner, if self.session.is_some() { " and TLS" } else { "" })
     }
 
-    /// It ends its direction, and has not yet.
+    /// Returns true if the client must shut down its sending direction now.
     fn wants_to_end(&self) -> bool {
         let may = self.session.as_ref().is_none_or(|session| !session.is_handshaking());
         let all = self.sent == self.unsent.len() && self.http2.as_ref().is_none_or(frames::Client::has_said_all);
         self.manner == Manner::HalfCloser && may && all && !self.shut
     }
 
-    /// Sends something: whether anything moved.
+    /// Sends some bytes. Returns true if the network took any.
     fn send(&mut self, random: &mut Seeded) -> bool {
         let Some(client) = &self.client else { return false };
         let most = if random.one_in(4) { 1 + random.below(16) } else { usize::MAX };
@@ -440,7 +442,7 @@ impl Player {
         sent > 0
     }
 
-    /// Bytes came.
+    /// Handles received bytes.
     fn hear(&mut self, bytes: Vec<u8>) {
         let mut plain = Vec::new();
         let heard = match &mut self.session {
@@ -463,14 +465,15 @@ impl Player {
         }
     }
 
-    /// Over HTTP/2: every answer is whole.
+    /// Returns true if this is an HTTP/2 client with all answers complete.
     fn has_all(&self) -> bool {
         self.http2
             .as_ref()
             .is_some_and(|http2| http2.heard.values().filter(|heard| heard.ended).count() == self.expected.len())
     }
 
-    /// The same for HTTP/2, where a connection error takes all answers with it.
+    /// Does the same as [`check`](Player::check) for HTTP/2. `Garbage` is owed nothing there, because a connection
+    /// error ends all streams.
     fn check_http2(&self, http2: &frames::Client) -> Result<usize, String> {
         let owed = !self.broken && !matches!(self.manner, Manner::Leaver | Manner::Garbage);
         let mut count = 0;
@@ -487,7 +490,7 @@ impl Player {
                 }
                 continue;
             };
-            // Who reads late learns late that more may be sent.
+            // A slow reader reads window updates late, so its uploads may time out (408).
             if self.manner == Manner::SlowReader && answer.status == 408 {
                 continue;
             }
@@ -495,12 +498,12 @@ impl Player {
                 return Err(format!("stream {stream} is {}, expected {}", answer.status, expected.status));
             }
             if !expected.head && expected.body.as_ref().is_some_and(|body| *body != answer.body) {
-                return Err(format!("stream {stream} has another body ({} bytes)", answer.body.len()));
+                return Err(format!("stream {stream} has a wrong body ({} bytes)", answer.body.len()));
             }
             count += 1;
         }
-        // All that is owed is whole. Who reads too late to see the end of an idle connection within the linger deadline, and
-        // still sends, is reset then, and has lost nothing.
+        // All owed answers are complete. The server may still reset a slow reader that sends and does not notice the
+        // end of the idle connection within the linger timeout.
         let may_be_reset = self.manner == Manner::SlowReader;
         if owed && self.reset && !may_be_reset {
             return Err("lost: the server reset the connection".to_string());
@@ -508,7 +511,7 @@ impl Player {
         Ok(count)
     }
 
-    /// Checks what the client got: how many answers were right.
+    /// Checks the client's answers and returns the number of correct ones.
     fn check(&self) -> Result<usize, String> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
@@ -538,7 +541,7 @@ impl Player {
                 return Err(format!("answer {count} is {}, expected {}: {said:?}", answer.status, expected.status));
             }
             if expected.body.as_ref().is_some_and(|body| *body != answer.body) {
-                return Err(format!("answer {count} has another body ({} bytes)", answer.body.len()));
+                return Err(format!("answer {count} has a wrong body ({} bytes)", answer.body.len()));
             }
             count += 1;
         }
@@ -548,13 +551,13 @@ impl Player {
         }
         if owed && count < self.expected.len() {
             return Err(format!(
-                "lost: {count} of {} answers came; then {:?}",
+                "lost: {count} of {} answers arrived; then {:?}",
                 self.expected.len(),
                 String::from_utf8_lossy(rest)
             ));
         }
         if owed && self.manner != Manner::Garbage && self.manner != Manner::Unfinished && !rest.is_empty() {
-            return Err(format!("more than was asked for: {:?}", String::from_utf8_lossy(rest)));
+            return Err(format!("bytes after the last answer: {:?}", String::from_utf8_lossy(rest)));
         }
         Ok(count)
     }

@@ -1,7 +1,7 @@
 //! The client's side of TLS for tests: rustls without I/O, and a certificate for the server.
 //!
-//! What TLS draws at random differs from run to run, but no length does: the certificate is Ed25519, whose signatures have
-//! 64 bytes each, and has a serial number of its own. So a seed decides what happens under TLS too.
+//! The random bytes of TLS differ from run to run, but no length does: the certificate is Ed25519, whose signatures
+//! have 64 bytes each, and has a fixed serial number. Runs under TLS are therefore deterministic, too.
 
 use highwire::tls::TlsConfig;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
 use testkit::tls::{AcceptAny, client_config};
 
-/// What a client speaks.
+/// The TLS version of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// TLS 1.2.
@@ -22,7 +22,7 @@ pub enum Version {
     Tls13,
 }
 
-/// What is spoken under it.
+/// The protocol over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Http {
     /// HTTP/1.1.
@@ -31,10 +31,10 @@ pub enum Http {
     Two,
 }
 
-/// The server's settings: one certificate, the same for the whole process.
+/// Returns the server's settings with a certificate that is made once per process.
 ///
 /// # Panics
-/// Where no certificate can be made.
+/// Panics if the certificate cannot be made.
 pub fn server_config() -> TlsConfig {
     static PEM: OnceLock<(String, String)> = OnceLock::new();
     let (chain, key) = PEM.get_or_init(|| {
@@ -47,19 +47,19 @@ pub fn server_config() -> TlsConfig {
     TlsConfig::new().certificate_pem(chain, key)
 }
 
-/// Clients of one server.
+/// The client configurations for one server.
 #[derive(Debug)]
 pub struct Clients {
-    /// By version, then by protocol.
+    /// Configurations by version, then by protocol.
     configs: [[Arc<ClientConfig>; 2]; 2],
 }
 
 impl Clients {
-    /// Clients that resume sessions, since a whole handshake costs more than the rest of a case; or that begin each time
-    /// anew, for runs in which nothing may depend on what was before.
+    /// Creates the configurations. Resumption saves time, because a full handshake costs more than the rest of a case.
+    /// Runs that must not depend on earlier ones disable it.
     ///
     /// # Panics
-    /// Where rustls does not have what is asked of it.
+    /// Panics if rustls refuses the configuration.
     pub fn new(resumption: Resumption) -> Clients {
         let config = |version, protocol: &[u8]| {
             // The cheapest key exchange.
@@ -76,10 +76,10 @@ impl Clients {
         Clients { configs: [of(&rustls::version::TLS12), of(&rustls::version::TLS13)] }
     }
 
-    /// A session that has not begun; it speaks HTTP/2 or HTTP/1.
+    /// Creates a session that has not begun its handshake.
     ///
     /// # Panics
-    /// Where rustls cannot make one.
+    /// Panics if rustls cannot create it.
     pub fn session(&self, version: Version, http: Http) -> Session {
         let name = ServerName::try_from("sim").expect("a name");
         let config = self.configs[version as usize][http as usize].clone();
@@ -97,33 +97,33 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether the handshake goes on.
+    /// Returns true if the handshake is not complete.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether the server has said that it sends no more.
+    /// Returns true if the server has sent close_notify.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Encrypts; what cannot be sent yet is sent when the handshake allows it.
+    /// Encrypts `plain` and appends the records to `sealed`. Before the end of the handshake rustls buffers `plain`.
     ///
     /// # Panics
-    /// Where rustls has no memory.
+    /// Panics if rustls cannot buffer the bytes.
     pub fn seal(&mut self, plain: &[u8], sealed: &mut Vec<u8>) {
         self.connection.writer().write_all(plain).expect("memory");
         self.flush(sealed);
     }
 
-    /// Decrypts what came, and says what the session itself has to say to that.
+    /// Decrypts received records into `plain`, and appends the session's own records (handshake, alerts) to `out`.
     ///
     /// # Errors
-    /// What the server may not send.
+    /// Returns an error if a server must not send these records.
     pub fn open(&mut self, mut sealed: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), String> {
         while !sealed.is_empty() {
             if self.closed {
-                return Err(format!("{} bytes behind the end of TLS", sealed.len()));
+                return Err(format!("{} bytes after close_notify", sealed.len()));
             }
             self.connection.read_tls(&mut sealed).map_err(|error| error.to_string())?;
             let state = self.connection.process_new_packets().map_err(|error| format!("TLS: {error}"))?;
@@ -136,7 +136,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says that the client sends no more.
+    /// Sends close_notify.
     pub fn close(&mut self, sealed: &mut Vec<u8>) {
         self.connection.send_close_notify();
         self.flush(sealed);

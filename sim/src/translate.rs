@@ -1,20 +1,20 @@
-//! Cases of HTTP/1 as requests of HTTP/2, as an intermediary would pass them on (RFC 9113 section 8.2.2), by a reading of
-//! their bytes that is not the engine's: slow, literal, and in doubt it says that a case cannot be expressed.
+//! Translates HTTP/1 cases into HTTP/2 requests, as an intermediary would (RFC 9113 section 8.2.2). It parses their
+//! bytes independently of the engine, slowly and literally, and rejects a case if its translation is in doubt.
 //!
-//! - Names become lower case, white space around values goes, `Host` becomes `:authority`. A request of HTTP/1.0 without
-//!   it is for the connection's own name (RFC 9112 section 3.3).
-//! - Fields of the connection are dropped, and what is expected of them in answers.
-//! - Chunks become data and trailers. A body that is cut short and ends stays short; one that does not end stays open.
-//! - 400 is for what is malformed, which in HTTP/2 resets the stream with PROTOCOL_ERROR or is answered with 400 all the
-//!   same (RFC 9113 section 8.1.1).
-//! - What stands behind the request that closed the connection was not looked at, and is not passed on.
+//! - Names become lower case, white space around values is removed, and `Host` becomes `:authority`. An HTTP/1.0
+//!   request without it is for the connection's own name (RFC 9112 section 3.3).
+//! - Connection-specific fields are dropped, and so are the expectations about them.
+//! - Chunks become DATA and trailers. A body that is cut short stays short if the client ends its direction. Otherwise
+//!   the stream stays open.
+//! - If 400 is expected, HTTP/2 may also reset the stream with PROTOCOL_ERROR (RFC 9113 section 8.1.1).
+//! - Bytes after the last answered request are dropped, because the server did not parse them.
 //!
-//! All else, wrong bytes in names, values and targets above all, is passed on as it is.
+//! Everything else is passed on unchanged, including invalid bytes in names, values and targets.
 
 use crate::corpus::{Case, Expected};
 use crate::frames::{Field, Part, Request};
 
-/// What is expected on a stream.
+/// The expected outcome on a stream.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// This answer.
@@ -23,35 +23,35 @@ pub enum Outcome {
     Reset(u32),
     /// A reset with PROTOCOL_ERROR, or this answer.
     Malformed(Expected),
-    /// Nothing.
+    /// Neither an answer nor a reset.
     Nothing,
 }
 
-/// Why a case cannot be expressed in HTTP/2.
+/// The reason why a case cannot be expressed in HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The bytes that separate a message's parts are wrong or missing: there are none in HTTP/2.
+    /// The bytes between the parts of a message are wrong or missing, and HTTP/2 has no such bytes.
     Lines,
-    /// The version in the request line is what is wrong.
+    /// The version in the request line is wrong.
     Version,
-    /// It is about the framing of bodies by Transfer-Encoding.
+    /// The case is about the framing of bodies by Transfer-Encoding.
     TransferEncoding,
-    /// It switches the protocol, or is told that it should.
+    /// The expected answer is 101 or 426.
     Upgrade,
-    /// It is a CONNECT, which HTTP/2 has forms of its own for.
+    /// The method is CONNECT, which has another form in HTTP/2.
     Connect,
-    /// HTTP/1.0 is answered in another way than what came after it.
+    /// The case is about interim responses, which HTTP/1.0 does not have.
     Old,
-    /// It has no `Host` beside the authority in its target, which only HTTP/1.1 demands.
+    /// An absolute target without a `Host` field, which only HTTP/1.1 forbids.
     HostBesideTarget,
-    /// Its size is within a bound by the measure of HTTP/1 only.
+    /// The case tests a limit, and HTTP/2 counts its size differently.
     Measure,
 }
 
-/// Reads a case's requests and what is expected of them.
+/// Returns a case's requests and their expected outcomes.
 ///
 /// # Errors
-/// Why it cannot be expressed.
+/// Returns the reason if the case cannot be translated.
 pub fn translate(case: &Case) -> Result<(Vec<Request>, Vec<Outcome>), Reason> {
     let (mut requests, mut outcomes) = (Vec::new(), Vec::new());
     let mut rest = &case.send[..];
@@ -77,7 +77,7 @@ fn outcome(expected: &Expected, bytes: &[u8]) -> Outcome {
     if expected.status == 400 {
         return Outcome::Malformed(expected);
     }
-    // This route answers with the fields as they came.
+    // The route `/headers` returns the request's fields, so its expected body changes with them.
     if bytes.windows(9).take(20).any(|window| window == b" /headers")
         && let Some(body) = &expected.body
     {
@@ -96,7 +96,7 @@ fn is_of_a_connection(name: &[u8]) -> bool {
     names.contains(&name)
 }
 
-/// Reads a request from the front of bytes.
+/// Parses a request at the front of `bytes`. Returns it and the bytes after it.
 fn request<'b>(bytes: &'b [u8], expected: &Expected, eof: bool) -> Result<(Request, &'b [u8]), Reason> {
     let mut bytes = bytes;
     while let Some(after) = bytes.strip_prefix(b"\r\n") {
@@ -149,7 +149,7 @@ fn request<'b>(bytes: &'b [u8], expected: &Expected, eof: bool) -> Result<(Reque
             }
             after
         }
-        // It is wrong, so nobody knows how much of what follows belongs to it.
+        // The length is invalid, so the end of the body is unknown.
         ([], _) => b"",
         ([coding], []) if coding.eq_ignore_ascii_case(b"chunked") && !old => {
             chunks(body, expected, &mut request.parts)?
@@ -159,7 +159,7 @@ fn request<'b>(bytes: &'b [u8], expected: &Expected, eof: bool) -> Result<(Reque
     Ok((request, after))
 }
 
-/// The pseudo-fields of a request: its line, and whom it is for.
+/// Returns the pseudo-fields for a request line and its `Host` fields.
 fn pseudo(method: &[u8], target: &[u8], hosts: &[&[u8]], old: bool, expected: &Expected) -> Result<Vec<Field>, Reason> {
     let text = |bytes: &[u8]| bytes.to_vec();
     let (mut scheme, mut authority, mut path) = (text(b"http"), None, text(target));
@@ -200,13 +200,13 @@ fn field(line: &[u8]) -> Result<Field, Reason> {
     Ok((line[..colon].to_ascii_lowercase(), value[start..end].to_vec()))
 }
 
-/// Chunks become data, and what follows them trailers.
+/// Converts chunks to DATA and trailers. Returns the bytes after them.
 fn chunks<'b>(mut bytes: &'b [u8], expected: &Expected, parts: &mut Vec<Part>) -> Result<&'b [u8], Reason> {
     let wrong = Reason::TransferEncoding;
     loop {
         let end = find(bytes, b"\r\n").ok_or(wrong)?;
         let (line, after) = (&bytes[..end], &bytes[end + 2..]);
-        // Extensions are for the next hop only, and what is wrong about them too.
+        // Extensions are dropped, because they are for one hop only. A case about invalid ones cannot be translated.
         let digits = line.split(|&byte| byte == b';').next().unwrap_or_default();
         let plain = (1..=6).contains(&digits.len()) && digits.iter().all(u8::is_ascii_hexdigit);
         let plain = plain && (digits.len() == line.len() || expected.status != 400);

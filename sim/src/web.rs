@@ -1,4 +1,4 @@
-//! The server under test of `conformance/web`: what a web service is made of, on top of the protocol.
+//! The app under test of `conformance/web`: extractors, forms, cookies, files, compression, middleware and events.
 
 use bytes::Bytes;
 use highwire::compress::{Compression, Decompression};
@@ -17,23 +17,23 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A folder with the files that the cases ask for; it goes with its value.
+/// A temporary folder with the files that the cases request. Dropping the value removes it.
 #[derive(Debug)]
 pub struct Site {
     path: PathBuf,
 }
 
-/// When all files were changed last: Sun, 09 Sep 2001 01:46:40 GMT.
+/// The modification time of all files: Sun, 09 Sep 2001 01:46:40 GMT.
 const CHANGED: Duration = Duration::from_secs(1_000_000_000);
 
-/// Bytes of the file that is too long to be kept in memory.
+/// The size of `large.bin`, which is too large for the cache in memory.
 pub const LARGE_BYTES: usize = 100_000;
 
 impl Site {
-    /// Makes the folder; `name` tells those of one process apart.
+    /// Creates the folder and its files. `name` distinguishes the folders of one process.
     ///
     /// # Panics
-    /// Where the system has no room for it.
+    /// Panics if the files cannot be written.
     pub fn new(name: &str) -> Site {
         let site = Site { path: std::env::temp_dir().join(format!("highwire-web-{name}-{}", std::process::id())) };
         let large = "x".repeat(LARGE_BYTES);
@@ -59,7 +59,7 @@ impl Site {
         site
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &FilePath {
         &self.path
     }
@@ -67,15 +67,15 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // Whoever cleans up the system's folder finds what is left.
+        // On an error, files stay in the system's folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
-/// The app of the corpus.
+/// Returns the app under test.
 ///
 /// # Panics
-/// Where its parts contradict each other: it is part of the tests.
+/// Panics if the app's parts are invalid.
 pub fn app(site: &Site) -> App {
     let folder = || Files::new(site.path());
     App::new()
@@ -113,7 +113,7 @@ struct Page {
     tag: Vec<String>,
 }
 
-/// Bodies and targets as values, and values as answers.
+/// Routes for extractors and response types.
 fn values() -> App {
     App::new()
         .post("/json", |Json(order): Json<Order>| Json(order))
@@ -148,7 +148,7 @@ async fn parts(mut multipart: Multipart) -> Result<String, MultipartError> {
     Ok(told)
 }
 
-/// Who asks: cookies and credentials.
+/// Routes for cookies and credentials.
 fn who() -> App {
     App::new()
         .get("/cookie", |cookies: Cookies| {
@@ -172,7 +172,7 @@ fn who() -> App {
         .get("/bearer", |bearer: Bearer| if bearer.is("x1y2") { Ok("come in") } else { Err(bearer.refuse()) })
 }
 
-/// Answers and bodies in codings.
+/// Routes for compressed answers and request bodies.
 fn coded() -> App {
     let long = "a line of text that comes again and again\n".repeat(50);
     let page = long.clone();
@@ -192,7 +192,7 @@ fn coded() -> App {
         .with(Decompression::new())
 }
 
-/// What stands around handlers.
+/// Routes for middleware.
 fn around() -> App {
     let open = Cors::new().origin("https://a.example").methods([Method::PUT]).credentials();
     let cors = App::new().get("/", || "here").put("/", || "put").with(open);
@@ -214,11 +214,11 @@ fn around() -> App {
 }
 
 fn panics() -> &'static str {
-    // Not through the panic hook: the suite calls this often.
+    // Skips the panic hook, which would print a message for each of many calls.
     std::panic::resume_unwind(Box::new("on purpose"))
 }
 
-/// Two events, or what is left of them.
+/// Sends two events, or only the second if the client already has the first.
 fn events(LastEventId(last): LastEventId) -> Response {
     let (mut events, response) = sse::channel();
     highwire::spawn(async move {

@@ -1,8 +1,8 @@
-//! The behaviour suite of HTTP/1: every case of the corpus on every engine and on the simulator, in the clear and under TLS,
-//! cut in every way.
+//! The behaviour suite of HTTP/1: every case of the corpus on every engine and on the simulator, in cleartext and under
+//! TLS, with the client's bytes split in many places.
 //!
-//! The engines need a real kernel, since that is what they are about; the simulator plays every cut. Under TLS not all cuts
-//! are played: the bytes of a record are of no use before the last of them, and a handshake costs more than a case.
+//! The engines need a real kernel, and only the simulator plays every split. Under TLS fewer splits are played: a
+//! record cannot be decrypted before its last byte, and a handshake costs more than a case.
 
 mod play;
 
@@ -20,8 +20,8 @@ fn cases() -> Vec<Case> {
     corpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/http1"))
 }
 
-/// How a case is cut for the simulator: whole, byte by byte, and in two at each byte of what is not long; long ones at every
-/// 97th byte, which is no divisor of anything in them.
+/// Returns the splits of a case for the simulator: none, one after each byte, and each single split. Cases of more than
+/// 2,048 bytes are split at every 97th byte only; 97 is a prime, so that the places vary within repeated parts.
 fn cuts(send: &[u8]) -> Vec<Vec<usize>> {
     let every = if send.len() <= 2048 { 1 } else { 97 };
     let mut cuts = vec![vec![], (1..send.len()).collect()];
@@ -29,12 +29,12 @@ fn cuts(send: &[u8]) -> Vec<Vec<usize>> {
     cuts
 }
 
-/// What says a case.
+/// Returns a client that plays the case.
 fn client(case: &Case) -> Box<dyn Talk + '_> {
     Box::new(Client::new(case))
 }
 
-/// Plays every case on the simulator, cut as `cuts` says.
+/// Plays every case on the simulator, with the splits that `cuts` returns.
 fn on_the_simulator(name: &str, cuts: impl Fn(usize, &Case) -> Vec<(Layer, Vec<usize>)>) {
     let mut tally = Tally::new(name);
     for (number, case) in cases().iter().enumerate() {
@@ -49,13 +49,14 @@ fn every_case_on_the_simulator_in_every_cut() {
     on_the_simulator("sim", |_, case| cuts(&case.send).into_iter().map(|cut| (Layer::Plain, cut)).collect());
 }
 
-/// Whole, byte by byte, and in two at places that move with the case, through the handshake and the records behind it.
+/// Splits: none, after each byte, and single ones at places that depend on the case, within the handshake and the
+/// records after it.
 #[test]
 fn every_case_under_tls_on_the_simulator() {
     on_the_simulator("sim under TLS", |number, case| {
         let (this, other) =
             if number % 2 == 0 { (Version::Tls13, Version::Tls12) } else { (Version::Tls12, Version::Tls13) };
-        // About as much as a resumed handshake and the records around the case have.
+        // About the bytes that the client sends: a resumed handshake and the case in records.
         let bytes = 700 + case.send.len();
         let mut plays = vec![(this, vec![]), (other, vec![]), (this, (1..bytes.min(4000)).collect())];
         plays.extend((0..4).map(|part| (other, vec![1 + (number * 7 + part * bytes / 4) % bytes])));
@@ -82,19 +83,19 @@ fn on_engine(engine: Engine, name: &str, layers: &[Layer]) {
     tally.report();
 }
 
-/// Needs a real kernel: the driver under test is the kernel's io_uring.
+/// Needs a real kernel, because it tests the io_uring driver.
 #[test]
 fn every_case_on_uring() {
     on_engine(Engine::Uring, "uring", &[Layer::Plain, Layer::Tls(Version::Tls13)]);
 }
 
-/// Needs a real kernel: the driver under test is the kernel's readiness.
+/// Needs a real kernel, because it tests the readiness driver.
 #[test]
 fn every_case_on_readiness() {
     on_engine(Engine::Readiness, "readiness", &[Layer::Plain, Layer::Tls(Version::Tls12)]);
 }
 
-/// Needs a real kernel: the engine blocks in its calls. It has no TLS.
+/// Needs a real kernel, because the engine uses blocking sockets. It has no TLS.
 #[test]
 fn every_case_on_threads() {
     on_engine(Engine::Threads, "threads", &[Layer::Plain]);

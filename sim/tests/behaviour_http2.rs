@@ -1,5 +1,5 @@
-//! The behaviour suite of HTTP/2: the corpus of its own, and what of the corpus of HTTP/1 can be said in HTTP/2; on every
-//! engine that has it and on the simulator, in the clear and under TLS.
+//! The behaviour suite of HTTP/2: its own corpus, and the HTTP/1 cases that can be translated. Played on both engines
+//! with HTTP/2 and on the simulator, in cleartext and under TLS.
 
 mod play;
 
@@ -21,7 +21,7 @@ fn own_cases() -> Vec<Case> {
     corpus_http2::read(&folder("http2"))
 }
 
-/// Cases of HTTP/1 whose sizes are on the other side of a bound in HTTP/2: `Host` is no field there.
+/// HTTP/1 cases that exceed a limit in HTTP/1 only: HTTP/2 does not count `Host` as a field.
 const OTHER_MEASURE: &[&str] = &["limit-fields-101"];
 
 fn translated(case: &corpus::Case) -> Result<Case, Reason> {
@@ -37,12 +37,12 @@ fn translated_cases() -> Vec<Case> {
     corpus::read(&folder("http1")).iter().filter_map(|case| translated(case).ok()).collect()
 }
 
-/// What says a case.
+/// Returns a client that plays the case.
 fn client(case: &Case) -> Box<dyn Talk + '_> {
     Box::new(Client::new(case))
 }
 
-/// Plays cases on the simulator, cut as `cuts` says of a case's number and length.
+/// Plays cases on the simulator, with the splits that `cuts` returns for a case's number and length.
 fn on_the_simulator(name: &str, cases: &[Case], cuts: impl Fn(usize, usize) -> Vec<(Layer, Vec<usize>)>) {
     let mut tally = Tally::new(name);
     for (number, case) in cases.iter().enumerate() {
@@ -53,13 +53,14 @@ fn on_the_simulator(name: &str, cases: &[Case], cuts: impl Fn(usize, usize) -> V
     tally.report();
 }
 
-/// Whole, byte by byte, and in two at every so many bytes; under TLS at fewer places.
+/// Returns the layers and splits of a case: none, after each byte, and single ones `every` so many bytes; fewer under
+/// TLS.
 fn cuts(number: usize, bytes: usize, every: usize) -> Vec<(Layer, Vec<usize>)> {
     let (this, other) = match number % 2 {
         0 => (Layer::Tls(Version::Tls13), Layer::Tls(Version::Tls12)),
         _ => (Layer::Tls(Version::Tls12), Layer::Tls(Version::Tls13)),
     };
-    // About as much as a resumed handshake has.
+    // The client's part of a resumed handshake has about 700 bytes.
     let sealed = bytes + 700;
     let mut cuts = vec![(Layer::Plain, vec![]), (Layer::Plain, (1..bytes.min(4000)).collect())];
     cuts.extend((1 + number % every..bytes).step_by(every).map(|at| (Layer::Plain, vec![at])));
@@ -92,19 +93,20 @@ fn on_engine(engine: Engine, name: &str) {
     tally.report();
 }
 
-/// Needs a real kernel: the driver under test is the kernel's io_uring.
+/// Needs a real kernel, because it tests the io_uring driver.
 #[test]
 fn every_case_on_uring() {
     on_engine(Engine::Uring, "uring");
 }
 
-/// Needs a real kernel: the driver under test is the kernel's readiness.
+/// Needs a real kernel, because it tests the readiness driver.
 #[test]
 fn every_case_on_readiness() {
     on_engine(Engine::Readiness, "readiness");
 }
 
-/// Nothing is left out silently: whoever adds a case, or changes what can be translated, sees it here.
+/// Counts the cases that are not translated, by reason, so that none is left out unnoticed. A new case changes a
+/// number.
 #[test]
 fn what_is_translated_and_what_is_not() {
     let mut reasons: BTreeMap<Option<Reason>, usize> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The behaviour suite of what stands on top of the protocol: values, forms, cookies, credentials, files, codings, middleware.
-//! Every case on every engine and on the simulator, by HTTP/1 and by HTTP/2, in the clear and under TLS.
+//! The behaviour suite of the framework: extractors, forms, cookies, credentials, files, compression, middleware. Plays
+//! every case on every engine and on the simulator, over HTTP/1 and HTTP/2, in cleartext and under TLS.
 
 mod play;
 
@@ -18,7 +18,7 @@ fn cases() -> Vec<Case> {
     corpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/web"))
 }
 
-/// All of them can be said in HTTP/2: they are about what both versions carry.
+/// Translates a case to HTTP/2. All web cases can be translated, because they use only features of both versions.
 fn translated(case: &Case) -> corpus_http2::Case {
     let (requests, expect) = translate(case).unwrap_or_else(|reason| panic!("{}: {reason:?}", case.name));
     let steps = requests.into_iter().map(Step::Ask).collect();
@@ -29,7 +29,7 @@ fn version(number: usize) -> Version {
     if number.is_multiple_of(2) { Version::Tls13 } else { Version::Tls12 }
 }
 
-/// What says a case in a version of HTTP.
+/// Returns a client that plays the case in a version of HTTP.
 fn client<'c>(case: &'c Case, translated: &'c corpus_http2::Case, http: Http) -> Box<dyn Talk + 'c> {
     match http {
         Http::One => Box::new(Client1::new(case)),
@@ -37,7 +37,7 @@ fn client<'c>(case: &'c Case, translated: &'c corpus_http2::Case, http: Http) ->
     }
 }
 
-/// Whole, byte by byte, in two at a place that moves with the case, and under TLS.
+/// Splits: none, after each byte, and a single one at a place that depends on the case. Under TLS none.
 #[test]
 fn every_case_on_the_simulator() {
     let site = Site::new("sim");
@@ -66,7 +66,7 @@ fn on_engine(engine: Engine, name: &str) {
         let half = talk(Http::One).begin().len() / 2 + 1;
         let tls = Layer::Tls(version(number));
         let mut ways = vec![(Http::One, Layer::Plain, usize::MAX), (Http::One, Layer::Plain, half)];
-        // The engine of threads has neither.
+        // The engine `threads` has neither TLS nor HTTP/2.
         if engine != Engine::Threads {
             ways.extend([(Http::One, tls, usize::MAX), (Http::Two, Layer::Plain, half), (Http::Two, tls, usize::MAX)]);
         }
@@ -76,19 +76,19 @@ fn on_engine(engine: Engine, name: &str) {
     tally.report();
 }
 
-/// Needs a real kernel: the driver under test is the kernel's io_uring.
+/// Needs a real kernel, because it tests the io_uring driver.
 #[test]
 fn every_case_on_uring() {
     on_engine(Engine::Uring, "uring");
 }
 
-/// Needs a real kernel: the driver under test is the kernel's readiness.
+/// Needs a real kernel, because it tests the readiness driver.
 #[test]
 fn every_case_on_readiness() {
     on_engine(Engine::Readiness, "readiness");
 }
 
-/// Needs a real kernel: its calls that block are what this engine is about.
+/// Needs a real kernel, because the engine uses blocking sockets.
 #[test]
 fn every_case_on_threads() {
     on_engine(Engine::Threads, "threads");

@@ -1,4 +1,4 @@
-//! Slow and greedy peers, in virtual time: every wait has an end, and it is the documented one.
+//! Slow and greedy HTTP/1 peers, in virtual time: each wait ends after its documented timeout.
 
 mod peer;
 
@@ -105,7 +105,7 @@ fn a_peer_that_reads_slowly_is_served_to_the_end() {
     play.client.send(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
     for _ in 0..300 {
         play.settle(false);
-        let Some(Arrived::Bytes(_)) = play.client.receive(500) else { panic!("it was cut") };
+        let Some(Arrived::Bytes(_)) = play.client.receive(500) else { panic!("the server cut the connection") };
         play.network.advance(SECOND);
     }
     assert_eq!(play.worker.connections(), 1);
@@ -117,7 +117,7 @@ fn a_tunnel_that_flows_has_no_end_and_one_that_stands_has() {
         upgrade.accept("flood", async |mut stream| while stream.write(vec![b'x'; 65_536]).await.is_ok() {})
     });
     let mut play = Play::new(app);
-    // What the driver has fits at once as soon as the client has taken some: there is never a rest of it.
+    // The link takes the driver's bytes at once whenever the client has read some, so the driver never keeps a rest.
     play.network.hold(128 * 1024);
     play.client.send(b"GET /flood HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: flood\r\n\r\n");
     for second in 0..150 {
@@ -148,7 +148,7 @@ fn pipelining_without_reading_stops_the_reading_and_memory_stays_bounded() {
 fn answers_that_the_peer_does_not_take_are_in_the_account() {
     for ends in [false, true] {
         let mut play = Play::new(app());
-        // As many as a turn answers, on a link that holds few answers.
+        // Enough requests for one turn, on a link that holds only a few answers.
         let asked = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n".repeat(80);
         assert_eq!(play.client.send(&asked), asked.len());
         play.network.hold(1024);
@@ -157,11 +157,11 @@ fn answers_that_the_peer_does_not_take_are_in_the_account() {
         }
         play.settle(false);
         let account = play.worker.account();
-        // What the link holds is the network's; all else is still with the server.
-        let Some(Arrived::Bytes(on_the_way)) = play.client.receive(usize::MAX) else { panic!("nothing came") };
+        // The network holds the bytes on the link; the server holds all others.
+        let Some(Arrived::Bytes(on_the_way)) = play.client.receive(usize::MAX) else { panic!("nothing arrived") };
         play.settle(true);
         assert_eq!((play.received.len() + on_the_way.len()) % 80, 0, "not 80 equal answers");
-        assert!(play.received.len() > 8 * 1024, "there was nothing to account for: {}", play.received.len());
+        assert!(play.received.len() > 8 * 1024, "too few bytes waited in the server: {}", play.received.len());
         assert!(account >= play.received.len(), "{account} for {} bytes, ended: {ends}", play.received.len());
     }
 }
@@ -186,7 +186,7 @@ fn a_stream_of_any_length_passes_through_a_small_budget() {
         play.settle(true);
     }
     assert_eq!(play.ended, None);
-    assert!(play.received.len() > 1000 * 20_000, "only {} bytes came", play.received.len());
+    assert!(play.received.len() > 1000 * 20_000, "only {} bytes arrived", play.received.len());
     assert!(play.received.ends_with(b"\r\n0\r\n\r\n"));
 }
 

@@ -1,5 +1,5 @@
-//! Bodies that middleware decodes: what handlers hold of whole ones is charged to the memory budget, on HTTP/1 and HTTP/2;
-//! and who holds decoders.
+//! Request bodies that middleware decompresses: decoded bodies that handlers hold are charged to the memory budget,
+//! over HTTP/1 and HTTP/2, and only requests with body bytes hold decoders.
 
 mod peer;
 
@@ -11,18 +11,18 @@ use highwire::{App, Body, Handler, Reply, time};
 use highwire_io::sim::{Arrived, Client};
 use peer::{Play, SECOND, Weather};
 
-/// What the bomb decodes to: the default of `Limits::body_bytes`.
+/// The decoded size of the bomb: the default of `Limits::body_bytes`.
 const DECODED: usize = 1 << 20;
 
 const REQUESTS: usize = 4;
 
-/// 38 bytes: a frame of zstd with eight blocks of 128 KiB that are one byte over and over (RFC 8878 section 3.1.1.2).
+/// Returns a zstd frame of 38 bytes: eight blocks that each repeat one byte 131,072 times (RFC 8878 section 3.1.1.2).
 fn bomb() -> Vec<u8> {
     let block = |last: u32| [&(131_072_u32 << 3 | 1 << 1 | last).to_le_bytes()[..3], b"x"].concat();
     [b"\x28\xb5\x2f\xfd\x00\x68".to_vec(), block(0).repeat(7), block(1)].concat()
 }
 
-/// The bomb behind a frame that is skipped: it comes in many parts.
+/// Returns the bomb after a skippable frame of 100,000 bytes, so that it arrives in many parts.
 fn long_bomb() -> Vec<u8> {
     let skipped = [&b"\x50\x2a\x4d\x18"[..], &100_000_u32.to_le_bytes(), &[7; 100_000]].concat();
     [skipped, bomb()].concat()
@@ -64,7 +64,7 @@ fn app(memory: usize) -> App {
 
 const PATHS: [&str; 4] = ["/bytes", "/text", "/reply", "/late"];
 
-/// Asks on as many connections of HTTP/1 as there are requests.
+/// Sends each of [`REQUESTS`] requests on its own HTTP/1 connection.
 fn ask_http1(play: &mut Play, path: &str, body: &[u8]) -> Vec<Client> {
     let length = body.len();
     let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Encoding: zstd\r\nContent-Length: {length}\r\n\r\n");
@@ -83,7 +83,7 @@ fn ask_http1(play: &mut Play, path: &str, body: &[u8]) -> Vec<Client> {
     connections
 }
 
-/// What a connection has heard: the status, and the body.
+/// Returns the status and the body that a connection has received.
 fn heard(connection: &Client) -> (u16, String) {
     let mut all = Vec::new();
     while let Some(Arrived::Bytes(bytes)) = connection.receive(usize::MAX) {
@@ -94,7 +94,7 @@ fn heard(connection: &Client) -> (u16, String) {
     (status, all.rsplit("\r\n\r\n").next().unwrap_or_default().to_string())
 }
 
-/// How many statuses of each kind there are: 200 with the whole length, 503, others.
+/// Counts the answers by kind: 200 with the whole length, 503, others.
 fn counts(answers: impl Iterator<Item = (u16, String)>) -> [usize; 3] {
     answers.fold([0; 3], |mut counts, (status, text)| {
         let kind = match status {
@@ -155,7 +155,7 @@ fn where_the_budget_has_no_room_for_what_bodies_decode_to_the_answer_is_503() {
             drop(connections);
             play.end();
 
-            // One connection may have a part of it only.
+            // One connection may use only a part of the budget.
             let mut play = Play::with_peer(app(memory * 2), &Weather::fair());
             let streams: Vec<_> = (0..REQUESTS).map(|_| ask_http2(&mut play, path, &body)).collect();
             play.pass(12);
@@ -167,11 +167,12 @@ fn where_the_budget_has_no_room_for_what_bodies_decode_to_the_answer_is_503() {
     }
 }
 
-/// Requests whose bodies never came once held the memory of their decoders: 15 of them were enough for 503 to all others.
+/// Requests without any body bytes once held the memory of their decoders: after 15 of them all others were answered
+/// 503.
 #[test]
 fn requests_whose_bodies_do_not_come_hold_no_decoders() {
     let length = async |body: Body| body.collect(1 << 20).await.map(|whole| whole.len().to_string());
-    // A body of Brotli is counted for 17 MiB.
+    // A Brotli decoder counts as 17 MiB, so that only one fits.
     let app = App::new().post("/", length.with(Decompression::new().memory(17 << 20)));
     let mut play = Play::new(app, &Weather::fair());
     let body = Encoding::new(Coding::Brotli, 4, None).end(b"twelve bytes");

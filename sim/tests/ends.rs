@@ -1,4 +1,4 @@
-//! How connections end, in virtual time: when the server stops, when another protocol is over, when there is no memory.
+//! How connections end, in virtual time: when the server stops, after an upgraded protocol, and when memory runs out.
 
 mod peer;
 
@@ -10,7 +10,8 @@ use peer::plain::Play;
 use peer::{SECOND, Weather};
 use std::sync::{Arc, Mutex, mpsc};
 
-/// More than a link holds, and than is copied behind a head; nearly a whole number of what is handed to the driver in one go.
+/// More than a link holds and more than is copied after a head; nearly a multiple of the bytes passed to the driver at
+/// once.
 const LARGE: usize = 260_000;
 
 async fn echo(mut stream: RawStream) {
@@ -108,7 +109,7 @@ fn a_peer_that_takes_its_answer_slowly_has_time_for_another_request_behind_it() 
     play.peers[0].takes = usize::MAX;
     assert_eq!((play.peers[0].goaways(), play.peers[0].ended.clone()), (vec![], None));
     let seconds = play.seconds_until(|play| play.peers[0].ended.is_some());
-    // It began when the last bytes were on their way.
+    // The idle time began when the server had sent the last bytes.
     assert!((1..=5).contains(&seconds), "{seconds} seconds");
 }
 
@@ -130,11 +131,11 @@ fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
     const PEERS: usize = 100;
     let app = app().configure(|config| {
         (config.http1, config.memory) = (false, Some(64 * 1024));
-        // Whoever is let in stays for now.
+        // Accepted connections stay open for the duration of the test.
         config.timeouts.head = 1000 * SECOND;
     });
     let mut play = peer::Play::new(app, &Weather::fair());
-    // Nobody says anything that would be another reason to look at them again.
+    // The peers send nothing, so that the server has no other reason to handle them again.
     let mut peers: Vec<_> = (0..PEERS).map(|_| play.network.connect()).collect();
     play.settle();
     let mut ends = |peer: &mut highwire_io::sim::Client| loop {

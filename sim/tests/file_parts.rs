@@ -1,5 +1,5 @@
-//! Parts of files as answers, against the whole server on the simulator, with the faults of a disk and of a network: HTTP/1 and
-//! HTTP/2. What is cold is fetched by real threads: tests wait for those, while virtual time stands still.
+//! Parts of files as answers over HTTP/1 and HTTP/2, on the simulator, with disk and network faults. Real threads read
+//! uncached parts; the tests wait for them while virtual time stands still.
 
 mod peer;
 
@@ -12,7 +12,7 @@ use peer::{Play, SECOND, Weather, in_all_weathers};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long real threads may take.
+/// The real time limit for threads of the blocking pool.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const FILE_BYTES: usize = 1_500_000;
@@ -39,7 +39,7 @@ fn app(folder: &SimulatedFolder) -> App {
     })
 }
 
-/// A server, and one client that speaks HTTP/1.
+/// A server and one HTTP/1 client.
 struct Plain {
     network: Network,
     worker: Worker<Simulated>,
@@ -68,7 +68,7 @@ impl Plain {
         self.most = self.most.max(self.worker.account());
     }
 
-    /// Turns, reading at most so many bytes each time, until something holds.
+    /// Runs turns until a condition holds, and reads at most `most` bytes after each.
     fn until(&mut self, most: usize, holds: impl Fn(&mut Plain) -> bool) {
         let begun = Instant::now();
         loop {
@@ -86,7 +86,7 @@ impl Plain {
         }
     }
 
-    /// The head and the body of the answer so far.
+    /// Returns the head, in lower case, and the body so far of the answer.
     fn answer(&self) -> (String, &[u8]) {
         let end = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
         (String::from_utf8_lossy(&self.received[..end]).to_ascii_lowercase(), &self.received[end..])
@@ -136,7 +136,7 @@ fn every_part_arrives_whatever_disk_and_network_do() {
     }
 }
 
-/// Lets real threads work until something holds.
+/// Runs turns and lets real threads work until a condition holds.
 fn until(play: &mut Play, mut holds: impl FnMut(&mut Play) -> bool) {
     let begun = Instant::now();
     loop {
@@ -225,7 +225,7 @@ fn a_part_waits_for_a_pool_that_is_full_as_long_as_for_any_body() {
         plain.until(usize::MAX, |plain| plain.worker.driver().is_idle());
         plain.network.advance(Duration::from_millis(1));
     }
-    assert!(plain.network.now().since(before) > Duration::from_millis(10), "it was never cold");
+    assert!(plain.network.now().since(before) > Duration::from_millis(10), "the file was never uncached");
     let never = folder(COLD);
     for to in [20_000, 1_000_000] {
         let (mut plain, _blocker) = with_full_pool(&never);

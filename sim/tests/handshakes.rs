@@ -1,4 +1,4 @@
-//! Handshakes that never end, in virtual time: what they hold is charged, and others have their turn.
+//! Incomplete TLS handshakes, in virtual time: their memory is charged, and other connections are still served.
 
 use highwire::App;
 use highwire::server::Worker;
@@ -17,10 +17,10 @@ fn worker(memory: usize) -> (Network, Worker<Simulated>) {
     (network, server.into_worker(driver).expect("a worker"))
 }
 
-/// Bytes of a large answer.
+/// The size of a large answer.
 const LARGE: usize = 4 << 20;
 
-/// The first bytes of a client hello of 60,000 bytes, in records of 16,000.
+/// Returns the first `bytes` of a ClientHello of 60,000 bytes, in records of at most 16,000.
 fn half_a_hello(bytes: usize) -> Vec<u8> {
     let mut message = vec![1, 0, 0xea, 0x60];
     message.resize(bytes, 0);
@@ -33,7 +33,7 @@ fn half_a_hello(bytes: usize) -> Vec<u8> {
     records
 }
 
-/// Lets everything happen that needs no time.
+/// Sends the bytes on each client and runs 100 turns without advancing the clock.
 fn send_all(network: &Network, worker: &mut Worker<Simulated>, clients: &[Client], bytes: &[u8]) {
     let mut sent = vec![0; clients.len()];
     for _ in 0..100 {
@@ -82,7 +82,7 @@ fn an_honest_handshake_passes_a_thousand_that_drip() {
     session.open(&[], &mut plain, &mut out).expect("a hello");
     session.seal(b"GET / HTTP/1.1\r\nHost: sim\r\n\r\n", &mut out);
     for turn in 0..200 {
-        // Each of them brings another byte in each turn.
+        // Each of these clients sends another byte per turn.
         for drip in &drips {
             drip.send(&hello[turn + 1..turn + 2]);
         }

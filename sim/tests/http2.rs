@@ -1,5 +1,5 @@
-//! HTTP/2 against the whole server, in virtual time: many streams on a connection, bodies both ways through windows, every
-//! wait with its end, on networks that split and shorten.
+//! HTTP/2 against the whole server, in virtual time: many streams on a connection, bodies in both directions through
+//! windows, and the end of every wait, on networks that split and shorten.
 
 mod peer;
 
@@ -55,7 +55,7 @@ fn app() -> App {
 }
 
 fn panics() -> &'static str {
-    // Not through the panic hook: each would print its message.
+    // Skips the panic hook, which would print a message for each call.
     std::panic::resume_unwind(Box::new("on purpose"))
 }
 
@@ -112,7 +112,7 @@ fn a_peer_that_does_little_things_for_long_is_served() {
         play.settle();
         let stream = play.peers[0].get("/later/50");
         for _ in 0..49 {
-            // More than are allowed at once, of frames that nobody knows.
+            // Frames of an unknown type: in total more than the server allows at once.
             (0..5).for_each(|_| play.peers[0].out.extend([0, 0, 0, 0x77, 0, 0, 0, 0, 0]));
             play.pass(1);
         }
@@ -131,8 +131,8 @@ fn many_streams_are_answered_as_they_are_ready() {
         let streams: Vec<_> = (0..100).map(|at| peer.get(&format!("/later/{}", 50 - at / 2))).collect();
         play.pass(9);
         let late = streams.iter().filter(|&&stream| !play.peers[0].is_over(stream)).count();
-        assert_eq!(late, 82, "10 to 50 seconds, two streams each");
-        assert_eq!(play.get("/hello").whole(), (200, "hello".to_string()), "beside those that wait");
+        assert_eq!(late, 82, "two streams wait for each of 10 to 50 seconds");
+        assert_eq!(play.get("/hello").whole(), (200, "hello".to_string()), "beside the waiting streams");
         play.pass(42);
         for (at, &stream) in streams.iter().enumerate() {
             assert_eq!(play.peers[0].answer(stream).whole(), (200, format!("after {}", 50 - at / 2)));
@@ -173,7 +173,7 @@ fn a_peer_that_never_opens_a_window_loses_that_stream_only() {
             play.settle();
             let tasks = play.worker.tasks();
             let seconds = play.seconds_until(|play| {
-                // Each answer has less than a window.
+                // These answers are smaller than a stream's window.
                 assert_eq!(play.get("/hello").whole(), (200, "hello".to_string()));
                 play.peers[0].is_over(stuck)
             });
@@ -195,7 +195,7 @@ fn a_stream_that_waits_for_its_turn_is_not_cut_while_the_peer_reads() {
         let (first, second) = (play.peers[0].get("/letters/4000000"), play.peers[0].get("/letters/1000"));
         let mut seconds = 0;
         play.seconds_until(|play| {
-            // Half a window a second, which the first stream takes, since it is its turn.
+            // Half of the connection's window per second, which the first stream uses because it was first.
             play.peers[0].credit(None, 32 * 1024);
             seconds += 1;
             play.peers[0].is_over(second) || seconds > 120
@@ -292,7 +292,7 @@ fn head_has_the_fields_and_no_body() {
             let answer = play.peers[0].answer(stream);
             assert_eq!((answer.whole(), answer.field("content-length")), ((200, String::new()), length), "{path}");
         }
-        assert_eq!(play.worker.tasks(), 0, "what nobody gets is not made");
+        assert_eq!(play.worker.tasks(), 0, "bodies that are not sent are not produced");
         play.end();
     });
 }
@@ -307,7 +307,7 @@ fn a_status_that_forbids_content_has_none_whatever_its_handler_returns() {
             let answer = play.get(path);
             assert_eq!((answer.whole(), answer.field("content-length")), ((status, String::new()), length), "{path}");
         }
-        assert_eq!(play.worker.tasks(), 0, "what nobody gets is not made");
+        assert_eq!(play.worker.tasks(), 0, "bodies that are not sent are not produced");
         play.end();
     });
 }
@@ -337,7 +337,7 @@ fn the_urgent_come_before_those_in_the_background() {
         let usual = ask(&mut play, "u=3");
         let urgent = ask(&mut play, "u=0");
         play.settle();
-        // The connection's window had room for the beginning of one.
+        // The connection's window was used up by the first part of one answer.
         play.peers[0].credit(None, 400_000);
         play.settle();
         let lengths = |play: &Play| [urgent, usual, background].map(|stream| play.peers[0].answer(stream).body.len());
@@ -356,15 +356,15 @@ fn a_peer_that_ends_its_direction_gets_what_it_has_asked_for() {
     in_all_weathers(|weather| {
         let mut play = Play::with_peer(app(), weather);
         let streams = ["/later/5", "/long/300000", "/hello"].map(|path| play.peers[0].get(path));
-        // It can open no window any more, so that what it has has to be enough.
+        // The client can send no WINDOW_UPDATE after its end, so the present windows limit the answers.
         play.peers[0].credits = false;
         play.settle();
         play.peers[0].client.shutdown();
         play.pass(6);
         assert_eq!(play.peers[0].answer(streams[0]).whole(), (200, "after 5".to_string()));
-        assert_eq!(play.peers[0].answer(streams[1]).body.len(), 65_536, "as much as its window has room for");
+        assert_eq!(play.peers[0].answer(streams[1]).body.len(), 65_536, "a whole stream window");
         let seconds = play.seconds_until(|play| play.peers[0].ended.is_some());
-        assert!(seconds <= 60, "{seconds} seconds for what can never be sent");
+        assert!(seconds <= 60, "{seconds} seconds until the server gives up");
         play.end();
     });
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 peers that ask for much and take little: what the server holds for them has a bound, and the others are served.
+//! HTTP/2 peers that request much and read little: the server's memory for them is bounded, and it still serves others.
 
 mod peer;
 
@@ -9,10 +9,10 @@ use peer::{Play, SECOND, Weather, in_all_weathers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The code of a peer that is to be calm, on the wire.
+/// The error code ENHANCE_YOUR_CALM (RFC 9113 section 7).
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// How many of something there are, and the most that there were.
+/// Counts handlers: those that run now, the most at the same time, and all so far.
 #[derive(Clone, Default)]
 struct Gauge {
     now: Arc<AtomicUsize>,
@@ -36,7 +36,7 @@ impl Gauge {
     }
 }
 
-/// Counts as long as it is there.
+/// Counts in its gauge until it is dropped.
 struct Held {
     gauge: Gauge,
 }
@@ -47,7 +47,7 @@ impl Drop for Held {
     }
 }
 
-/// Bytes that the server may hold for its peers.
+/// The memory budget of the server, in bytes.
 const BUDGET: usize = 4 << 20;
 
 const LARGE: usize = 512 * 1024;
@@ -79,7 +79,8 @@ fn app(gauge: &Gauge) -> App {
         })
 }
 
-/// A server, the attacker (client 0, with this window for each stream), and a client that is to notice nothing.
+/// Starts a server with the attacker (client 0, with this window for each stream) and a client that must not be
+/// affected.
 fn play(gauge: &Gauge, weather: &Weather, window: u32) -> Play {
     let mut play = Play::new(app(gauge), weather);
     play.connect(Bounds { stream_window: window, connection_window: 1 << 30, ..Bounds::default() });
@@ -88,10 +89,10 @@ fn play(gauge: &Gauge, weather: &Weather, window: u32) -> Play {
     play
 }
 
-/// The other client asks, and is answered.
+/// Asserts that the other client gets an answer.
 fn others_are_served(play: &mut Play) {
     if play.peers[1].http.peer_goes_away().is_some() {
-        // It was idle for too long.
+        // The server has closed its idle connection.
         let again = play.connect(Bounds::default());
         play.peers.swap_remove(1);
         assert_eq!(again, play.peers.len());
@@ -115,7 +116,7 @@ fn rapid_resets_leave_no_handlers_behind_and_end() {
                 play.peers[0].reset(stream);
             }
             others_are_served(&mut play);
-            assert_eq!(gauge.now(), 0, "a reset stream's handler goes on");
+            assert_eq!(gauge.now(), 0, "the handler of a reset stream still runs");
         }
         assert_eq!(play.peers[0].goaways().last().map(|&(_, code)| code), Some(ENHANCE_YOUR_CALM));
         assert!(gauge.most() <= 128, "{} handlers at once", gauge.most());
@@ -156,10 +157,10 @@ fn large_answers_behind_windows_of_a_byte_stay_in_the_budget() {
             let answers = streams.iter().map(|&stream| play.peers[0].answer(stream));
             answers.filter(|answer| answer.status == 200 && answer.reset.is_none()).count() * LARGE
         };
-        // One connection has a share, and not all of it.
+        // One connection gets a share of the budget, not all of it.
         assert!((BUDGET / 4..=BUDGET / 2).contains(&held(&play)), "answers hold {} bytes", held(&play));
         assert!(held(&play) <= play.worker.account());
-        // Byte by byte it goes on, and holds no more.
+        // Windows that open byte by byte keep the answers in memory, but the server holds no more.
         for _ in 0..20 {
             for &stream in &streams {
                 if !play.peers[0].is_over(stream) {
@@ -169,11 +170,11 @@ fn large_answers_behind_windows_of_a_byte_stay_in_the_budget() {
             play.pass(1);
         }
         assert!(play.most <= BUDGET, "the account reached {}", play.most);
-        // One connection has a share, and not all of it.
+        // One connection gets a share of the budget, not all of it.
         assert!((BUDGET / 4..=BUDGET / 2).contains(&held(&play)), "answers hold {} bytes", held(&play));
         assert!(held(&play) <= play.worker.account());
         play.pass(100);
-        assert_eq!(held(&play), 0, "who takes nothing is cut");
+        assert_eq!(held(&play), 0, "a stream that takes nothing was not cut");
         others_are_served(&mut play);
         play.end();
     });
@@ -191,7 +192,7 @@ fn an_answer_but_for_its_last_byte_is_still_all_there() {
             stream
         });
         let under_way = streams.iter().filter(|&&stream| !play.peers[0].is_over(stream)).count();
-        assert!(under_way >= 3, "{under_way} under way");
+        assert!(under_way >= 3, "{under_way} answers in progress");
         assert!(play.worker.account() >= under_way * LARGE, "{} for {under_way} answers", play.worker.account());
         others_are_served(&mut play);
         play.end();
@@ -200,11 +201,12 @@ fn an_answer_but_for_its_last_byte_is_still_all_there() {
 
 #[test]
 fn short_requests_for_long_fields_behind_closed_windows_stay_in_the_budget() {
-    // Where the network takes little at a time, others may be cut as well: what they wait to send does not fit.
+    // No faults: on a slow network the server may cut other peers, too, because their unsent bytes do not fit the
+    // budget.
     let weather = &Weather::fair();
     let gauge = Gauge::default();
     let mut play = play(&gauge, weather, 0);
-    // Each is a byte on the wire once it is in the table.
+    // After the first request each field is one byte on the wire, an index into the HPACK table.
     let value = "v".repeat(1500);
     let fields = [("x-a", value.as_str()); 8];
     for _ in 0..6 {
@@ -236,7 +238,7 @@ fn bodies_in_parts_of_a_byte_stay_in_the_budget() {
         }
     }
     play.settle();
-    // They are put together: holding them costs hardly more than their bytes.
+    // The server joins the parts, so that they cost little more than their bytes.
     assert!(play.most < 160_000 + (64 << 10), "the account reached {}", play.most);
     others_are_served(&mut play);
     play.pass(40);
@@ -250,7 +252,7 @@ fn many_large_bodies_stay_in_the_budget_and_others_are_served() {
         let gauge = Gauge::default();
         let mut play = play(&gauge, weather, 65_535);
         for _ in 0..12 {
-            // Never whole: what came is kept until it is too slow.
+            // The bodies never end: the server keeps them until they are too slow.
             let stream = play.peers[0].ask("POST", "/whole", &[], false);
             play.peers[0].push(stream, vec![b'x'; 900_000], false);
         }
@@ -280,7 +282,7 @@ fn pings_of_a_peer_that_reads_nothing_are_not_answered_without_end() {
         others_are_served(&mut play);
         play.peers[0].reads = true;
         play.pass(5);
-        assert!(play.peers[0].received < 8 * 1024, "{} bytes came", play.peers[0].received);
+        assert!(play.peers[0].received < 8 * 1024, "{} bytes arrived", play.peers[0].received);
         assert_eq!(play.peers[0].goaways().last().map(|&(_, code)| code), Some(ENHANCE_YOUR_CALM));
         play.end();
     });

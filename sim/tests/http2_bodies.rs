@@ -1,5 +1,5 @@
-//! Bodies of HTTP/2 requests against the whole server, in virtual time: through windows, too large, too slow, not read, and
-//! what of the connection's window comes back.
+//! Bodies of HTTP/2 requests against the whole server, in virtual time: through windows, too large, too slow or not
+//! read, and whether the connection's window opens again.
 
 mod peer;
 
@@ -106,7 +106,7 @@ fn a_body_that_is_too_large_is_413_and_its_connection_goes_on() {
         }
         let stream = play.peers[0].post("/whole", vec![b'x'; 200_000]);
         play.settle();
-        assert_eq!(play.peers[0].answer(stream).body.len(), 200_000, "the connection's window is as wide as before");
+        assert_eq!(play.peers[0].answer(stream).body.len(), 200_000, "the connection's window is smaller than before");
         play.end();
     });
 }
@@ -122,7 +122,8 @@ fn a_body_that_does_not_fit_the_memory_is_503_and_its_connection_goes_on() {
         let streams = [0; 4].map(|_| play.peers[0].post("/whole", vec![b'x'; 200_000]));
         play.pass(1);
         if play.peers[0].goaways() == [(7, 11)] {
-            // Not even the bytes that had to wait fitted: then there is no stream to answer.
+            // Even the bytes that wait for a stream did not fit, so the server closed the connection
+            // (ENHANCE_YOUR_CALM).
             return play.end();
         }
         let statuses = streams.map(|stream| play.peers[0].answer(stream).status);
@@ -150,7 +151,7 @@ fn a_body_that_handlers_do_not_read_gives_its_window_back_when_its_stream_ends()
         }
         let stream = play.peers[0].post("/whole", vec![b'x'; 200_000]);
         play.settle();
-        assert_eq!(play.peers[0].answer(stream).body.len(), 200_000, "the connection's window is as wide as before");
+        assert_eq!(play.peers[0].answer(stream).body.len(), 200_000, "the connection's window is smaller than before");
         play.end();
     });
 }
@@ -201,14 +202,14 @@ fn an_answer_may_come_before_the_body_has() {
                 let answer = play.peers[0].answer(stream);
                 assert_eq!((answer.status, answer.text()), (200, text.to_string()), "{path} {bytes}");
                 assert_eq!(play.peers[0].unsent(), 0, "{path} {bytes}");
-                // What is short is read and dropped; of what is long the peer is told that nobody reads it.
+                // The server reads and drops a short body. It resets the stream of a long one with NO_ERROR.
                 let resets = play.peers[0].resets();
                 let expected = if bytes > 64 * 1024 { &[(stream.number, 0)][..] } else { &[] };
                 assert_eq!(resets, expected, "{path} {bytes}");
                 assert_eq!(play.get("/hello").status, 200);
                 let parts = play.peers[0].post("/parts", vec![b'x'; 300_000]);
                 play.settle();
-                assert_eq!(play.peers[0].answer(parts).text(), "300000", "the connection's window is whole: {path}");
+                assert_eq!(play.peers[0].answer(parts).text(), "300000", "a smaller connection window: {path}");
                 play.end();
             }
         }

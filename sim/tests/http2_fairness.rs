@@ -1,4 +1,5 @@
-//! Slow and greedy peers of HTTP/2 beside honest ones, in virtual time: who is cut, who is not, and who is told.
+//! Slow and greedy HTTP/2 peers beside honest ones, in virtual time: which streams and connections the server cuts or
+//! answers with an error.
 
 mod peer;
 
@@ -9,7 +10,7 @@ use highwire_proto::h2::{Bounds, Code};
 use peer::{PING, Play, SECOND, Weather, in_all_weathers};
 use std::cell::Cell;
 
-/// A client whose windows are in nobody's way.
+/// The bounds of a client with wide windows.
 fn wide() -> Bounds {
     Bounds { stream_window: 1 << 22, connection_window: 1 << 23, ..Bounds::default() }
 }
@@ -21,7 +22,7 @@ fn play(app: App, weather: &Weather, bounds: Bounds) -> Play {
     play
 }
 
-/// A WINDOW_UPDATE for the connection.
+/// A WINDOW_UPDATE of one byte for the connection.
 const A_BYTE_MORE: [u8; 13] = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 async fn echo(mut stream: RawStream) {
@@ -44,7 +45,7 @@ impl Drop for Noticed {
     }
 }
 
-/// A body whose writer never says anything.
+/// A body whose sender never sends anything.
 fn hangs() -> Response {
     let (sender, receiver) = body::channel();
     std::mem::forget(sender);
@@ -99,7 +100,7 @@ fn a_connection_with_live_streams_is_not_idle() {
         let tunnel = play.peers[0].connect(Some("echo"), "/echo");
         let slow = play.peers[0].get("/slow");
         play.settle();
-        // One that makes the driver say when it is out.
+        // An answer so large that the driver reports when it is sent.
         assert_eq!(play.get("/letters/300000").body.len(), 300_000);
         play.pass(205);
         assert_eq!(play.peers[0].answer(slow).whole(), (200, "slow".to_string()));
@@ -131,22 +132,23 @@ fn uploads_that_share_a_slow_line_arrive() {
     play.settle();
     let mut line: Vec<u8> = Vec::new();
     let mut turn = 0;
-    // 30,000 bytes a second, whole frames in turn: each stream has its own less often than it is looked at.
+    // 30,000 bytes per second in whole frames, one stream after the other: a stream's bytes arrive less often than the
+    // server checks its rate.
     for _ in 0..600 {
         while line.len() < 3000 {
             let peer = &mut play.peers[0];
             let stream = streams[turn % streams.len()];
             turn += 1;
             let sent = peer.http.send_data(stream, &[b'u'; 16_000], false, &mut line);
-            assert!(sent.is_ok(), "a stream that is not open any more");
+            assert!(sent.is_ok(), "the stream is closed");
         }
         let part: Vec<u8> = line.drain(..3000).collect();
         play.peers[0].out.extend(part);
         play.settle();
         play.network.advance(SECOND / 10);
     }
-    assert!(streams.iter().all(|&stream| play.peers[0].answer(stream).status == 0), "nobody is cut");
-    // One that brings nothing while others do is not hidden behind them for ever: together they are too slow.
+    assert!(streams.iter().all(|&stream| play.peers[0].answer(stream).status == 0), "a stream was cut");
+    // Once no bytes arrive, all streams are too slow together and get 408.
     play.pass(40);
     assert!(streams.iter().all(|&stream| play.peers[0].answer(stream).status == 408));
     play.end();
@@ -175,7 +177,7 @@ fn an_upload_beside_a_download_that_is_not_taken_goes_on() {
 #[test]
 fn a_download_that_flows_has_its_time_and_one_that_stands_has_not() {
     let mut play = play(app(), &Weather::fair(), wide());
-    // What the driver has fits at once as soon as the client has taken some: there is never a rest of it.
+    // The link takes the driver's bytes at once whenever the client has read some, so the driver never keeps a rest.
     play.network.hold(128 * 1024);
     play.peers[0].takes = 0;
     let download = play.peers[0].get("/letters/8000000");
@@ -198,13 +200,13 @@ fn who_takes_a_download_is_heard_meanwhile() {
         let mut play = play(app(), &Weather::fair(), wide());
         play.network.hold(link);
         play.peers[0].takes = 0;
-        // Whole answers, of which the driver keeps a rest: it receives no more until that is out.
+        // Small answers of which the driver keeps a rest: it receives no more until the rest is sent.
         (0..12).for_each(|_| _ = play.peers[0].get("/letters/15000"));
         let download = play.peers[0].get("/letters/4000000");
         let take = |play: &mut Play, seconds: u64| {
             for _ in 0..seconds {
                 play.peers[0].takes = 65_536;
-                // As many of them as a client may have to say about 64 KiB.
+                // As many WINDOW_UPDATE frames as a client may send for 64 KiB.
                 (0..8).for_each(|_| play.peers[0].out.extend_from_slice(&A_BYTE_MORE));
                 play.pass(1);
             }
@@ -279,7 +281,7 @@ fn streams_that_share_a_window_flow_together_or_are_cut_together() {
             (config.timeouts.idle, config.timeouts.body_rate) = (1000 * SECOND, rate);
         });
         let mut play = play(app, &Weather::fair(), Bounds { stream_window: 1 << 22, ..Bounds::default() });
-        // It says by itself what it allows.
+        // The test sends the client's WINDOW_UPDATE frames itself.
         play.peers[0].parses = false;
         for _ in 0..20 {
             play.peers[0].get("/letters/300000");
@@ -314,7 +316,7 @@ fn pings_keep_no_connection_without_requests() {
         let mut pings = 0;
         let seconds = play.seconds_until(|play| {
             pings += 1;
-            assert!(pings < 100, "it lives on");
+            assert!(pings < 100, "the connection stays open");
             play.peers[0].out.extend_from_slice(&A_PING);
             play.peers[0].ended.is_some()
         });
@@ -348,7 +350,7 @@ fn a_client_is_not_judged_by_the_time_that_a_handler_took() {
     for _ in 0..1200 {
         let peer = &mut play.peers[0];
         if sent < 20_000 && peer.http.is_open(stream) {
-            // A kilobyte a second, when the window lets it.
+            // A kilobyte per second, if the window allows it.
             sent += peer.http.send_data(stream, &[b'v'; 100], sent + 100 == 20_000, &mut peer.out).unwrap_or(0);
         }
         play.settle();
@@ -403,7 +405,7 @@ fn one_connection_does_not_keep_the_others_from_memory() {
     let greedy: Vec<_> = (0..100).map(|_| play.peers[0].get("/letters/300000")).collect();
     play.settle();
     for _ in 0..3 {
-        // A byte each now and then is no sign of life for long.
+        // A byte per stream and 50 seconds is too slow.
         for &stream in &greedy {
             play.peers[0].credit(Some(stream), 1);
         }

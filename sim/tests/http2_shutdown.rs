@@ -1,4 +1,4 @@
-//! HTTP/2 connections while the server stops, in virtual time: who is told what, and when it is over.
+//! HTTP/2 connections during shutdown, in virtual time: their GOAWAY frames and their ends.
 
 mod peer;
 
@@ -7,7 +7,7 @@ use highwire_io::sim::Arrived;
 use highwire_proto::h2::Bounds;
 use peer::{Play, SECOND, in_all_weathers};
 
-/// The last stream's number in a GOAWAY that only announces another one.
+/// The last stream id of the first GOAWAY, which only announces a second one (RFC 9113 section 6.8).
 const EVERY_STREAM: u32 = 0x7fff_ffff;
 
 fn app() -> App {
@@ -92,7 +92,7 @@ fn a_stream_that_was_on_its_way_is_served() {
         assert_eq!(play.get("/hello").status, 200);
         play.worker.shutdown();
         play.worker.turn(Some(play.network.now())).expect("a turn");
-        // The client has not heard of it yet.
+        // The client has not received the GOAWAY yet.
         let stream = play.peers[0].get("/later");
         let seconds = play.seconds_to_the_stop();
         assert!((5..=8).contains(&seconds), "{seconds} seconds");
@@ -142,7 +142,7 @@ fn an_immediate_stop_waits_for_nothing() {
         play.settle();
         play.worker.abort();
         assert_eq!(play.seconds_to_the_stop(), 0);
-        assert_eq!(play.worker.stats().cut, 1, "the idle one loses nothing");
+        assert_eq!(play.worker.stats().cut, 1, "only the busy connection was cut");
         play.end();
     });
 }

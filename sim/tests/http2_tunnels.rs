@@ -1,5 +1,5 @@
-//! Other protocols on streams of HTTP/2 (RFC 8441, RFC 9113 section 8.5), in virtual time: bytes both ways, back-pressure, every
-//! way in which they end.
+//! Other protocols on HTTP/2 streams (RFC 8441, RFC 9113 section 8.5), in virtual time: bytes in both directions,
+//! back-pressure, and every way to end.
 
 mod peer;
 
@@ -17,7 +17,7 @@ async fn echo(mut stream: RawStream) {
     }
 }
 
-/// What the tasks of tunnels have seen, in order.
+/// The events that the tasks of tunnels have recorded, in order.
 type Seen = Rc<RefCell<Vec<String>>>;
 
 thread_local! {
@@ -75,7 +75,7 @@ fn app() -> App {
         })
 }
 
-/// Bytes in which each place differs from its neighbours, so that none can be lost or change places unseen.
+/// Returns bytes that vary with their position, so that a lost or moved byte is noticed.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
 }
@@ -87,7 +87,7 @@ fn bytes_pass_both_ways_beside_other_requests() {
         play.settle();
         let protocols = ["/echo", "/late"].map(|path| play.peers[0].connect(Some("echo"), path));
         let tunnel = play.peers[0].connect(None, "");
-        // Before there is an answer, too.
+        // The client sends before it has an answer.
         for stream in protocols {
             play.peers[0].push(stream, pattern(300_000), false);
         }
@@ -143,7 +143,7 @@ fn whoever_does_not_read_stops_the_other_side() {
         let got = play.peers[0].answer(flood).body.len();
         assert!((60_000..70_000).contains(&got), "{got} bytes");
         assert!(play.most < 3_000_000, "{} bytes were held", play.most);
-        // A peer that takes nothing has the time of any other.
+        // A peer that takes nothing has the usual write timeout.
         play.pass(70);
         assert_eq!(play.peers[0].answer(flood).reset, Some(Code::Cancel));
         assert_eq!(play.peers[0].answer(deaf).reset, None);
@@ -174,7 +174,7 @@ fn every_end_is_seen() {
         play.settle();
         play.peers[0].reset(reset);
         play.settle();
-        assert_eq!(seen(), ["a"], "its task goes with the stream");
+        assert_eq!(seen(), ["a"], "the task ends with its stream");
         let flushes = play.peers[0].connect(Some("echo"), "/flushes");
         let panics = play.peers[0].connect(Some("echo"), "/panics");
         play.settle();

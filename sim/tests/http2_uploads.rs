@@ -1,5 +1,5 @@
-//! Many uploads and answers on one HTTP/2 connection, in virtual time: what they hold, that all of them arrive, and what the
-//! peer's end frees.
+//! Many uploads and answers on one HTTP/2 connection, in virtual time: their memory, their completeness, and the memory
+//! that the peer's end frees.
 
 mod peer;
 
@@ -45,7 +45,7 @@ fn uploads_without_an_end_hold_little() {
             play.peers[0].push(stream, vec![b'x'; 900_000], false);
         }
         play.pass(1);
-        // The first one may be completed.
+        // The server may let one body arrive completely.
         assert!(play.most < 5 * MIB, "the account reached {}", play.most);
         let stream = play.peers[0].post("/whole", vec![b'x'; 10]);
         play.settle();
@@ -60,7 +60,7 @@ fn answers_that_wait_for_windows_begin_and_all_arrive() {
         let bounds = Bounds { stream_window: 0, connection_window: 1 << 30, ..Bounds::default() };
         play.connect(bounds);
         let peer = &mut play.peers[0];
-        // A handler's answer of 64 KiB each, to requests with and without a body.
+        // Answers of 64 KiB to requests with and without a body.
         let asked: Vec<_> = (0..60)
             .map(|number| match number % 2 {
                 0 => peer.get("/answer"),
@@ -68,7 +68,7 @@ fn answers_that_wait_for_windows_begin_and_all_arrive() {
             })
             .collect();
         play.settle();
-        // It sees all heads before it takes a body: a client may ask for everything first.
+        // All heads arrive before any body: a client may send all requests before it opens windows.
         assert!(asked.iter().all(|stream| play.peers[0].answer(*stream).status == 200));
         for &stream in &asked {
             play.peers[0].credit(Some(stream), 64 * 1024);
@@ -81,11 +81,12 @@ fn answers_that_wait_for_windows_begin_and_all_arrive() {
     });
 }
 
-/// POST to /whole, and GET of /large.
+/// Encodes POST `/whole` without its body.
 fn post(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, b"\x83\x86\x04\x06/whole\x01\x01a")
 }
 
+/// Encodes GET `/large`.
 fn get_large(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, b"\x82\x86\x04\x06/large\x01\x01a")
 }
@@ -158,7 +159,7 @@ fn an_answer_that_a_request_did_not_get_is_no_answer_to_the_next() {
     let second = play.network.connect();
     second.send(b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
     play.settle(false);
-    let Some(highwire_io::sim::Arrived::Bytes(answer)) = second.receive(usize::MAX) else { panic!("nothing came") };
+    let Some(highwire_io::sim::Arrived::Bytes(answer)) = second.receive(usize::MAX) else { panic!("nothing arrived") };
     assert!(answer.starts_with(b"HTTP/1.1 404 "), "{}", String::from_utf8_lossy(&answer));
 }
 

@@ -1,5 +1,5 @@
-//! Other protocols in the place of an exchange, by every way there is: Upgrade and CONNECT over HTTP/1, CONNECT and extended CONNECT
-//! over HTTP/2, in virtual time. What a tunnel promises holds for all of them alike.
+//! Tunnels of other protocols, in virtual time, opened in every way: Upgrade and CONNECT over HTTP/1, CONNECT and
+//! extended CONNECT over HTTP/2. Each test holds for all of them.
 
 mod peer;
 
@@ -23,14 +23,14 @@ fn seen() -> Vec<String> {
     SEEN.with_borrow_mut(std::mem::take)
 }
 
-/// The peer's end of a tunnel.
+/// The client's side of a tunnel.
 enum Peer {
     Http1(plain::Play),
     Http2(Box<peer::Play>, StreamRef),
 }
 
 impl Peer {
-    /// One of each kind, with its name.
+    /// Opens one tunnel of each kind and returns them with their names.
     fn all(app: impl Fn() -> App) -> Vec<(&'static str, Peer)> {
         let http1 = |request: &str, status: &str| {
             let mut play = plain::Play::new(app());
@@ -66,7 +66,7 @@ impl Peer {
         self.pass(0);
     }
 
-    /// Ends its direction.
+    /// Ends the client's direction.
     fn end(&mut self) {
         match self {
             Peer::Http1(play) => play.client.shutdown(),
@@ -88,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// What it has got, and how that ended.
+    /// Returns the received bytes, and how the server's direction ended.
     fn heard(&self) -> (Vec<u8>, Option<&'static str>) {
         match self {
             Peer::Http1(play) => {
@@ -97,7 +97,7 @@ impl Peer {
             }
             Peer::Http2(play, stream) => {
                 let answer = play.peers[0].answer(*stream);
-                // A stream whose peer does not end is reset some time behind its end.
+                // The server may reset the stream later if the client does not end its direction.
                 (answer.body, if answer.ended { Some("end") } else { answer.reset.map(|_| "reset") })
             }
         }
@@ -121,7 +121,7 @@ fn app<Fut: Future<Output = ()> + 'static>(task: fn(RawStream) -> Fut) -> App {
     )
 }
 
-/// Says what it reads, and why it ends.
+/// Records the bytes it reads and the reasons for each end.
 async fn tell(stream: RawStream) {
     let (mut reader, writer) = stream.split();
     loop {
@@ -140,7 +140,7 @@ async fn tell(stream: RawStream) {
 fn one_direction_ends_before_the_other() {
     async fn task(stream: RawStream) {
         let (mut reader, mut writer) = stream.split();
-        writer.write("first and last").await.expect("it is sent");
+        writer.write("first and last").await.expect("a successful write");
         drop(writer);
         while let Ok(Some(bytes)) = reader.read().await {
             see(String::from_utf8_lossy(&bytes));
@@ -167,9 +167,9 @@ fn the_other_direction_goes_on_after_the_peers_end() {
         while let Ok(Some(_)) = stream.read().await {}
         see(format!("{:?}", stream.ended()));
         for _ in 0..100 {
-            stream.write(vec![b'x'; 1000]).await.expect("it is sent");
+            stream.write(vec![b'x'; 1000]).await.expect("a successful write");
         }
-        stream.flush().await.expect("it is with the kernel");
+        stream.flush().await.expect("a successful flush");
         see("flushed");
     }
     for (name, mut peer) in Peer::all(|| app(task)) {
@@ -186,9 +186,9 @@ fn small_and_large_writes_keep_their_order() {
     async fn task(mut stream: RawStream) {
         for number in 0..200_u32 {
             let length = if number % 50 == 49 { 40_000 } else { number as usize };
-            stream.write(vec![number as u8; length]).await.expect("it is sent");
+            stream.write(vec![number as u8; length]).await.expect("a successful write");
         }
-        stream.flush().await.expect("it is with the kernel");
+        stream.flush().await.expect("a successful flush");
         see("flushed");
         let _ = stream.read().await;
     }
@@ -210,7 +210,7 @@ fn a_stop_leaves_time_for_a_last_word_and_its_answer() {
             see(String::from_utf8_lossy(&bytes));
         }
         see(format!("{:?}", stream.ended()));
-        stream.write("goodbye").await.expect("it is sent");
+        stream.write("goodbye").await.expect("a successful write");
         see(String::from_utf8_lossy(&stream.read().await.expect("no break").expect("an answer")));
     }
     for (name, mut peer) in Peer::all(|| app(task)) {
@@ -290,7 +290,7 @@ fn bytes_that_nobody_reads_do_not_stop_the_writer() {
         drop(reader);
         for _ in 0..30 {
             highwire::time::sleep(SECOND).await;
-            writer.write("tick ").await.expect("it is sent");
+            writer.write("tick ").await.expect("a successful write");
         }
     }
     for (name, mut peer) in Peer::all(|| app(task)) {
@@ -320,7 +320,7 @@ fn a_task_goes_on_after_both_directions_have_ended() {
         peer.end();
         assert_eq!(seen(), ["one", "Some(Peer)"], "{name}");
         if let Peer::Http2(play, _) = &mut peer {
-            // The stream's place is taken by others.
+            // Other streams take the place of the closed one in the server's table.
             for _ in 0..3 {
                 let stream = play.peers[0].connect(Some("test"), "/");
                 play.peers[0].push(stream, b"two".to_vec(), false);
@@ -343,7 +343,7 @@ fn halves_in_tasks_of_their_own_hear_that_nothing_passes() {
         let read = async move {
             while let Ok(Some(_)) = reader.read().await {}
             see(format!("{:?}", reader.ended()));
-            writer.write("last").await.expect("it is sent");
+            writer.write("last").await.expect("a successful write");
         };
         highwire::spawn(read);
     }
@@ -360,14 +360,14 @@ fn a_flush_that_waits_for_a_slow_peer_costs_no_polls() {
         static POLLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
     }
     async fn task(mut stream: RawStream) {
-        stream.write(vec![b'x'; 300_000]).await.expect("it is sent");
+        stream.write(vec![b'x'; 300_000]).await.expect("a successful write");
         let mut flush = std::pin::pin!(stream.flush());
         std::future::poll_fn(|cx| {
             POLLS.set(POLLS.get() + 1);
             flush.as_mut().poll(cx)
         })
         .await
-        .expect("it is with the kernel");
+        .expect("a successful flush");
         see("flushed");
         std::future::pending::<()>().await;
     }

@@ -1,5 +1,5 @@
-//! HTTP/2 frames as bytes, independent of the engine: tests send what no client of ours would send, and read what the
-//! server wrote without trusting the engine's parser. RFC 9113 sections 4, 6 and 7, RFC 7541 sections 5 and 6.
+//! HTTP/2 frames as bytes, independent of the engine: tests can send invalid frames, and read the server's frames
+//! without the engine's parser. RFC 9113 sections 4, 6 and 7, RFC 7541 sections 5 and 6.
 
 /// The first bytes of every client (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -17,9 +17,9 @@ pub const PRIORITY: u8 = 0x2;
 pub const RST_STREAM: u8 = 0x3;
 /// The kind of frames that carry settings or acknowledge them.
 pub const SETTINGS: u8 = 0x4;
-/// The kind of frames that promise a request of the server's own.
+/// The kind of frames that announce a pushed response.
 pub const PUSH_PROMISE: u8 = 0x5;
-/// The kind of frames that ask for an echo.
+/// The kind of frames that request an acknowledgement, and of those that are one.
 pub const PING: u8 = 0x6;
 /// The kind of frames that announce the end of a connection.
 pub const GOAWAY: u8 = 0x7;
@@ -32,7 +32,7 @@ pub const PRIORITY_UPDATE: u8 = 0x10;
 
 /// The flag of DATA and HEADERS after which the sender sends no more on the stream.
 pub const END_STREAM: u8 = 0x1;
-/// The flag of SETTINGS and PING that answers one of the peer's.
+/// The flag of SETTINGS and PING that acknowledge a frame of the peer.
 pub const ACK: u8 = 0x1;
 /// The flag of HEADERS and CONTINUATION that ends a field section.
 pub const END_HEADERS: u8 = 0x4;
@@ -67,12 +67,12 @@ pub fn window_update(stream: u32, by: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
 }
 
-/// Returns a header block of these fields: literals without Huffman code that no table keeps.
+/// Returns a header block of these fields: literals without Huffman coding and without indexing.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block_of_bytes(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
 }
 
-/// Returns the same for names and values that are bytes.
+/// Does the same as [`block`] for names and values as bytes.
 pub fn block_of_bytes<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in fields {
@@ -85,7 +85,7 @@ pub fn block_of_bytes<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>
     bytes
 }
 
-/// An integer with a prefix of seven bits (RFC 7541 section 5.1).
+/// Appends a length as an integer with a prefix of seven bits (RFC 7541 section 5.1).
 fn push_length(length: usize, out: &mut Vec<u8>) {
     if length < 127 {
         return out.push(length as u8);
@@ -99,13 +99,13 @@ fn push_length(length: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// Returns a field section of these fields. `flags`: END_STREAM or none.
+/// Returns a field section of these fields. `flags` is END_STREAM or 0.
 pub fn headers(flags: u8, stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
     section(flags, stream, &block(fields))
 }
 
-/// Returns a field section of a header block: HEADERS, and CONTINUATION if one frame does not hold it. `flags`:
-/// END_STREAM or none.
+/// Returns a field section of a header block: HEADERS, and CONTINUATION if it does not fit one frame. `flags` is
+/// END_STREAM or 0.
 pub fn section(flags: u8, stream: u32, block: &[u8]) -> Vec<u8> {
     let (mut kind, mut flags, mut rest, mut frames) = (HEADERS, flags, block, Vec::new());
     loop {
@@ -119,10 +119,10 @@ pub fn section(flags: u8, stream: u32, block: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Splits what one side has written into frames. The preface is left out.
+/// Splits the bytes of one side into frames, without the preface.
 ///
 /// # Panics
-/// If the last frame is not whole.
+/// Panics if the last frame is incomplete.
 pub fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
     let mut rest = bytes.strip_prefix(PREFACE).unwrap_or(bytes);
     let mut frames = Vec::new();
@@ -131,7 +131,7 @@ pub fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
         frames.push((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), &after[..length]));
         rest = &after[length..];
     }
-    assert!(rest.is_empty(), "{} bytes of a frame that is not whole", rest.len());
+    assert!(rest.is_empty(), "{} bytes of an incomplete frame", rest.len());
     frames
 }
 

@@ -8,23 +8,22 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a read or write may make no progress before the test fails: far more than any answer takes on a slow
-/// machine. A test that must fail if only a deadline of the server ends a wait needs less than that deadline:
-/// [`connect_within`].
+/// The default timeout of each read and write: far more than any answer takes on a slow machine. A test that must fail
+/// if only a timeout of the server ends a wait needs a shorter one, with [`connect_within`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connects to an address, with [`PATIENCE`] for each read and write.
 ///
 /// # Panics
-/// If no server listens at the address.
+/// Panics if no server listens at the address.
 pub fn connect(address: &str) -> TcpStream {
     connect_within(address, PATIENCE)
 }
 
-/// Connects to an address, with a timeout for each read and write. What is written is sent at once (`TCP_NODELAY`).
+/// Connects to an address, with a timeout for each read and write. Writes are sent at once (`TCP_NODELAY`).
 ///
 /// # Panics
-/// If no server listens at the address.
+/// Panics if no server listens at the address.
 pub fn connect_within(address: &str, patience: Duration) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
     stream.set_nodelay(true).expect("an option");
@@ -33,18 +32,18 @@ pub fn connect_within(address: &str, patience: Duration) -> TcpStream {
     stream
 }
 
-/// GETs a path on a connection of its own: the whole answer, with its head.
+/// Sends GET on a new connection and returns the whole answer with its head.
 ///
 /// # Panics
-/// If the server does not answer with text and close the connection.
+/// Panics if the server does not answer with text and close the connection.
 pub fn get(address: &str, path: &str) -> String {
     exchange_text(connect(address), format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
 }
 
-/// Sends bytes and reads until the server closes the connection. Under TLS, the server has to announce the end.
+/// Sends bytes and reads until the server closes the connection. Under TLS, the server must send close_notify first.
 ///
 /// # Panics
-/// If the server does not read, does not close in time, or resets the connection.
+/// Panics if the server does not read, does not close in time, or resets the connection.
 pub fn exchange(mut stream: impl Read + Write, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     stream.write_all(bytes.as_ref()).expect("the server reads");
     let mut answer = Vec::new();
@@ -55,12 +54,12 @@ pub fn exchange(mut stream: impl Read + Write, bytes: impl AsRef<[u8]>) -> Vec<u
 /// Does the same as [`exchange`] for an answer that is text.
 ///
 /// # Panics
-/// As [`exchange`] does, and if the answer is not UTF-8.
+/// Panics if [`exchange`] does or if the answer is not UTF-8.
 pub fn exchange_text(stream: impl Read + Write, bytes: impl AsRef<[u8]>) -> String {
     String::from_utf8(exchange(stream, bytes)).expect("text")
 }
 
-/// Returns what follows the head of an answer, still chunked if it is.
+/// Returns the body of an answer, without decoding its chunks.
 pub fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
@@ -77,7 +76,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Returns the value of the first field with this name, which is in lower case.
+    /// Returns the value of the first field with this name, which must be in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(its, _)| its == name).map(|(_, value)| value.as_str())
     }
@@ -85,7 +84,7 @@ impl Response {
     /// Returns the body as text.
     ///
     /// # Panics
-    /// If it is not UTF-8.
+    /// Panics if it is not UTF-8.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("text")
     }
@@ -95,12 +94,12 @@ impl Response {
 #[derive(Debug)]
 pub struct Http1<S> {
     stream: S,
-    /// Bytes received that no response has used.
+    /// Received bytes after the last response.
     unread: Vec<u8>,
 }
 
 impl<S: Read + Write> Http1<S> {
-    /// A client on a connected stream.
+    /// Creates a client on a connected stream.
     pub fn new(stream: S) -> Http1<S> {
         Http1 { stream, unread: Vec::new() }
     }
@@ -113,18 +112,19 @@ impl<S: Read + Write> Http1<S> {
     /// Sends bytes.
     ///
     /// # Errors
-    /// The server does not read; the text says what it answered.
+    /// Returns an error, with the server's answer if there is one, if the bytes cannot be written.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         let sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
         // The server may have answered before it closed.
         sent.map_err(|error| format!("cannot write to the server: {error}; it answered {:?}", self.response()))
     }
 
-    /// Reads the next response, past interim ones. It must not answer HEAD or CONNECT, since the heads of those
-    /// responses do not say where they end.
+    /// Reads the next response and skips interim ones. The request must not be HEAD or CONNECT, because the heads of
+    /// those responses do not show where they end.
     ///
     /// # Errors
-    /// The connection ended or timed out before the response was whole, or the bytes are no response.
+    /// Returns an error if the connection ends or times out before the response is complete, or if the bytes are no
+    /// response.
     pub fn response(&mut self) -> Result<Response, String> {
         loop {
             let mut response = self.head()?;
@@ -135,15 +135,15 @@ impl<S: Read + Write> Http1<S> {
         }
     }
 
-    /// Reads until the server closes the connection: the bytes behind the last response.
+    /// Reads until the server closes the connection. Returns the bytes after the last response.
     ///
     /// # Errors
-    /// The server does not close in time, or resets the connection.
+    /// Returns an error if the server does not close in time or resets the connection.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>, String> {
         let mut bytes = std::mem::take(&mut self.unread);
         match self.stream.read_to_end(&mut bytes) {
             Ok(_) => Ok(bytes),
-            Err(error) => Err(format!("cannot read from the server: {error}; {} bytes came before", bytes.len())),
+            Err(error) => Err(format!("cannot read from the server: {error}; {} bytes arrived before", bytes.len())),
         }
     }
 
@@ -188,7 +188,7 @@ impl<S: Read + Write> Http1<S> {
                 Err(_) => return Err(format!("no chunk size: {line:?}")),
             }
             if self.take(2)? != b"\r\n" {
-                return Err(format!("no end of line behind a chunk, after {} bytes", body.len()));
+                return Err(format!("no end of line after a chunk, after {} bytes", body.len()));
             }
         }
         // Trailers end with an empty line.
@@ -196,7 +196,7 @@ impl<S: Read + Write> Http1<S> {
         Ok(body)
     }
 
-    /// Takes the bytes before `end`, and `end` itself.
+    /// Takes the bytes up to and including `end`, and returns those before it.
     fn take_until(&mut self, end: &[u8]) -> Result<Vec<u8>, String> {
         loop {
             if let Some(at) = self.unread.windows(end.len()).position(|bytes| bytes == end) {
@@ -219,7 +219,7 @@ impl<S: Read + Write> Http1<S> {
         match self.stream.read(&mut buffer) {
             Ok(0) => {
                 let unread = self.unread[..self.unread.len().min(1024)].escape_ascii();
-                Err(format!("the server closed the connection; {} bytes came before: {unread}", self.unread.len()))
+                Err(format!("the server closed the connection; {} bytes arrived before: {unread}", self.unread.len()))
             }
             Ok(count) => {
                 self.unread.extend_from_slice(&buffer[..count]);
@@ -235,7 +235,7 @@ impl<S: Read + Write> Http1<S> {
 mod tests {
     use super::*;
 
-    /// Gives the answer in pieces of a few bytes.
+    /// A stream that returns the answer in pieces of `size` bytes.
     struct Pieces {
         answer: &'static [u8],
         size: usize,
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Reads as many responses, and compares their statuses and bodies.
+    /// Reads the expected number of responses and compares their statuses and bodies.
     fn check(answer: &'static [u8], expected: &[(u16, &str)]) {
         for size in [1, 7, answer.len()] {
             let mut client = Http1::new(Pieces { answer, size });

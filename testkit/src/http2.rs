@@ -19,14 +19,14 @@ pub struct Http2<S> {
     fields: Vec<u8>,
     /// Bytes to send.
     out: Vec<u8>,
-    /// Bytes received that are not a whole frame yet.
+    /// Received bytes of an incomplete frame.
     unread: Vec<u8>,
     buffer: Vec<u8>,
     begun: Instant,
 }
 
 impl<S: Read + Write> Http2<S> {
-    /// A client on a connected stream. The preface is sent with the first request.
+    /// Creates a client on a connected stream. The preface is sent with the first request.
     pub fn new(stream: S, scheme: &'static str) -> Http2<S> {
         let (limits, mut out) = (Limits::default(), Vec::new());
         let http = Connection::new(Role::Client, Bounds::default(), &limits, &mut out);
@@ -47,7 +47,8 @@ impl<S: Read + Write> Http2<S> {
     /// Sends a request and waits for the whole response.
     ///
     /// # Errors
-    /// The connection ended, the server reset the stream, broke the protocol, or answered before it had the whole body.
+    /// Returns an error if the connection ends, or if the server resets the stream, breaks the protocol, or answers
+    /// before it has the whole body.
     pub fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
         let request = Request {
             method,
@@ -83,7 +84,7 @@ impl<S: Read + Write> Http2<S> {
         sent.map_err(|error| format!("cannot write to the server: {error}"))
     }
 
-    /// Reads once and handles the frames that are whole. Returns true if the response is complete.
+    /// Reads once and handles the complete frames. Returns true if the response is complete.
     fn receive(&mut self, stream: StreamRef, answer: &mut Answer) -> Result<bool, String> {
         match self.stream.read(&mut self.buffer) {
             Ok(0) => return Err("the server closed the connection".to_string()),

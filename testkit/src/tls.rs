@@ -1,8 +1,7 @@
 //! A rustls client configuration that accepts every certificate.
 //!
-//! Tests of what happens after the handshake use it, and tests that need to see what the server sent in the handshake.
-//! The client under test in `highwire/src/testing/wire.rs` has a verifier of its own: it is product code, and a library
-//! cannot depend on this crate.
+//! Tests of the traffic after the handshake use it, and tests that inspect the server's handshake messages. The client
+//! in `highwire/src/testing/wire.rs` has its own verifier, because published code cannot depend on this crate.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -70,7 +69,7 @@ impl ServerCertVerifier for AcceptAny {
 /// configurations resume each other's sessions only if they share the verifier, too.
 ///
 /// # Panics
-/// If the provider supports none of these versions.
+/// Panics if the provider supports none of these versions.
 pub fn client_config(
     provider: CryptoProvider,
     versions: &[&'static SupportedProtocolVersion],
@@ -78,7 +77,7 @@ pub fn client_config(
 ) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
-        .expect("versions that the provider has")
+        .expect("a version that the provider supports")
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth()

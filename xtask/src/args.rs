@@ -1,6 +1,7 @@
-//! Command-line words, taken out one option at a time; what nobody took is an error.
+//! The command line. Each command takes its options out of it, and words that are left over are errors.
 //!
-//! Hand-written: five commands with a dozen options between them do not need a parser that takes ten seconds to build.
+//! Hand-written, because a few commands with a dozen options do not justify a parser crate that takes ten seconds to
+//! build.
 
 use std::str::FromStr;
 
@@ -17,14 +18,14 @@ impl Args {
         Self { command, words }
     }
 
-    /// Takes `--name`; whether it was there.
+    /// Takes the flag `--name`. Returns true if it was given.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.words.len();
         self.words.retain(|word| word != name);
         self.words.len() < before
     }
 
-    /// Takes `--name VALUE` or `--name=VALUE`, each time that it is there, in order.
+    /// Takes every `--name VALUE` and `--name=VALUE`, and returns the values in order.
     pub(crate) fn values(&mut self, name: &str) -> Result<Vec<String>> {
         let mut values = Vec::new();
         let mut rest = Vec::new();
@@ -45,28 +46,28 @@ impl Args {
         Ok(values)
     }
 
-    /// Takes `--name VALUE`; the last one counts.
+    /// Takes `--name VALUE`. If it is given several times, the last value counts.
     pub(crate) fn value<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         match self.values(name)?.pop() {
             None => Ok(None),
             Some(text) => match text.parse() {
                 Ok(value) => Ok(Some(value)),
-                Err(_) => Err(self.usage(&format!("{name} does not take `{text}`"))),
+                Err(_) => Err(self.usage(&format!("`{text}` is not a valid value for {name}"))),
             },
         }
     }
 
-    /// Takes the first word that is no option.
+    /// Takes the first word that is not an option.
     pub(crate) fn word(&mut self) -> Option<String> {
         let at = self.words.iter().position(|word| !word.starts_with('-'))?;
         Some(self.words.remove(at))
     }
 
-    /// Refuses whatever was not taken.
+    /// Returns an error if a word is left.
     pub(crate) fn finish(self) -> Result<()> {
         match self.words.first() {
             None => Ok(()),
-            Some(word) => Err(self.usage(&format!("`{word}` is not understood"))),
+            Some(word) => Err(self.usage(&format!("unknown argument `{word}`"))),
         }
     }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: Highwire held against what others wrote about its protocols and what is no part of the project:
-//! a program that misbehaves, and data.
+//! `cargo xtask conformance`: tests Highwire with third-party programs (h2spec, REDbot) and third-party data (HPACK
+//! stories).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,54 +12,53 @@ use crate::process::{self, Running};
 use crate::{Error, Result, redbot};
 
 pub(crate) const HELP: &str = "\
-Holds Highwire against what others wrote about its protocols.
+Tests Highwire with third-party conformance programs and data.
 
 Usage: cargo xtask conformance h2spec
        cargo xtask conformance redbot
        cargo xtask conformance hpack FOLDER
 
-  h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, under TLS and in the clear, on uring and
-           readiness: all 146 must pass each time. h2spec is taken from target/tools or from PATH, else Go builds it.
-           What it said is kept in target/conformance
-  redbot   has REDbot 2.7.1 look at files that `highwire serve` serves, compressed and not: what it finds bad or warns of
-           fails, but for what xtask/src/redbot.rs excepts with a reason. REDbot is taken from target/tools, else installed
-           there by pip
-  hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER holds the data of
+  h2spec   runs h2spec 2.2.1 with its strict cases against `highwire demo`, with and without TLS, on uring and
+           readiness. All 146 cases must pass each time. Uses h2spec from target/tools or PATH, or builds it with Go.
+           Its reports are kept in target/conformance
+  redbot   checks files of `highwire serve`, compressed and not, with REDbot 2.7.1. A bad note or a warning fails unless
+           xtask/src/redbot.rs has an exception for it. Uses REDbot from target/tools, or installs it there with pip
+  hpack    decodes the header blocks of other encoders, and encodes their fields again. FOLDER must contain the data of
            http2jp/hpack-test-case
 
-Without h2spec and without Go, or without REDbot and Python, it is `not run`, and that is no success.
+If h2spec and Go, or REDbot and Python, are missing, the command prints `not run` and fails.
 ";
 
-/// Where programs go that are built for the tests, each in a folder that names its version.
+/// The folder of the built h2spec; its name contains the version.
 const H2SPEC: &str = "target/tools/h2spec-2.2.1";
 const H2SPEC_SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 
-/// What h2spec says when every case was played and passed. A version with other cases says something else.
+/// The summary that h2spec 2.2.1 prints if every case has passed. Other versions have other numbers of cases.
 const ALL_PASSED: &str = "146 tests, 146 passed, 0 skipped, 0 failed";
 
-/// Where reports are kept.
+/// The folder of the reports.
 pub(crate) const REPORTS: &str = "target/conformance";
 
-/// The longest that one run may take. It takes a quarter of a second; one in which each case waits in vain, some minutes.
+/// The time limit of one run. A good run takes a quarter of a second; one in which every case times out takes minutes.
 pub(crate) const RUN: Duration = Duration::from_secs(60);
 
-/// How long the server may take to listen.
+/// The time limit for the server to start listening.
 const START: Duration = Duration::from_secs(20);
 
-/// Between looks at a server that does not listen yet.
+/// The interval between checks of a server that does not listen yet.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The longest that it may take to fetch and build a program.
+/// The time limit to fetch and build a program.
 pub(crate) const BUILD: Duration = Duration::from_secs(5 * 60);
 
-/// A way to HTTP/2: the demo's options, and h2spec's.
+/// A way to use HTTP/2: the options of the demo and of h2spec.
 struct Way {
     name: &'static str,
     demo: &'static [&'static str],
     h2spec: &'static [&'static str],
 }
 
-/// In the clear it is a port for HTTP/2 only: where HTTP/1 is spoken too, what does not begin as HTTP/2 is not HTTP/2
+/// The cleartext port is for HTTP/2 only. A port for both protocols would treat an invalid preface as HTTP/1
 /// (conformance/README.md).
 const WAYS: &[Way] = &[
     Way { name: "tls", demo: &["--tls-listen", "127.0.0.1:0", "--tls-self-signed"], h2spec: &["-t", "-k"] },
@@ -83,17 +82,17 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             }
         }
         Some("hpack") => {
-            let folder = args.word().ok_or_else(|| Error::Usage("conformance hpack FOLDER".into()))?;
+            let folder = args.word().ok_or_else(|| Error::Usage("conformance hpack needs a FOLDER".into()))?;
             args.finish()?;
             hpack(root, Path::new(&folder))
         }
         _ => Err(Error::Usage(
-            "conformance to what: `h2spec`, `redbot` or `hpack`? See `cargo xtask conformance --help`".into(),
+            "conformance needs one of `h2spec`, `redbot` and `hpack`; see `cargo xtask conformance --help`".into(),
         )),
     }
 }
 
-/// What h2spec lacks here, if anything. `install`: try to build it first.
+/// Returns a message if h2spec is missing. With `install`, tries to build it first.
 pub(crate) fn h2spec_missing(root: &Path, install: bool) -> Option<String> {
     if find_h2spec(root).is_none() && install && process::find_program("go").is_some() {
         println!("building h2spec");
@@ -113,7 +112,7 @@ fn find_h2spec(root: &Path) -> Option<PathBuf> {
     if ours.is_file() { Some(ours) } else { process::find_program("h2spec") }
 }
 
-/// Runs h2spec in every way on every engine that talks to the kernel by operations; fails if one case of one run does.
+/// Runs h2spec in every way on the engines `uring` and `readiness`. Fails if any case fails.
 pub(crate) fn h2spec(root: &Path) -> Result<()> {
     let program = find_h2spec(root).ok_or_else(|| Error::Failed("h2spec is missing".into()))?;
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
@@ -135,7 +134,7 @@ pub(crate) fn h2spec(root: &Path) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(Error::Failed(format!("not all passed: {}", failed.join(", ")))) }
 }
 
-/// One run: what to say of it. `files`: the reports' path, without its extension.
+/// Runs h2spec once and returns its summary. `files` is the path of the reports without an extension.
 fn one(root: &Path, program: &Path, engine: &str, way: &Way, files: &Path) -> Result<&'static str> {
     let (log, report) = (files.with_extension("log"), files.with_extension("txt"));
     let (_running, port) = serve(root, engine, &[&["demo", "--workers", "1"], way.demo].concat(), &log)?;
@@ -144,9 +143,9 @@ fn one(root: &Path, program: &Path, engine: &str, way: &Way, files: &Path) -> Re
     let mut command = Command::new(program);
     command.args(["-S", "-h", "127.0.0.1", "-p", &port.to_string()]).args(way.h2spec).stdout(file).stderr(copy);
     let status = process::run_until(&mut command, Instant::now() + RUN)?;
-    // The server says so when its first worker starts, which may be after it listens.
-    if read(&log)?.contains("io_uring is not to be had") {
-        return Ok("not run: io_uring is not to be had");
+    // The server logs this when its first worker starts, which may be after it listens.
+    if read(&log)?.contains("io_uring is unavailable") {
+        return Ok("not run: io_uring is unavailable");
     }
     match status {
         Some(status) => verdict(&read(&report)?, status.success()),
@@ -154,7 +153,7 @@ fn one(root: &Path, program: &Path, engine: &str, way: &Way, files: &Path) -> Re
     }
 }
 
-/// Whether all cases passed; the error has those that did not.
+/// Returns the summary if all cases passed, and otherwise an error with the failed cases.
 fn verdict(said: &str, success: bool) -> Result<&'static str> {
     if success && said.lines().any(|line| line == ALL_PASSED) {
         return Ok(ALL_PASSED);
@@ -162,7 +161,7 @@ fn verdict(said: &str, success: bool) -> Result<&'static str> {
     Err(Error::Failed(said.split_once("Failures:").map_or(said, |(_, failures)| failures).trim().to_owned()))
 }
 
-/// Starts the command with a port of the system's choice; it dies when xtask does.
+/// Starts the command with a free port. The kernel kills it if xtask ends.
 pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -> Result<(Running, u16)> {
     let mut command = Command::new("setpriv");
     command.current_dir(root).args(["--pdeathsig", "KILL", "target/release/highwire"]);
@@ -183,7 +182,7 @@ pub(crate) fn serve(root: &Path, engine: &str, arguments: &[&str], log: &Path) -
     }
 }
 
-/// The port in the command's words: `listening on https://127.0.0.1:PORT/`.
+/// Returns the port in the command's log line `listening on https://127.0.0.1:PORT/`.
 fn port_in(said: &str) -> Option<u16> {
     said.lines()
         .find_map(|line| line.split_once("listening on ")?.1.strip_suffix('/')?.rsplit_once(':')?.1.parse().ok())
@@ -197,7 +196,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|error| Error::doing(path.display(), error))
 }
 
-/// Runs the test that reads the stories of other encoders where it is told of them.
+/// Runs the test `hpack_stories` with the folder in the environment variable that it reads.
 fn hpack(root: &Path, folder: &Path) -> Result<()> {
     let folder = folder.canonicalize().map_err(|error| Error::doing(folder.display(), error))?;
     let mut command = Command::new("cargo");

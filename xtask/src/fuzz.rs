@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target in turn, with cargo-fuzz on nightly.
+//! `cargo xtask fuzz`: runs every fuzz target in turn, with cargo-fuzz on nightly.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,14 +17,14 @@ Options:
   --seconds N     how long each target runs (default 600)
   --target NAME   only this target; may be given several times
 
-A target FOO also reads fuzz/seeds/FOO/ and fuzz/dictionaries/FOO.dict where they exist.
-A failing input is kept under fuzz/artifacts/FOO/ and its command to repeat is printed.
+A target FOO also reads fuzz/seeds/FOO/ and fuzz/dictionaries/FOO.dict if they exist.
+A failing input is kept in fuzz/artifacts/FOO/, and the command to repeat it is printed.
 ";
 
-/// Long enough for a change to be trusted overnight by whoever made it; libFuzzer's coverage is flat long before.
+/// The default seconds per target: libFuzzer's coverage stops growing long before.
 const SECONDS: u32 = 600;
 
-/// What one target did.
+/// The result of a target's run.
 struct Report {
     target: String,
     seconds: f64,
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     fuzz(root, seconds, &chosen)
 }
 
-/// What fuzzing lacks here, if anything. `install`: try to get it first.
+/// Returns a message if nightly or cargo-fuzz is missing. With `install`, tries to install cargo-fuzz first.
 pub(crate) fn missing(install: bool) -> Option<String> {
     let works = |arguments: &[&str]| process::output(Command::new("cargo").args(arguments)).is_ok();
     if !works(&["+nightly", "--version"]) {
@@ -55,13 +55,13 @@ pub(crate) fn missing(install: bool) -> Option<String> {
     (!works(&["+nightly", "fuzz", "--version"])).then(|| "cargo-fuzz is missing (cargo install cargo-fuzz)".into())
 }
 
-/// Builds and runs the chosen targets, or all; fails if one of them does.
+/// Builds and runs the chosen targets, or all if none is chosen. Fails if one of them fails.
 pub(crate) fn fuzz(root: &Path, seconds: u32, chosen: &[String]) -> Result<()> {
     let manifest = std::fs::read_to_string(root.join("fuzz/Cargo.toml"))
         .map_err(|error| Error::doing("fuzz/Cargo.toml", error))?;
     let mut targets = binaries(&manifest);
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
-        return Err(Error::Usage(format!("there is no fuzz target `{unknown}`; there are {}", targets.join(", "))));
+        return Err(Error::Usage(format!("unknown fuzz target `{unknown}`; use one of {}", targets.join(", "))));
     }
     targets.retain(|target| chosen.is_empty() || chosen.contains(target));
     let mut build = Command::new("cargo");
@@ -94,7 +94,7 @@ fn one(root: &Path, target: String, seconds: u32) -> Report {
     println!("fuzzing {target} for {seconds} s");
     let mut command = Command::new("cargo");
     command.current_dir(root).args(["+nightly", "fuzz", "run", &target]);
-    // The first corpus folder is the one that libFuzzer writes to; the seeds are only read.
+    // libFuzzer writes new inputs to the first corpus folder and only reads the others.
     let seeds = format!("fuzz/seeds/{target}");
     if root.join(&seeds).is_dir() {
         command.args([&format!("fuzz/corpus/{target}"), &seeds]);
@@ -125,12 +125,12 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// The number of inputs that libFuzzer says it ran.
+/// Returns the number of inputs that libFuzzer reports to have run.
 fn executions(said: &str) -> Option<u64> {
     said.lines().find_map(|line| line.trim().strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok())
 }
 
-/// The names under `[[bin]]` of a manifest.
+/// Returns the names of a manifest's `[[bin]]` sections.
 fn binaries(manifest: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut within = false;

@@ -1,6 +1,6 @@
-//! `cargo xtask`: the project's own commands. What people install is in `cli/`; what only its makers run is here.
+//! `cargo xtask`: the commands for developers of the project. The command for users is in `cli/`.
 //!
-//! Each command is a module with a `run(root, args)` and its own `HELP`; this file only chooses between them.
+//! Each command is a module with a function `run(root, args)` and a text `HELP`. This file dispatches to them.
 
 mod args;
 mod attack;
@@ -19,33 +19,33 @@ use std::process::ExitCode;
 use args::Args;
 
 const HELP: &str = "\
-The project's own commands.
+The commands for developers of Highwire.
 
 Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
   tidy          check the invariants that a program can check
-  test          run every test of the project, in order, and sum up
-  conformance   hold Highwire against what others wrote about its protocols
+  test          run every test of the project, and print a summary
+  conformance   test Highwire with third-party conformance programs and data
   fuzz          run every fuzz target for a while
   portability   type-check the libraries for macOS, FreeBSD and Windows
-  attack        mount attacks on loopback and measure what a bystander sees
-  bench         time Highwire side by side with its floors and peers
+  attack        attack a server on loopback and measure the effect on other clients
+  bench         measure Highwire beside minimal servers and other servers
 
-`cargo xtask COMMAND --help` tells a command's options.
+`cargo xtask COMMAND --help` shows a command's options.
 ";
 
-/// Why a command did not succeed. The exit code tells the two apart: 2 for a wrong call, 1 for the rest.
+/// The reason why a command failed. The exit code is 2 for `Usage` and 1 for `Failed`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// The caller asked for something that does not exist.
+    /// The command line is invalid.
     Usage(String),
-    /// What was asked for was done, or tried, and did not succeed.
+    /// The command ran and failed.
     Failed(String),
 }
 
 impl Error {
-    /// A failed system call or program, with what was being done.
+    /// Returns `Failed` with the failed action and its error.
     pub(crate) fn doing(what: impl std::fmt::Display, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{what}: {error}"))
     }
@@ -59,7 +59,7 @@ impl Error {
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// One command: its name, its help, and what it does in the project's root.
+/// A command: its name, its help, and the function that runs it in the project's root.
 struct Command {
     name: &'static str,
     help: &'static str,
@@ -90,7 +90,7 @@ fn dispatch(mut words: Vec<String>) -> Result<()> {
     }
     let name = words.remove(0);
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        return Err(Error::Usage(format!("there is no command `{name}`; `cargo xtask --help` lists them")));
+        return Err(Error::Usage(format!("unknown command `{name}`; `cargo xtask --help` lists the commands")));
     };
     if words.iter().any(|word| word == "--help" || word == "-h") {
         print!("{}", command.help);
@@ -99,14 +99,14 @@ fn dispatch(mut words: Vec<String>) -> Result<()> {
     (command.run)(&root()?, Args::new(command.name, words))
 }
 
-/// The project's root: the nearest folder upwards that holds both a workspace and this crate.
+/// Returns the project's root: the current folder or its nearest ancestor that contains `Cargo.toml` and `xtask/`.
 fn root() -> Result<PathBuf> {
     let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
     here.ancestors()
         .find(|folder| folder.join("Cargo.toml").is_file() && folder.join("xtask/Cargo.toml").is_file())
         .map(Path::to_path_buf)
         .ok_or_else(|| {
-            Error::Usage("run this inside the project: no workspace with xtask/ is above this folder".into())
+            Error::Usage("run this inside the project: no folder above this one contains Cargo.toml and xtask/".into())
         })
 }
 

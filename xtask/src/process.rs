@@ -1,8 +1,8 @@
-//! Programs that xtask needs and starts: finding or installing them, running them, reading their time and memory,
-//! and stopping just them.
+//! Processes: finds or installs programs, runs them, reads their CPU time and memory, and stops them with their
+//! children.
 //!
-//! Everything that needs a system call which the standard library lacks is left to a small program that Linux has anyway
-//! (`kill`, `taskset`, `setpriv`, `ulimit`), so that xtask needs neither `unsafe` nor a dependency.
+//! For system calls that the standard library lacks, xtask runs the usual small programs (`kill`, `taskset`, `setpriv`,
+//! `ulimit`), so that it needs neither `unsafe` nor a dependency.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// How often a running program is looked at: too short to be felt, too long to cost anything.
+/// The interval between checks of a running program: too short to be noticed, and long enough to cost nothing.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How long a program may take to end by itself when asked to.
+/// How long a program may take to end after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A program or header that some step needs, and the Debian package that brings it.
+/// A program, header or file that a step needs, and the Debian package that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    /// Where to see that it is there: a program's name, a header's path below /usr/include, or a file.
+    /// How to find it: as a program in PATH, as a header below /usr/include, or as a file.
     pub(crate) probe: Probe,
     pub(crate) package: &'static str,
 }
@@ -49,7 +49,7 @@ pub(crate) const OPENSSL: Tool = Tool { name: "openssl", probe: Probe::Program, 
 pub(crate) const STRACE: Tool = Tool { name: "strace", probe: Probe::Program, package: "strace" };
 pub(crate) const PRLIMIT: Tool = Tool { name: "prlimit", probe: Probe::Program, package: "util-linux" };
 pub(crate) const CHROMIUM: Tool = Tool { name: "chromium", probe: Probe::Program, package: "chromium" };
-/// Packages for Python that Debian installs for its own: HTTP clients, and HTTP/2 for one.
+/// HTTP clients, and HTTP/2 for httpx, as packages for Debian's Python.
 pub(crate) const HTTPX: Tool =
     Tool { name: "httpx", probe: Probe::File("/usr/lib/python3/dist-packages/httpx"), package: "python3-httpx" };
 pub(crate) const HYPER_H2: Tool =
@@ -59,7 +59,7 @@ pub(crate) const REQUESTS: Tool = Tool {
     probe: Probe::File("/usr/lib/python3/dist-packages/requests"),
     package: "python3-requests",
 };
-/// With it requests decodes br.
+/// Lets requests decode br.
 pub(crate) const PYTHON_BROTLI: Tool = Tool {
     name: "brotli for Python",
     probe: Probe::File("/usr/lib/python3/dist-packages/brotli.py"),
@@ -75,7 +75,7 @@ impl Tool {
         match self.probe {
             Probe::Program => find_program(self.name).is_some(),
             Probe::File(path) => Path::new(path).exists(),
-            // Debian keeps machine-dependent headers one folder deeper.
+            // Debian keeps architecture-dependent headers in a subfolder.
             Probe::Header(path) => [
                 "/usr/include",
                 "/usr/local/include",
@@ -87,7 +87,10 @@ impl Tool {
         }
     }
 
-    /// Installs the package if the tool is missing and that is possible; else says what is missing and how to get it.
+    /// Installs the package if the tool is missing and xtask runs as root with apt-get.
+    ///
+    /// # Errors
+    /// Returns a message with the missing tool and the command to install it.
     pub(crate) fn ensure(&self) -> std::result::Result<(), String> {
         if self.is_here() {
             return Ok(());
@@ -104,7 +107,7 @@ impl Tool {
     }
 }
 
-/// The path of a program, as a shell would find it; also in the sbin folders, where servers live.
+/// Returns the path of a program from PATH or the sbin folders, which contain servers.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -118,10 +121,10 @@ pub(crate) fn is_root() -> bool {
         == Some(true)
 }
 
-/// apt-get, quietly. A failure shows as the tool still missing.
+/// Installs a package with apt-get, quietly. Errors are ignored: the caller checks for the tool again.
 ///
-/// A daemon's package starts the daemon where nothing forbids it, and that would hold port 80 and a core during
-/// measurements: `policy-rc.d` is Debian's way to forbid it.
+/// The package of a daemon usually starts it, which would occupy port 80 and a core during measurements. A
+/// `policy-rc.d` script forbids that.
 fn install(package: &str) {
     const SCRIPT: &str = r#"
         export DEBIAN_FRONTEND=noninteractive
@@ -136,7 +139,7 @@ fn install(package: &str) {
     let _ = Command::new("sh").args(["-c", SCRIPT, "sh", package]).stdin(Stdio::null()).status();
 }
 
-/// Runs a program to its end and returns what it printed; stderr too when it fails.
+/// Runs a program and returns its standard output. The error of a failed program contains its standard error, too.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command.stdin(Stdio::null()).output().map_err(|error| Error::doing(&shown, error))?;
@@ -148,7 +151,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Runs a program with its output on ours, to its end, and shows how it was called. That it fails is an error.
+/// Prints a command line and runs it with inherited output. Returns an error if it fails.
 pub(crate) fn run_shown(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     println!("{shown}");
@@ -159,7 +162,7 @@ pub(crate) fn run_shown(command: &mut Command) -> Result<()> {
     }
 }
 
-/// Runs a program with its output on ours, to its end or to the deadline. `None`: it was stopped at the deadline.
+/// Runs a program with inherited output. Returns `None` if it was stopped at the deadline.
 pub(crate) fn run_until(command: &mut Command, deadline: Instant) -> Result<Option<ExitStatus>> {
     let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| Error::doing(shown(command), error))?;
     loop {
@@ -175,7 +178,7 @@ pub(crate) fn run_until(command: &mut Command, deadline: Instant) -> Result<Opti
     }
 }
 
-/// The command as one would type it.
+/// Returns the command line as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let mut line = String::new();
     for (key, value) in command.get_envs() {
@@ -191,7 +194,7 @@ pub(crate) fn shown(command: &Command) -> String {
     line
 }
 
-/// A process that lives as long as this value: whatever way its owner ends, the process and its children are stopped.
+/// A running process. Dropping the value stops the process and its descendants.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -221,7 +224,7 @@ impl Drop for Running {
     }
 }
 
-/// Asks a process and its descendants to end, then makes them.
+/// Stops a process and its descendants: with SIGTERM, and with SIGKILL after [`FAREWELL`].
 fn stop(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;
@@ -239,8 +242,8 @@ fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Halts processes and their descendants and returns them all: while they are halted they start no others, and nobody escapes
-/// between being listed and being signalled.
+/// Stops processes and their descendants with SIGSTOP and returns them all. A stopped process starts no children, so
+/// that none escapes between listing and signaling.
 fn freeze(pids: &[u32]) -> Vec<Identity> {
     let mut members: Vec<Identity> = Vec::new();
     loop {
@@ -254,7 +257,7 @@ fn freeze(pids: &[u32]) -> Vec<Identity> {
     }
 }
 
-/// A process for as long as it is that process: its number may be given to another one later, its start time not.
+/// A process, identified by its id and start time, because the kernel may reuse the id.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     pid: u32,
@@ -264,7 +267,7 @@ struct Identity {
 impl Identity {
     fn of(pid: u32) -> Option<Self> {
         let (state, numbers) = stat(pid)?;
-        // A zombie has ended; that nobody has asked for its end yet is not its doing.
+        // A zombie has ended; only its parent has not collected its exit status yet.
         (state != "Z").then_some(Self { pid, started_ticks: *numbers.get(STARTED)? })
     }
 
@@ -280,7 +283,7 @@ fn signal(name: &str, family: &[Identity]) {
     }
 }
 
-/// The process and all its living descendants.
+/// Returns the process id and those of all its living descendants.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -299,10 +302,11 @@ fn tasks(pid: u32) -> Vec<PathBuf> {
     entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
 }
 
-/// Seconds of CPU that the process and its living descendants have run.
+/// Returns the CPU time in seconds that the process and its living descendants have used.
 ///
-/// `schedstat` counts nanoseconds but forgets threads that have ended; `stat` remembers them but counts ticks of 10 ms. Both
-/// only ever fall short, so the larger one is the better one: an engine with a thread a connection would else look free.
+/// `schedstat` counts nanoseconds but omits threads that have ended. `stat` includes those but counts ticks of 10 ms.
+/// Neither overstates the time, so this uses the larger one. With `schedstat` alone, a server with a thread per
+/// connection would seem to need no CPU.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     let one = |pid| {
         let living: u64 = tasks(pid)
@@ -319,7 +323,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     family(pid).into_iter().map(one).sum()
 }
 
-/// USER_HZ, which Linux fixes at 100 for programs on every machine that we run on.
+/// USER_HZ, which is 100 on all supported machines.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 // Positions in /proc/PID/stat counted from the field after the name (proc(5) numbers that one 3).
@@ -327,7 +331,8 @@ const USER_TICKS: usize = 14 - 3;
 const SYSTEM_TICKS: usize = 15 - 3;
 const STARTED: usize = 22 - 3;
 
-/// The state, and all the fields of /proc/PID/stat after the name, which may itself hold blanks and brackets; what is no number is 0.
+/// Returns the state and all fields of /proc/PID/stat after the name, which may contain blanks and brackets. A field
+/// that is no number is 0.
 fn stat(pid: u32) -> Option<(String, Vec<u64>)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = text.rsplit_once(')')?.1;
@@ -335,12 +340,12 @@ fn stat(pid: u32) -> Option<(String, Vec<u64>)> {
     Some((state, rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect()))
 }
 
-/// Resident memory of the process and its living descendants, in KiB.
+/// Returns the resident memory of the process and its living descendants, in KiB.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
     memory_kib(pid, "VmRSS:")
 }
 
-/// The most that a process and its children ever had resident, each for itself.
+/// Returns the sum of the peak resident memory of the process and of each living descendant, in KiB.
 pub(crate) fn peak_resident_kib(pid: u32) -> u64 {
     memory_kib(pid, "VmHWM:")
 }
@@ -354,7 +359,7 @@ fn memory_kib(pid: u32, label: &str) -> u64 {
         .sum()
 }
 
-/// The rest of the first line that begins with `label`.
+/// Returns the rest of the first line that begins with `label`.
 pub(crate) fn read_field(file: &Path, label: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(label)).map(|rest| rest.trim().to_owned())
@@ -368,7 +373,7 @@ mod tests {
         Running::new(Command::new("sh").args(["-c", script]).spawn().expect("sh is everywhere"))
     }
 
-    /// Looks until it is so, for at most 10 s.
+    /// Polls until a condition holds. Returns false after 10 s.
     fn eventually(mut so: impl FnMut() -> bool) -> bool {
         let until = Instant::now() + Duration::from_secs(10);
         while Instant::now() < until {

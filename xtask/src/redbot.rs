@@ -1,7 +1,7 @@
-//! `cargo xtask conformance redbot`: what REDbot has to say of files that `highwire serve` serves.
+//! `cargo xtask conformance redbot`: checks files of `highwire serve` with REDbot.
 //!
-//! REDbot asks for a resource several times, with and without conditions, ranges and codings, and has a note for whatever
-//! it finds. Notes of level bad and warning fail, but for those that `ALLOWED` excepts with a reason.
+//! REDbot requests a resource several times, with and without conditions, ranges and codings, and reports its findings
+//! as notes. A note of the level bad or warning fails, unless `ALLOWED` has an exception for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,12 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use crate::conformance::{BUILD, REPORTS, RUN, create, read, serve};
 use crate::{Error, Result, process};
 
-/// What is installed for it: REDbot, and what makes its notes and its connections, each of a version, so that the notes stay
-/// the same.
+/// REDbot and the libraries for its notes and connections, with fixed versions so that the notes stay the same.
 const PACKAGES: [&str; 3] = ["redbot==2.7.1", "httplint==2026.10.4", "thor==0.17.0"];
 
 const FOLDER: &str = "target/tools/redbot-2.7.1";
 
-/// How the folder is served.
+/// Options with which `highwire serve` serves the folder.
 struct Way {
     name: &'static str,
     options: &'static [&'static str],
@@ -28,16 +27,16 @@ const WAYS: &[Way] = &[
     Way { name: "compressed", options: &["--listing", "--compress"] },
 ];
 
-/// A path, and what must be said of it: that REDbot has looked.
+/// A path, its expected status, and the notes that prove that REDbot has checked it.
 struct Case {
     path: &'static str,
     status: u16,
     notes: &'static [&'static str],
-    /// The way whose answers are compressed; `*` is every one.
+    /// The name of the way whose answers are compressed: `*` for every way, empty for none.
     coded: &'static str,
 }
 
-/// Notes on a file that can be asked for in all ways.
+/// The notes on a file that supports conditions and ranges.
 const FILE: &[&str] = &["CL_CORRECT", "INM_304", "IMS_304", "RANGE_CORRECT"];
 
 const CASES: &[Case] = &[
@@ -52,16 +51,16 @@ const CASES: &[Case] = &[
     Case { path: "/nothing", status: 404, notes: &["CL_CORRECT"], coded: "" },
 ];
 
-/// What REDbot says where answers can be had compressed.
+/// REDbot's note on an answer that can be compressed.
 const CODED: &str = "CONNEG_GZIP_GOOD";
 
-/// What may be said all the same. A row that excepts nothing is an error as well.
+/// Notes that are allowed in spite of their level, with the reason. A row that is not needed is an error, too.
 const ALLOWED: &[(&str, &str)] = &[
-    ("FRESHNESS_HEURISTIC", "how long files are fresh is for those to say who know them: --cache-control"),
-    ("RANGE_CL_FULL", "REDbot asks for 97 bytes, which is the whole of a file that has fewer"),
+    ("FRESHNESS_HEURISTIC", "only the user knows how long files stay fresh, and can set it with --cache-control"),
+    ("RANGE_CL_FULL", "REDbot requests 97 bytes, which is the whole of a smaller file"),
 ];
 
-/// A note of REDbot's.
+/// A note of REDbot.
 #[derive(Debug, PartialEq, Eq)]
 struct Note {
     name: String,
@@ -69,7 +68,7 @@ struct Note {
     words: String,
 }
 
-/// What REDbot lacks here, if anything. `install`: try to install it first.
+/// Returns a message if REDbot is missing. With `install`, tries to install it first.
 pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
     let program = program(root);
     if !program.is_file()
@@ -96,7 +95,7 @@ fn program(root: &Path) -> PathBuf {
     root.join(FOLDER).join("bin/redbot")
 }
 
-/// Asks REDbot about every path in every way of serving them.
+/// Checks every path in every way with REDbot.
 pub(crate) fn redbot(root: &Path) -> Result<()> {
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
     process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
@@ -121,21 +120,21 @@ pub(crate) fn redbot(root: &Path) -> Result<()> {
         }
     }
     let unused = ALLOWED.iter().filter(|(name, _)| !excepted.iter().any(|excepted| excepted == name));
-    wrong.extend(unused.map(|(name, _)| format!("the exception {name} excepts nothing")));
+    wrong.extend(unused.map(|(name, _)| format!("the exception {name} is not needed")));
     if wrong.is_empty() { Ok(()) } else { Err(Error::Failed(wrong.join("\n"))) }
 }
 
-/// What is wrong with what was said. Notes that were excepted are added to `excepted`.
+/// Returns the problems in REDbot's report on a case, and adds the names of allowed notes to `excepted`.
 fn judge(case: &Case, way: &Way, said: &str, excepted: &mut Vec<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     if !said.contains(&format!("\"status\": {},", case.status)) {
-        wrong.push(format!("it is not {}", case.status));
+        wrong.push(format!("the status is not {}", case.status));
     }
     let notes = notes(said);
     let is_coded = case.coded == "*" || case.coded == way.name;
     for expected in case.notes.iter().chain(is_coded.then_some(&CODED)) {
         if !notes.iter().any(|note| note.name == *expected) {
-            wrong.push(format!("{expected} is not said"));
+            wrong.push(format!("the note {expected} is missing"));
         }
     }
     for note in notes.into_iter().filter(|note| matches!(&*note.level, "BAD" | "WARN")) {
@@ -148,7 +147,7 @@ fn judge(case: &Case, way: &Way, said: &str, excepted: &mut Vec<String>) -> Vec<
     wrong
 }
 
-/// The notes in REDbot's report, in which each member has a line of its own.
+/// Returns the notes in REDbot's report, which has each JSON member on its own line.
 fn notes(said: &str) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for line in said.lines() {
@@ -164,7 +163,7 @@ fn notes(said: &str) -> Vec<Note> {
     notes
 }
 
-/// Files of several kinds and lengths, which rest since a while.
+/// Creates files of several kinds and lengths, with a modification time in 2023.
 fn make_site(site: &Path) -> std::io::Result<()> {
     fs::create_dir_all(site.join("folder"))?;
     let text: String = (0..400).map(|line| format!("Line {line}: a text for {} readers.\n", line * line)).collect();
@@ -176,7 +175,7 @@ fn make_site(site: &Path) -> std::io::Result<()> {
         ("small.txt", b"Hello, World!".to_vec()),
         ("style.css", style.clone().into_bytes()),
         ("style.css.gz", gzip(style.as_bytes())?),
-        // More than is kept in memory; and that no coding makes shorter, by the type.
+        // Too large for the cache in memory, and of a type that is not compressed.
         ("large.bin", (0..300_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()),
         ("empty.txt", Vec::new()),
         ("folder/a b.txt", b"a file".to_vec()),
@@ -189,7 +188,7 @@ fn make_site(site: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Compressed by the program of that name.
+/// Compresses bytes with the program gzip.
 fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     use std::io::Write;
     use std::process::Stdio;
@@ -226,8 +225,8 @@ mod tests {
             (0, &[good, (ALLOWED[0].0, "WARN")], &[], &[ALLOWED[0].0]),
             (0, &[good, ("OTHER", "WARN")], &["WARN OTHER: Words."], &[]),
             (0, &[good, ("OTHER", "BAD")], &["BAD OTHER: Words."], &[]),
-            (0, &[], &["INM_304 is not said"], &[]),
-            (1, &[good], &["CONNEG_GZIP_GOOD is not said"], &[]),
+            (0, &[], &["the note INM_304 is missing"], &[]),
+            (1, &[good], &["the note CONNEG_GZIP_GOOD is missing"], &[]),
             (1, &[good, (CODED, "GOOD")], &[], &[]),
         ] {
             let mut excepted = Vec::new();
@@ -235,6 +234,6 @@ mod tests {
             assert_eq!(excepted, used, "{notes:?}");
         }
         let other = Case { status: 404, ..case };
-        assert_eq!(judge(&other, &WAYS[0], &report(&[good]), &mut Vec::new()), ["it is not 404"]);
+        assert_eq!(judge(&other, &WAYS[0], &report(&[good]), &mut Vec::new()), ["the status is not 404"]);
     }
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask test`: every test of the project, in order, and a line that sums up.
+//! `cargo xtask test`: runs every test of the project in order and prints a summary.
 //!
-//! The steps are a table. A step that cannot run here says why and counts as skipped, never as passed; the steps after one that
-//! fails still run, so that one run tells everything.
+//! The steps are rows of a table. A step that cannot run here prints the reason and counts as skipped. The steps after
+//! a failed one still run, so that one run shows all failures.
 
 use std::fmt;
 use std::path::Path;
@@ -16,31 +16,31 @@ use crate::process::{
 use crate::{Error, Result, attack, bench, conformance, fuzz, portability, redbot, tidy};
 
 pub(crate) const HELP: &str = "\
-Runs every test of the project in order and sums up. Steps after one that fails still run.
+Runs every test of the project in order and prints a summary. Steps after a failed one still run.
 
 Usage: cargo xtask test [--quick] [--seeds N] [--minutes N] [--only STEP]... [--list]
 
 Options:
-  --quick       leave out what takes minutes, and install only other people's clients
-  --seeds N     how many seeds the simulator plays (default 300; 10000 is the long form)
-  --minutes N   stop whatever still runs after so many minutes, as failed (default 60)
-  --only STEP   run this step only; may be given several times
+  --quick       leave out the long steps, and install only third-party clients
+  --seeds N     number of seeds for the simulator (default 300; 10000 is a long run)
+  --minutes N   after N minutes, stop and count unfinished steps as failed (default 60)
+  --only STEP   run only this step; may be given several times
   --list        show the steps and run nothing
 
-As root, what a step needs is installed through apt-get, rustup, cargo, go and pip; else, or where that fails, the step is
-`not run`, with what is missing. The last line counts the steps: `N passed, N failed, N skipped`.
+Missing tools are installed with apt-get (as root), rustup, cargo, go and pip. If that is not possible, the step is
+`not run`, and the missing tool is printed. The last line counts the steps: `N passed, N failed, N skipped`.
 ";
 
-/// One step.
+/// A step.
 struct Step {
     name: &'static str,
-    /// Takes minutes: --quick leaves it out.
+    /// True if the step takes minutes, so that --quick leaves it out.
     long: bool,
     needs: &'static [Need],
     action: Action,
 }
 
-/// What must be here for a step to be run.
+/// A requirement of a step.
 #[derive(Clone, Copy)]
 enum Need {
     /// A file of the project.
@@ -59,23 +59,23 @@ enum Need {
     Portability,
     /// cargo-fuzz.
     Fuzz,
-    /// A cargo command that is used if it is here, and not installed: building it takes longer than all else.
+    /// A cargo command that is not installed automatically, because building it takes longer than all other steps.
     CargoCommand(&'static str),
 }
 
-/// What a step does.
+/// The action of a step.
 enum Action {
-    /// A command line, with `{seeds}` replaced, and its environment.
+    /// Runs a command line, in which `{seeds}` is replaced, with additional environment variables.
     Run(&'static str, &'static [(&'static str, &'static str)]),
     Do(fn(&Path) -> Result<()>),
 }
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
-/// Ten seconds catch what is plainly broken; `cargo xtask fuzz` is for the rest.
+/// Ten seconds per target find obvious bugs; `cargo xtask fuzz` runs longer.
 const FUZZ_SECONDS: u32 = 10;
 
-/// Cheap and telling first.
+/// The steps in their order: cheap and informative ones first.
 const STEPS: &[Step] = &[
     Step { name: "tools", long: false, needs: &[], action: Action::Do(fetch_tools) },
     Step { name: "format", long: false, needs: &[], action: Action::Run("cargo fmt --all --check", &[]) },
@@ -95,7 +95,7 @@ const STEPS: &[Step] = &[
         name: "documentation",
         long: false,
         needs: &[],
-        // The libraries only: the command `highwire` and the crate of that name would write the same pages.
+        // Only the libraries: the command `highwire` and the library `highwire` would write the same pages.
         action: Action::Run("cargo doc --workspace --all-features --no-deps --lib", &[("RUSTDOCFLAGS", "-D warnings")]),
     },
     Step {
@@ -142,8 +142,8 @@ const STEPS: &[Step] = &[
         name: "miri: proto",
         long: true,
         needs: &[Need::Miri],
-        // Where proto has `unsafe`: the scanners and the mask. The test left out took nine minutes; what it has over the others is
-        // which bytes are compared, not how they are read.
+        // The parts of proto with `unsafe`: the scanners. The skipped test took nine minutes. It compares more byte
+        // values than the others, but does not read memory in other ways.
         action: Action::Run(
             "cargo +nightly miri test -p highwire-proto --lib -- scan mask --skip every_byte_at_every_place",
             MIRI,
@@ -153,7 +153,7 @@ const STEPS: &[Step] = &[
         name: "miri: io",
         long: true,
         needs: &[Need::Miri],
-        // What of io Miri can follow: its own memory and eventfd, but no sockets and no io_uring.
+        // The parts of io that Miri supports: memory and eventfd, but neither sockets nor io_uring.
         action: Action::Run("cargo +nightly miri test -p highwire-io --lib -- wake slots outgoing", MIRI),
     },
     Step {
@@ -166,12 +166,12 @@ const STEPS: &[Step] = &[
         name: "licences and sources",
         long: false,
         needs: &[Need::CargoCommand("deny")],
-        // Advisories are left out: they need the network, and come when nothing here has changed.
+        // Without advisories, which need the network and appear without a change in this project.
         action: Action::Run("cargo deny check licenses bans sources", &[]),
     },
 ];
 
-/// The real clients and helpers that tests look for. A test whose program is missing says that it was not run.
+/// The third-party programs that tests use. A test whose program is missing prints that it was not run.
 const CLIENTS: &[Tool] = &[
     CURL,
     WGET,
@@ -193,26 +193,27 @@ const CLIENTS: &[Tool] = &[
 fn fetch_tools(root: &Path) -> Result<()> {
     for tool in CLIENTS {
         if let Err(missing) = tool.ensure() {
-            println!("not run: whatever needs {}: {missing}", tool.name);
+            println!("not run: tests that need {}: {missing}", tool.name);
         }
     }
     if let Some(missing) = conformance::h2spec_missing(root, true) {
-        println!("not run: whatever needs h2spec: {missing}");
+        println!("not run: tests that need h2spec: {missing}");
     }
     if let Some(missing) = redbot::missing(root, true) {
-        println!("not run: whatever needs redbot: {missing}");
+        println!("not run: tests that need redbot: {missing}");
     }
     Ok(())
 }
 
-/// Miri hides the current folder from property tests, which look there for past failures, unless told otherwise; and it is some
-/// hundred times slower than the machine, so they get few cases.
+/// The environment for Miri. Without isolation, property tests can look for past failures in the current folder. They
+/// run few cases, because Miri is some hundred times slower than native code.
 const MIRI: &[(&str, &str)] = &[("MIRIFLAGS", "-Zmiri-disable-isolation"), ("PROPTEST_CASES", "4")];
 
-/// The longest that one step may take: twice what the longest takes on two slow cores. One that hangs must not cost the others theirs.
+/// The time limit of a step: twice the time of the longest step on two slow cores. A step that hangs must not use up
+/// the time of the others.
 const STEP: Duration = Duration::from_secs(20 * 60);
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
@@ -234,7 +235,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// What the caller asked for.
+/// The options that apply to all steps.
 struct Options {
     quick: bool,
     seeds: u32,
@@ -249,7 +250,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     let only = args.values("--only")?;
     args.finish()?;
     if let Some(unknown) = only.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
-        return Err(Error::Usage(format!("there is no step `{unknown}`; `cargo xtask test --list` shows them")));
+        return Err(Error::Usage(format!("unknown step `{unknown}`; `cargo xtask test --list` shows the steps")));
     }
     if list {
         for step in STEPS {
@@ -274,11 +275,11 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
     let (summary, ok) = sum_up(ends.iter().map(|(_, outcome, _)| outcome));
     println!("{summary}");
-    // The summary stays the last line whatever happened: what failed is in the table above.
+    // Exits without another message, so that the summary stays the last line. The table above shows the failures.
     if ok { Ok(()) } else { std::process::exit(1) }
 }
 
-/// The closing line, and whether nothing failed.
+/// Returns the last line of the output, and true if no step failed.
 fn sum_up<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> (String, bool) {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for outcome in outcomes {
@@ -293,10 +294,10 @@ fn sum_up<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> (String, bool) {
 
 fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
     if options.quick && step.long {
-        return Outcome::NotRun("--quick leaves it out".into());
+        return Outcome::NotRun("--quick leaves out long steps".into());
     }
     if Instant::now() >= options.deadline {
-        return Outcome::Failed("no time was left".into());
+        return Outcome::Failed("no time was left (--minutes)".into());
     }
     for need in step.needs {
         if let Err(reason) = need.ensure(root, !options.quick) {
@@ -314,7 +315,7 @@ fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
             match process::run_until(&mut command, options.deadline.min(Instant::now() + STEP)) {
                 Ok(Some(status)) if status.success() => Ok(()),
                 Ok(Some(status)) => Err(status.to_string()),
-                Ok(None) => Err("stopped: it took too long".into()),
+                Ok(None) => Err("stopped because it took too long".into()),
                 Err(error) => Err(error.reason()),
             }
         }
@@ -326,11 +327,14 @@ fn perform(root: &Path, step: &Step, options: &Options) -> Outcome {
 }
 
 impl Need {
-    /// Makes sure of what is needed, or says what is missing. `install`: try to get it first.
+    /// Checks the requirement. With `install`, tries to install missing tools first.
+    ///
+    /// # Errors
+    /// Returns a message with the missing tool or file and, for a tool, the command to install it.
     fn ensure(self, root: &Path, install: bool) -> std::result::Result<(), String> {
         match self {
             Self::File(path) if root.join(path).exists() => Ok(()),
-            Self::File(path) => Err(format!("{path} is not there")),
+            Self::File(path) => Err(format!("{path} is missing")),
             Self::Tool(tool) if install => tool.ensure(),
             Self::Tool(tool) if tool.is_here() => Ok(()),
             Self::Tool(tool) => Err(format!("{} is missing (apt-get install {})", tool.name, tool.package)),
@@ -384,7 +388,7 @@ mod tests {
         }
     }
 
-    /// Performs a step that runs a line and compares how it ended.
+    /// Performs a step with this action and compares its result.
     fn check(action: Action, needs: &'static [Need], long: bool, seconds: u64, expected: &str) {
         let options = Options { quick: true, seeds: 7, deadline: Instant::now() + Duration::from_secs(seconds) };
         let outcome = perform(Path::new("."), &Step { name: "sample", long, needs, action }, &options);
@@ -399,7 +403,7 @@ mod tests {
         check(Action::Run("printenv IT", &[("IT", "1")]), &[], false, 60, "passed");
         check(Action::Run("no-such-program", &[]), &[], false, 60, "FAILED: no-such-program");
         check(Action::Do(|_| Err(Error::Failed("so\nand so".into()))), &[], false, 60, "FAILED: so");
-        check(Action::Run("true", &[]), &[Need::File("gone")], false, 60, "not run: gone is not there");
+        check(Action::Run("true", &[]), &[Need::File("gone")], false, 60, "not run: gone is missing");
         check(Action::Run("true", &[]), &[Need::Target("pdp11")], false, 60, "not run: no standard library for pdp11");
         check(Action::Run("true", &[]), &[], true, 60, "not run: --quick");
         check(Action::Run("true", &[]), &[], false, 0, "FAILED: no time was left");

@@ -1,5 +1,5 @@
-//! A running `highwire demo`: started as a user starts it, watched through what it writes to standard error, ended with the
-//! test that started it.
+//! A running `highwire demo` process for tests: starts it, reads its log from standard error, and kills it when
+//! dropped.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -10,14 +10,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is expected to happen: far more than it takes, so that a slow machine fails no test, and
-/// less than the 15 seconds of a head's deadline, so that what only a deadline ends is noticed.
+/// The time limit of every wait. Long enough for slow machines, and less than the head timeout (15 s), so that a test
+/// fails if only that timeout ends a connection.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
 
-/// What the tests run, as built for them.
+/// The path of the command that Cargo built for the tests.
 pub(crate) const HIGHWIRE: &str = env!("CARGO_BIN_EXE_highwire");
 
-/// The process, what it has said so far, and where it listens.
+/// The process, its log so far and its addresses.
 pub(crate) struct Demo {
     engine: String,
     child: Child,
@@ -37,20 +37,20 @@ struct Log {
 #[derive(Default)]
 struct Said {
     lines: Vec<String>,
-    /// The process has closed its standard error, which it does by ending.
+    /// True if the process has closed its standard error, which happens when it ends.
     ended: bool,
 }
 
 impl Demo {
-    /// Starts the demo on an engine and waits until it serves; none, and a line that says so, where the machine does not
-    /// have that engine.
+    /// Starts the demo on an engine and waits until it serves. Returns `None` and prints the reason if the machine does
+    /// not support the engine.
     pub(crate) fn start(engine: &str, arguments: &[&str]) -> Option<Demo> {
         let mut command = Command::new(HIGHWIRE);
         command.args(["demo", "--engine", engine]).args(arguments);
         Demo::of(command, engine)
     }
 
-    /// As [`start`](Self::start), with a command that becomes the demo.
+    /// Does the same as [`start`](Self::start), with a command that executes the demo.
     pub(crate) fn of(mut command: Command, engine: &str) -> Option<Demo> {
         let listens = ["--listen", "--tls-listen"];
         let listeners = command.get_args().filter(|argument| listens.iter().any(|option| argument == option)).count();
@@ -74,11 +74,11 @@ impl Demo {
         if let Some(address) = demo.addresses.iter().find(|address| !address.starts_with("unix:")) {
             get(address, "/hello").expect("an answer to the first request");
         }
-        // The first answer may have come from another process that shares the port: the ring may still be on its way.
+        // Another process that shares the port may have answered, so this one may not have made its ring yet.
         let has_ring = || demo.descriptors().iter().any(|name| name.contains("io_uring"));
-        let refused = || demo.log().contains("io_uring is not to be had");
+        let refused = || demo.log().contains("io_uring is unavailable");
         if engine == "uring" {
-            assert!(until(|| has_ring() || refused()), "no ring, and no word why; {}", demo.said());
+            assert!(until(|| has_ring() || refused()), "no ring and no message why; {}", demo.said());
             if refused() {
                 not_run(&format!("the engine uring: {}", demo.said()));
                 return None;
@@ -87,46 +87,49 @@ impl Demo {
         Some(demo)
     }
 
-    /// The process's number.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What the first address's root is called.
+    /// Returns the URL of a path at the first cleartext address.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addresses[0])
     }
 
-    /// The same under TLS.
+    /// Returns the URL of a path at the first TLS address.
     pub(crate) fn tls_url(&self, path: &str) -> String {
         format!("https://{}{path}", self.tls_addresses[0])
     }
 
-    /// All that it has said.
+    /// Returns the log so far.
     pub(crate) fn log(&self) -> String {
-        self.log.said.lock().expect("no panic while it is held").lines.join("\n")
+        self.log.said.lock().expect("an unpoisoned lock").lines.join("\n")
     }
 
-    /// The end of what it has said, for messages.
+    /// Returns the last 20 lines of the log, for messages.
     pub(crate) fn said(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         format!("the last of {} lines:\n{}", lines.len(), lines[lines.len().saturating_sub(20)..].join("\n"))
     }
 
-    /// The targets of its open descriptors.
+    /// Returns the link targets of its open descriptors.
     pub(crate) fn descriptors(&self) -> Vec<String> {
         let Ok(folder) = std::fs::read_dir(format!("/proc/{}/fd", self.id())) else { return Vec::new() };
         let targets = folder.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
         targets.map(|target| target.display().to_string()).collect()
     }
 
-    /// Waits until so many lines hold a text.
+    /// Waits until `times` lines of the log contain `text`.
+    ///
+    /// # Panics
+    /// Panics if that takes longer than [`PATIENCE`] or the process ends before.
     pub(crate) fn wait_for(&mut self, text: &str, times: usize) {
         let found = |said: &Said| said.lines.iter().filter(|line| line.contains(text)).count() >= times;
         if !self.log.wait(|said| found(said) || said.ended) || !self.log.holds(found) {
             let status = self.child.try_wait();
-            panic!("{}: {text:?} was not said {times} times; status {status:?}, {}", self.engine, self.said());
+            panic!("{}: {text:?} is not {times} times in the log; {status:?}, {}", self.engine, self.said());
         }
     }
 
@@ -140,22 +143,22 @@ impl Demo {
         assert!(until(|| !pending()), "SIGTERM was not taken");
     }
 
-    /// Does something while the process stands still, so that it finds the whole of it when it goes on.
+    /// Stops the process during `act`, so that it finds everything that `act` sends at once when it continues.
     pub(crate) fn while_stopped(&self, act: impl FnOnce()) {
         self.signal("STOP");
-        assert!(until(|| self.status("State:").starts_with('T')), "it does not stop");
+        assert!(until(|| self.status("State:").starts_with('T')), "the process does not stop");
         act();
         self.signal("CONT");
     }
 
     fn signal(&self, name: &str) {
-        // The shell has `kill` everywhere; the program of that name is not installed everywhere.
+        // `kill` is a built-in of every shell, but not every machine has the program of that name.
         let script = format!("kill -s {name} \"$0\"");
         let sent = Command::new("sh").args(["-c", &script, &self.id().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "SIG{name} was not sent");
     }
 
-    /// What the system says of the process.
+    /// Returns the value after a label in `/proc/PID/status`.
     fn status(&self, label: &str) -> String {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
         status.lines().find_map(|line| line.strip_prefix(label)).unwrap_or_default().trim().to_string()
@@ -163,20 +166,20 @@ impl Demo {
 
     /// Waits until the process has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        assert!(self.log.wait(|said| said.ended), "{}: it did not end; {}", self.engine, self.said());
+        assert!(self.log.wait(|said| said.ended), "{}: the process did not end; {}", self.engine, self.said());
         self.child.wait().expect("a status")
     }
 
-    /// Fails, with what is known about it, where the process has ended.
+    /// Panics with the exit status and the log if the process has ended.
     pub(crate) fn check_alive(&mut self) {
         let status = self.child.try_wait().expect("a status");
-        assert!(status.is_none(), "{}: it ended: {status:?}, {}", self.engine, self.said());
+        assert!(status.is_none(), "{}: the process ended: {status:?}, {}", self.engine, self.said());
     }
 }
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -193,29 +196,29 @@ impl Log {
     }
 
     fn change(&self, change: impl FnOnce(&mut Said)) {
-        change(&mut self.said.lock().expect("no panic while it is held"));
+        change(&mut self.said.lock().expect("an unpoisoned lock"));
         self.changed.notify_all();
     }
 
-    /// Whether something holds for what was said, within the usual patience.
+    /// Waits until a condition holds for the log. Returns false if it does not within [`PATIENCE`].
     fn wait(&self, holds: impl Fn(&Said) -> bool) -> bool {
-        let said = self.said.lock().expect("no panic while it is held");
+        let said = self.said.lock().expect("an unpoisoned lock");
         let (said, _) =
-            self.changed.wait_timeout_while(said, PATIENCE, |said| !holds(said)).expect("no panic while it is held");
+            self.changed.wait_timeout_while(said, PATIENCE, |said| !holds(said)).expect("an unpoisoned lock");
         holds(&said)
     }
 
     fn holds(&self, holds: impl Fn(&Said) -> bool) -> bool {
-        holds(&self.said.lock().expect("no panic while it is held"))
+        holds(&self.said.lock().expect("an unpoisoned lock"))
     }
 }
 
-/// Waits until a condition holds that nothing announces: whether it did within the usual patience.
+/// Polls until a condition holds. Returns false if it does not within [`PATIENCE`].
 pub(crate) fn until(holds: impl FnMut() -> bool) -> bool {
     until_within(PATIENCE, holds)
 }
 
-/// As [`until`], with a patience of its own.
+/// Does the same as [`until`], with another time limit.
 pub(crate) fn until_within(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + patience;
     while !holds() {
@@ -227,7 +230,10 @@ pub(crate) fn until_within(patience: Duration, mut holds: impl FnMut() -> bool) 
     true
 }
 
-/// GETs a path over a connection of its own: the whole answer. An answer that is no 200 is an error.
+/// Sends GET over a new connection and returns the whole answer.
+///
+/// # Errors
+/// Returns an error if the connection fails or the status is not 200.
 pub(crate) fn get(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

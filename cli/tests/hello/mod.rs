@@ -1,5 +1,5 @@
-//! The first message of a TLS connection (RFC 5246 section 7.4.1.2, RFC 8446 section 4.1.2), made by hand of whatever a test
-//! wants, and as much of the answer as says what was chosen.
+//! A handmade TLS ClientHello (RFC 5246 section 7.4.1.2, RFC 8446 section 4.1.2) with any content, and a parser for the
+//! part of the answer that contains the server's choices.
 
 use crate::demo::PATIENCE;
 use std::collections::BTreeSet;
@@ -14,33 +14,33 @@ pub(crate) const NO_APPLICATION_PROTOCOL: u8 = 120;
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 
-/// What a client says that it can do, by the numbers of the registries.
+/// The content of a ClientHello. Numbers are those of the IANA registries.
 #[derive(Clone)]
 pub(crate) struct Hello {
-    /// The version in the message; 1.3 is said by `versions` only.
+    /// The field `legacy_version`; TLS 1.3 is offered by `versions` only.
     pub(crate) version: u16,
-    /// Those of the extension; without any there is none.
+    /// The extension `supported_versions`; left out if empty.
     pub(crate) versions: Vec<u16>,
     pub(crate) ciphers: Vec<u16>,
     pub(crate) compressions: Vec<u8>,
     pub(crate) groups: Vec<u16>,
-    /// Without any there is no such extension.
+    /// The extension `signature_algorithms`; left out if empty.
     pub(crate) schemes: Vec<u16>,
     pub(crate) protocols: Vec<&'static str>,
-    /// More extensions, as number and content.
+    /// Additional extensions, as number and content.
     pub(crate) extensions: Vec<(u16, Vec<u8>)>,
 }
 
-/// What comes back.
+/// The server's answer to a [`Hello`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The handshake ends with this.
+    /// The fatal alert that ends the handshake.
     Alert(u8),
-    /// It could go on.
+    /// The server's choices; the handshake could continue.
     Offer(Offer),
 }
 
-/// What the server chose.
+/// The server's choices.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) version: u16,
@@ -61,7 +61,7 @@ impl Answer {
 }
 
 impl Hello {
-    /// All that a client of TLS 1.2 says today.
+    /// Returns the usual hello of a TLS 1.2 client.
     pub(crate) fn tls12() -> Hello {
         Hello {
             version: 0x0303,
@@ -75,16 +75,17 @@ impl Hello {
         }
     }
 
-    /// The same of TLS 1.3. It brings no key: the server asks for one of the group that it chooses (section 4.1.4).
+    /// Returns the usual hello of a TLS 1.3 client, but without a key share: the server requests one of the group that
+    /// it chooses (RFC 8446 section 4.1.4).
     pub(crate) fn tls13() -> Hello {
         Hello { versions: vec![0x0304], ciphers: vec![0x1301, 0x1302, 0x1303], ..Hello::tls12() }
     }
 
-    /// Sends it over a connection of its own: what the server makes of it.
+    /// Sends the hello over a new connection and returns the server's answer.
     pub(crate) fn ask(&self, address: &str) -> Answer {
         let mut stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("an option");
-        stream.write_all(&self.record()).expect("bytes that are taken");
+        stream.write_all(&self.record()).expect("a successful write");
         let mut messages = Vec::new();
         loop {
             let mut head = [0; 5];
@@ -93,13 +94,13 @@ impl Hello {
             stream.read_exact(&mut record).expect("a whole record");
             match head[0] {
                 ALERT => {
-                    assert_eq!((record.len(), record[0]), (2, 2), "an alert in the clear that is fatal");
-                    // Nothing comes behind it.
+                    assert_eq!((record.len(), record[0]), (2, 2), "an unencrypted fatal alert");
+                    // The server closes after the alert.
                     assert_eq!(stream.read_to_end(&mut messages).expect("the end"), 0);
                     return Answer::Alert(record[1]);
                 }
                 HANDSHAKE => messages.extend_from_slice(&record),
-                // What follows the answer of 1.3 for old boxes' sake.
+                // change_cipher_spec, which a TLS 1.3 server sends for old middleboxes (RFC 8446 appendix D.4).
                 20 => {}
                 other => panic!("a record of type {other}"),
             }
@@ -112,15 +113,15 @@ impl Hello {
     fn record(&self) -> Vec<u8> {
         let numbers = |list: &[u16]| list.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
         let mut extensions = self.extensions.clone();
-        // Names: localhost.
+        // server_name: localhost.
         extensions.push((0, prefixed(2, &[&[0], &prefixed(2, b"localhost")[..]].concat())));
         extensions.push((10, prefixed(2, &numbers(&self.groups))));
-        // Points are written in full.
+        // ec_point_formats: uncompressed.
         extensions.push((11, vec![1, 0]));
         if !self.schemes.is_empty() {
             extensions.push((13, prefixed(2, &numbers(&self.schemes))));
         }
-        // The extended master secret, and that renegotiation would be the safe one.
+        // extended_master_secret and an empty renegotiation_info (RFC 5746).
         extensions.push((23, Vec::new()));
         extensions.push((65281, vec![0]));
         if !self.protocols.is_empty() {
@@ -149,14 +150,15 @@ impl Hello {
     }
 }
 
-/// Bytes behind their length, in so many bytes.
+/// Returns the bytes with their length in front, as a number of `width` bytes.
 fn prefixed(width: usize, bytes: &[u8]) -> Vec<u8> {
     let length = (bytes.len() as u32).to_be_bytes();
-    assert!(length[..4 - width].iter().all(|byte| *byte == 0), "more than a length of {width} bytes can say");
+    assert!(length[..4 - width].iter().all(|byte| *byte == 0), "too long for a length of {width} bytes");
     [&length[4 - width..], bytes].concat()
 }
 
-/// What the messages say so far, if that is enough: in 1.3 the hello, in 1.2 also the key exchange.
+/// Returns the server's choices once the messages contain them: in TLS 1.3 the ServerHello, in 1.2 also the
+/// ServerKeyExchange.
 fn offer(mut messages: &[u8]) -> Option<Offer> {
     let mut found: Option<Offer> = None;
     while let Some(&[kind, a, b, c]) = messages.first_chunk::<4>() {
@@ -174,7 +176,7 @@ fn offer(mut messages: &[u8]) -> Option<Offer> {
                 offer.extensions.remove(&16);
                 found = Some(offer);
             }
-            // The key exchange: a named group, then which one (RFC 8422 section 5.4).
+            // ServerKeyExchange: the curve type `named_curve` (3), then the curve (RFC 8422 section 5.4).
             (12, Some(offer)) => {
                 assert_eq!(take(message, 1), 3, "a named group");
                 offer.group = take(message, 2);
@@ -209,7 +211,7 @@ fn server_hello(message: &mut &[u8]) -> Offer {
     Offer { version, cipher, compression, group, protocol, extensions }
 }
 
-/// Takes a number of so many bytes.
+/// Takes a big-endian number of `width` bytes off the front.
 fn take(bytes: &mut &[u8], width: usize) -> u16 {
     let (number, rest) = bytes.split_at(width);
     *bytes = rest;

@@ -1,5 +1,5 @@
-//! What tests with other people's programs share: finding one and running it to its end, a folder for its files, a test for each
-//! engine.
+//! Helpers for tests with third-party programs: finding and running a program, a temporary folder, and a macro that
+//! makes a test for each engine.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test program uses a part of it")]
 
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Makes a test of each function for each engine, whose name it is given.
+/// Makes a test of each function for each engine. The function gets the engine's name as its argument.
 macro_rules! on_every_engine {
     ($($engine:ident),*: $tests:tt) => { $(on_every_engine!(@ $engine $tests);)* };
     (@ $engine:ident [$($test:ident),*]) => {
@@ -18,7 +18,7 @@ macro_rules! on_every_engine {
 }
 pub(crate) use on_every_engine;
 
-/// Where a program is; none, and a line that says so, where this machine does not have it.
+/// Returns the path of the first of the named programs that is installed. Reports the test as not run if none is.
 pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).flat_map(|folder| names.iter().map(move |name| folder.join(name)));
@@ -29,12 +29,12 @@ pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
     found
 }
 
-/// Says what was not run, to standard error itself: what a passing test prints is not shown.
+/// Prints a test that was not run directly to standard error, because the output of a passing test is captured.
 pub(crate) fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "not run: {why}");
 }
 
-/// An empty folder that goes with its test.
+/// A temporary folder that is removed when dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -51,12 +51,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind in the folder for temporary files harms nobody.
+        // An error does no harm: the folder then stays in the system's folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs a program to its end: what it printed.
+/// Runs a program, asserts that it succeeds, and returns its standard output.
 pub(crate) fn output(program: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(program).args(arguments).output().expect("a program that starts");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -69,13 +69,12 @@ pub(crate) fn output_text(program: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output(program, arguments)).expect("text")
 }
 
-/// Runs a program to its end, which need not be a good one, with something on its standard input: whether it succeeded,
-/// and all that it said.
+/// Runs a program with this standard input. Returns true if it succeeded, and its standard output and error.
 pub(crate) fn attempt(program: &Path, arguments: &[&str], input: &[u8]) -> (bool, String) {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("a program that starts");
-    // It may have ended already.
+    // Fails if the program has already ended.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     let output = child.wait_with_output().expect("a program that ends");
     let said = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! A demo under TLS: an authority, files with a certificate of its for this machine, and clients that trust it.
+//! A demo with TLS for tests: an authority, files with a certificate that it issued for this machine, and TLS clients.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -14,16 +14,16 @@ use std::process::Command;
 use std::sync::Arc;
 use tls_peer::{Authority, Folder, Pem};
 
-/// What the certificates are for.
+/// The names of the certificates.
 pub(crate) const NAMES: &[&str] = &["localhost", "127.0.0.1"];
 
-/// Certificates and their files: `ca.pem`, `site.pem`, `site.key`.
+/// An authority and a folder with `ca.pem`, `site.pem` and `site.key`.
 pub(crate) struct Site {
     pub(crate) authority: Authority,
     folder: Folder,
 }
 
-/// A connection under TLS. Reading to its end is an error where the end was not announced (`close_notify`).
+/// A TLS connection. Reading to its end fails if the server closes without `close_notify`.
 pub(crate) type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 impl Site {
@@ -34,34 +34,34 @@ impl Site {
         site
     }
 
-    /// Puts a certificate and its key in place, each in one go.
+    /// Writes a certificate and its key to `site.pem` and `site.key`, replacing each file atomically.
     pub(crate) fn install(&self, pem: &Pem) {
         self.write("site.pem", &pem.chain);
         self.write("site.key", &pem.key);
     }
 
-    /// Writes a file: its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         self.folder.write(name, content).display().to_string()
     }
 
-    /// A file's path.
+    /// Returns a file's path.
     pub(crate) fn file(&self, name: &str) -> String {
         self.folder.file(name).display().to_string()
     }
 
-    /// Makes an empty folder: its path.
+    /// Makes an empty folder and returns its path.
     pub(crate) fn folder(&self, name: &str) -> String {
         std::fs::create_dir(self.folder.file(name)).expect("a folder");
         self.file(name)
     }
 
-    /// Starts the demo with a plain port and one under TLS.
+    /// Starts the demo with a cleartext and a TLS listener.
     pub(crate) fn start(&self, engine: &str, arguments: &[&str]) -> Option<Demo> {
         Demo::of(self.command(engine, arguments), engine)
     }
 
-    /// The command that [`start`](Self::start) runs.
+    /// Returns the command that [`start`](Self::start) runs.
     pub(crate) fn command(&self, engine: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(HIGHWIRE);
         command.args(["demo", "--engine", engine, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0"]);
@@ -71,7 +71,7 @@ impl Site {
     }
 }
 
-/// Connects and shakes hands.
+/// Connects and completes the TLS handshake.
 pub(crate) fn open(demo: &Demo, config: Arc<ClientConfig>) -> std::io::Result<Stream> {
     let mut socket = TcpStream::connect(&demo.tls_addresses[0])?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -83,13 +83,13 @@ pub(crate) fn open(demo: &Demo, config: Arc<ClientConfig>) -> std::io::Result<St
     Ok(StreamOwned::new(session, socket))
 }
 
-/// GETs a path and keeps the connection, by HTTP/1.1: the answer as far as these words.
+/// Sends GET by HTTP/1.1 and returns the answer up to `last_words`.
 pub(crate) fn ask(stream: &mut Stream, path: &str, last_words: &str) -> String {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("bytes that are taken");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a successful write");
     read_to(stream, last_words)
 }
 
-/// Reads as far as these words.
+/// Reads until the received text ends with `last_words`.
 pub(crate) fn read_to(stream: &mut Stream, last_words: &str) -> String {
     let mut answer = Vec::new();
     while !answer.ends_with(last_words.as_bytes()) {

@@ -1,4 +1,5 @@
-//! The answer to a request of this process: its head in the types of `http`, its body part by part as far as it is taken.
+//! Sends the answer to a request of this process: the head as an [`http::Response`], and the body part by part as the
+//! caller takes it.
 
 use super::{Call, PARTS_A_TURN};
 use super::{ResponseBody, crossing};
@@ -17,7 +18,7 @@ use http::{Method, Version};
 use std::task::{Context, Poll};
 
 impl Call {
-    /// Sends a response, or begins with one whose body comes in parts. Takes its body.
+    /// Sends a response, or its head if the body follows in parts. Takes the content out of `response`.
     pub(super) fn send_response(&mut self, response: &mut Response) {
         let Some(answerer) = self.answerer.take() else { return };
         self.lent = 0;
@@ -43,7 +44,7 @@ impl Call {
         answerer.send(answer);
     }
 
-    /// Makes the answer's body, as far as it is taken.
+    /// Sends parts of the answer's body as long as the channel to the caller has room.
     pub(super) fn pump(&mut self, worker: &mut WorkerContext<impl Service>) {
         let waker = self.waker(worker);
         let mut cx = Context::from_waker(&waker);
@@ -61,10 +62,10 @@ impl Call {
         waker.wake();
     }
 
-    /// Hands on a part of the answer's body.
+    /// Passes a part of the answer's body to the caller. Fails if the body is longer than announced.
     pub(super) fn write(&mut self, part: Part) -> Result<Sent, Abort> {
         let (Some(writer), Part::Bytes(bytes)) = (&self.writer, part) else { return Ok(Sent::Over) };
-        // The handler has made a part, so that the deadline for the next one begins anew.
+        // The handler has made a part, so the deadline for the next one starts anew.
         self.waits = Waits::Nothing;
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(bytes.len() as u64).ok_or(Abort::BodyMisfit(None))?;
@@ -73,7 +74,7 @@ impl Call {
         Ok(Sent::More)
     }
 
-    /// The answer's body has ended.
+    /// Ends the answer's body. Fails if the body is shorter than announced.
     pub(super) fn end_answer(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
         if self.left.is_some_and(|left| left > 0) {
             return Err(Abort::BodyMisfit(None));
@@ -84,7 +85,7 @@ impl Call {
         Ok(())
     }
 
-    /// Cuts the answer's body.
+    /// Ends the answer's body with an error.
     pub(super) fn fail(&mut self, error: BoxError) {
         self.exchange.outgoing.cut();
         if let Some(writer) = self.writer.take() {
@@ -93,7 +94,7 @@ impl Call {
     }
 }
 
-/// An answer's fields. `Server` and `Date` are added by whoever sends it.
+/// Returns an answer's header fields. `Server` and `Date` are left to the caller.
 fn fields(response: &mut Response, length: Option<u64>, closes: bool) -> HeaderMap {
     response.own_headers();
     let mut fields = HeaderMap::with_capacity(response.fields.len() + 2);

@@ -1,4 +1,5 @@
-//! An exchange with this process: a request and an answer in the types of `http`.
+//! Implements [`Carrier`] for requests of this process, whose requests and responses have the types of the crate
+//! `http`.
 
 use super::Call;
 use crate::body::{BoxError, Part};
@@ -57,7 +58,7 @@ impl Carrier for Call {
         self.lent = bytes;
     }
 
-    /// The call's body is polled, so that its sender needs no interim response.
+    /// Returns false: the worker polls the request's body, so its sender does not wait for 100 (Continue).
     fn awaits_continue(&self) -> bool {
         false
     }
@@ -90,7 +91,7 @@ impl Carrier for Call {
         self.answerer.is_some()
     }
 
-    /// There is no way for them.
+    /// Drops the interim response. The caller gets one `http::Response`, which cannot carry it.
     fn interim(&mut self, _: u16, _: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How a body crosses threads: a channel that is bounded, so that whoever reads slowly slows whoever writes.
+//! Carries a body between threads through a bounded channel, so that a slow reader slows the writer down.
 
 use crate::body::BodyError;
 use bytes::Bytes;
@@ -9,35 +9,36 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes of an answer's body that wait between a worker and whoever asked; one part may go beyond them.
+/// Bytes of a response's body that may wait between a worker and the caller of a request. The last part may exceed
+/// them.
 pub const CROSSING_BYTES: usize = 64 * 1024;
 
-/// What waits between both ends.
+/// The state that both ends share.
 #[derive(Debug)]
 struct Crossing<E> {
     parts: VecDeque<Bytes>,
     held: usize,
-    /// How it ended, with its trailers.
+    /// The end of the body: its trailers or an error.
     end: Option<Result<HeaderMap, E>>,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// The writer goes on when the reader asks for a part.
+    /// True if the writer waits until the reader asks for a part.
     writer_waits: bool,
     reader_gone: bool,
 }
 
-/// Wakes the reader without holding the lock: its executor may drop it there and then, and that takes the lock.
+/// Releases the lock and then wakes the reader. Its executor may drop it during the wake, which takes the lock again.
 fn wake_reader<E>(mut crossing: MutexGuard<'_, Crossing<E>>) {
     let reader = crossing.reader.take();
     drop(crossing);
     reader.into_iter().for_each(Waker::wake);
 }
 
-/// Nobody reads any more.
+/// The error of a [`Writer`] whose [`Reader`] was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderGone;
 
-/// The writing end. Dropped without an end, the body is cut short.
+/// The writing end. If it is dropped without [`end`](Self::end), the reader gets [`BodyError::CutShort`].
 #[derive(Debug)]
 pub struct Writer<E: From<BodyError>> {
     crossing: Arc<Mutex<Crossing<E>>>,
@@ -53,7 +54,7 @@ fn locked<E>(crossing: &Mutex<Crossing<E>>) -> MutexGuard<'_, Crossing<E>> {
     crossing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Both ends of an empty one.
+/// Creates an empty channel and returns both ends.
 pub fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
     let crossing = Arc::new(Mutex::new(Crossing {
         parts: VecDeque::new(),
@@ -68,12 +69,14 @@ pub fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
 }
 
 impl<E: From<BodyError>> Writer<E> {
-    /// Waits until there is room for a part; an error where nobody reads. The task is also woken when the reader goes.
+    /// Returns ready if the channel has room for a part, or with [`ReaderGone`] if the reader was dropped. Otherwise
+    /// wakes the task when either happens.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
         self.poll_until(cx, |crossing| crossing.held < CROSSING_BYTES)
     }
 
-    /// The same, until the reader waits for a part: for a writer that takes nothing out of the account before that.
+    /// Returns ready if the reader waits for a part, or with [`ReaderGone`] as [`poll_room`](Self::poll_room) does. For
+    /// a writer whose parts must stay charged to the connection until the reader needs them.
     pub fn poll_asked(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
         self.poll_until(cx, |crossing| {
             crossing.writer_waits = crossing.reader.is_none();
@@ -96,7 +99,7 @@ impl<E: From<BodyError>> Writer<E> {
         if may_go_on(&mut crossing) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Puts a part behind the others.
+    /// Appends a part and wakes the reader, or drops the part if the reader is gone.
     pub fn push(&self, part: Bytes) {
         let mut crossing = locked(&self.crossing);
         if !crossing.reader_gone && !part.is_empty() {
@@ -106,17 +109,17 @@ impl<E: From<BodyError>> Writer<E> {
         }
     }
 
-    /// Bytes that nobody has taken yet.
+    /// Returns the number of bytes that the reader has not taken.
     pub fn held(&self) -> usize {
         locked(&self.crossing).held
     }
 
-    /// Whether there is no room for another part.
+    /// Returns true if there is no room for another part.
     pub fn is_full(&self) -> bool {
         self.held() >= CROSSING_BYTES
     }
 
-    /// Says how the body ended.
+    /// Ends the body, with its trailers or an error.
     pub fn end(self, end: Result<HeaderMap, E>) {
         locked(&self.crossing).end = Some(end);
     }
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
     use std::task::Wake;
 
-    /// An executor that is going down: what is woken is dropped there and then.
+    /// A waker of an executor in shutdown: a wake drops the reader.
     struct Dropping(Mutex<Option<Reader<BodyError>>>);
 
     impl Wake for Dropping {
@@ -205,7 +208,7 @@ mod tests {
             let kept = Arc::new(Dropping(Mutex::new(Some(reader))));
             let waker = Waker::from(kept.clone());
             let mut place = kept.0.lock().expect("no panic");
-            let reader = Pin::new(place.as_mut().expect("it is there"));
+            let reader = Pin::new(place.as_mut().expect("the reader"));
             assert!(reader.poll_frame(&mut Context::from_waker(&waker)).is_pending());
             drop(place);
             if !ends {
@@ -213,7 +216,7 @@ mod tests {
                 assert!(writer.crossing.lock().expect("no panic").reader_gone);
             }
             drop(writer);
-            assert!(kept.0.lock().expect("no panic").is_none(), "it was woken");
+            assert!(kept.0.lock().expect("no panic").is_none(), "the reader was not woken");
         }
     }
 }

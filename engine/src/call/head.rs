@@ -1,15 +1,15 @@
-//! Heads of requests of this process, as handlers read them: spans over a window.
+//! Converts the head of a request of this process to a [`Head`], whose spans refer to a buffer, as handlers expect.
 //!
-//! A request that somebody has put together may be anything that the types of `http` can hold. So it is written down as one
-//! of HTTP/1 and read as if it had come from the network, by the same code and under the same limits: there is one judge of
-//! what a request is. How the body is framed is left out; the body itself knows.
+//! The types of `http` can hold requests that are not valid. Therefore the head is written as HTTP/1 and parsed as if
+//! it had come from the network, by the same code and with the same limits. The program's fields about the body's
+//! framing are replaced, because the body has its own length.
 
 use highwire_proto::h1;
 use highwire_proto::{Error, Event, Head, Length, Limits, Role};
 use http::request::Parts;
 use http::{Method, Version, header};
 
-/// A head, and the bytes that it was read from.
+/// A head, and the bytes that its spans refer to.
 #[derive(Default)]
 pub(crate) struct CallHead {
     pub(crate) head: Head,
@@ -17,25 +17,25 @@ pub(crate) struct CallHead {
 }
 
 impl CallHead {
-    /// Reads the head of a request whose body is as long as is said.
+    /// Converts the head of `request`, whose body has the given length. Returns an error if the parser refuses it.
     pub(crate) fn read(&mut self, request: &Parts, length: Length, limits: &Limits) -> Result<(), Error> {
         self.window.clear();
         write(request, length, &mut self.window);
         let received = h1::Connection::new(Role::Server).receive(&self.window, &mut self.head, limits)?;
-        // A value ends with its line, and the empty line is ours: nothing else can be behind the last field.
+        // A field's value cannot have a line end, and the empty line is ours, so the parser uses all bytes.
         debug_assert!(matches!(received.event, Event::Head(_)) && received.consumed == self.window.len());
         self.head.length = length;
         self.head.version = match request.version {
             Version::HTTP_09 | Version::HTTP_10 => highwire_proto::Version::Http10,
             Version::HTTP_11 => highwire_proto::Version::Http11,
-            // Heads of later versions say the same.
+            // HTTP/2 and HTTP/3 heads have the same parts.
             _ => highwire_proto::Version::Http2,
         };
         Ok(())
     }
 }
 
-/// Writes a request's head.
+/// Writes a request's head as HTTP/1.
 fn write(request: &Parts, length: Length, out: &mut Vec<u8>) {
     let uri = &request.uri;
     let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
@@ -44,7 +44,7 @@ fn write(request: &Parts, length: Length, out: &mut Vec<u8>) {
     if request.version <= Version::HTTP_11
         && let (Some(scheme), Some(authority)) = (uri.scheme_str(), authority)
     {
-        // As a proxy is asked.
+        // The absolute form of a target, as a proxy gets it.
         [scheme.as_bytes(), b"://", authority].iter().for_each(|part| out.extend_from_slice(part));
     }
     match uri.path_and_query().map(|target| target.as_str()) {
@@ -52,7 +52,7 @@ fn write(request: &Parts, length: Length, out: &mut Vec<u8>) {
         Some(target) => out.extend_from_slice(target.as_bytes()),
     }
     let is_named = authority.is_some() || request.headers.contains_key(header::HOST);
-    // Only since HTTP/1.1 it has to be said whom a request is for.
+    // HTTP/1.1 requires a Host field; HTTP/1.0 does not.
     out.extend_from_slice(if is_named { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
     if let Some(authority) = authority {
         write_field(out, b"host", authority);
@@ -81,7 +81,7 @@ fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What is read: target, authority and version, or the status of what is wrong.
+    /// Checks the target, authority and version that are read, or the status of the error.
     fn check(request: http::request::Builder, expected: Result<(&str, &str, highwire_proto::Version), u16>) {
         let (request, ()) = request.body(()).expect("a request").into_parts();
         let mut call = CallHead::default();

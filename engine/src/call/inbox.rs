@@ -1,4 +1,4 @@
-//! Where other threads leave requests of this process for a worker.
+//! The queue through which other threads pass requests of this process to a worker.
 
 use super::reply::Answerer;
 use crate::body::BoxError;
@@ -15,16 +15,16 @@ pub type RequestBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxErro
 /// A request on its way to a worker.
 pub(crate) struct Job {
     pub(crate) request: request::Parts,
-    /// None where there is none.
+    /// `None` if the request has no body.
     pub(crate) body: Option<RequestBody>,
     pub(crate) answerer: Answerer,
 }
 
-/// Where other threads leave requests for a worker.
+/// The queue of requests for a worker.
 pub(crate) struct Inbox {
-    /// None where the worker has ended.
+    /// `None` once the worker has ended.
     jobs: Mutex<Option<Vec<Job>>>,
-    /// Requests that are left or under way.
+    /// Requests that are queued or in progress.
     count: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Leaves a request. Where the worker has ended it is dropped, which answers it.
+    /// Queues a request. If the worker has ended, drops it, which answers 503.
     pub(crate) fn leave(&self, job: Job) {
         if let Some(jobs) = &mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
             self.count.fetch_add(1, Ordering::Relaxed);
@@ -49,30 +49,30 @@ impl Inbox {
         }
     }
 
-    /// One of them is over.
+    /// Records that a request is over.
     pub(crate) fn finish_one(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Requests that are left or under way.
+    /// Returns the number of requests that are queued or in progress.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes what was left.
+    /// Takes all queued requests.
     pub(crate) fn take(&self) -> Vec<Job> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Drops what was left, which answers it. Nothing is taken any more.
+    /// Closes the queue. Drops the queued requests, which answers them with 503; later ones are dropped by `leave`.
     pub(crate) fn close(&self) {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Without the lock.
+        // Drops them without the lock, because the drop runs code of the program.
         jobs.into_iter().flatten().for_each(forget);
     }
 }
 
-/// Drops a request that is not begun, which answers it.
+/// Drops a request that has not begun, which answers it with 503.
 pub(crate) fn forget(Job { request, body, answerer }: Job) {
     let_go(body);
     let_go(request);

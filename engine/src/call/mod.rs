@@ -1,9 +1,9 @@
-//! A request of this process, on the worker that answers it: the same dispatch as for one that came by a connection, the
-//! same limits and deadlines, and no bytes of a protocol.
+//! A request of this process, on the worker that answers it. It has the same dispatch, limits and deadlines as a
+//! request from a connection, but no socket.
 //!
-//! Its body is asked for here, as far as the handler takes it. What the answer's body makes goes to whoever asked by a
-//! channel between threads, as far as it is taken there. Whatever may go on wakes the one task of the request, and
-//! `Call::drive` looks at all of it. The answer's way is in `answer`.
+//! The worker polls the request's body as fast as the handler takes it. The answer's body goes through a channel to the
+//! caller's thread, as fast as the caller takes it. Every event wakes the one task of the request, and `Call::drive`
+//! then advances everything that can make progress. The module `answer` sends the answer.
 
 mod answer;
 mod carrier;
@@ -38,42 +38,43 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
-/// What a request is charged beside its bytes: its place, its exchange, and what the types of `http` hold for it.
+/// The memory charge for a request besides its bodies: its slot, its exchange, and its `http` types.
 const CALL_BYTES: usize = 2 * 1024;
 
-/// Parts of a body that are moved in a row before others have their turn.
+/// The most parts of a body that are moved before other tasks get their turn.
 pub(super) const PARTS_A_TURN: usize = 64;
 
-/// A request under way.
+/// A request in progress.
 pub(super) struct Call {
     pub(super) task: TaskKind,
     pub(super) request: request::Parts,
     pub(super) peer: Peer,
     pub(super) tls: Option<Tls>,
     pub(super) exchange: Exchange,
-    /// What still comes of the request's body, and how much of it was announced.
+    /// The rest of the request's body, and the announced length of the whole body.
     body: Option<RequestBody>,
     announced: Option<u64>,
     pub(super) intake: Intake,
     /// Bytes of a whole request body that the handler holds until it answers.
     pub(super) lent: usize,
-    /// Until it has answered.
+    /// The sender of the answer's head; `None` once it has been sent.
     pub(super) answerer: Option<Answerer>,
-    /// The answer's body on its way, and how much of what was announced is left.
+    /// The writing end of the answer's body, and the bytes left of its announced length.
     pub(super) writer: Option<Writer<BoxError>>,
     pub(super) left: Option<u64>,
-    /// The program's own error, of an answer's body that has failed.
+    /// The program's own error, if its response's body has failed.
     pub(super) error: Option<BoxError>,
     charged: usize,
-    /// There was no memory for it. What it is answered need not be charged: it has a bound, and is the program's own.
+    /// True if the memory budget had no room for the request. Its answer is still sent, because that is limited in size
+    /// and made by the program.
     pub(super) is_refused: bool,
     pub(super) waits: Waits,
     due: u32,
     pub(super) is_cancelled: bool,
 }
 
-/// The peer of a request that comes without one: an address that no list of trusted ones names. It must not be
-/// [`Peer::Local`], which programs trust: whoever passed the request on may have it from anywhere.
+/// The peer of a request that has none: an address that is in no list of trusted ones. It must not be [`Peer::Local`],
+/// which programs trust, because the request may come from anywhere.
 const NOBODY: Peer = Peer::Internet(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Call {
@@ -107,7 +108,7 @@ impl Call {
         self.is_cancelled || (self.answerer.is_none() && self.writer.is_none())
     }
 
-    /// When it has waited for too long.
+    /// Returns the tick of the deadline.
     pub(super) fn due(&self) -> u32 {
         self.due
     }
@@ -116,7 +117,7 @@ impl Call {
         worker.context.inbox.waker(self.task.number())
     }
 
-    /// Begins with it.
+    /// Begins the request: calls its handler, or begins to collect its body.
     pub(super) fn begin(&mut self, call_head: &mut CallHead, worker: &mut WorkerContext<impl Service>) {
         if self.is_unwanted(worker) {
             return self.is_cancelled = true;
@@ -133,7 +134,7 @@ impl Call {
         self.settle(worker);
     }
 
-    /// Moves on whatever can move: the request's body, the handler, the answer's body.
+    /// Advances everything that can make progress: the request's body, the handler, the answer's body.
     pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>) {
         if self.is_unwanted(worker) {
             return self.is_cancelled = true;
@@ -144,7 +145,7 @@ impl Call {
         self.settle(worker);
     }
 
-    /// Whether the answer is still to come, and nobody waits for it.
+    /// Returns true if the head of the answer has not been sent and the caller has stopped waiting for it.
     fn is_unwanted(&self, worker: &WorkerContext<impl Service>) -> bool {
         self.answerer.as_ref().is_some_and(|answerer| !answerer.is_wanted(&self.waker(worker)))
     }
@@ -168,13 +169,14 @@ impl Call {
         Lifecycle::begin(self, length, &mut call_head.head, &call_head.window, worker);
     }
 
-    /// Takes what has come of the request's body, as far as somebody wants it: whether there was anything.
+    /// Takes the parts of the request's body that are ready, as far as the handler has room. Returns true if it took
+    /// anything.
     fn receive(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let waker = self.waker(worker);
         let mut any = false;
         for _ in 0..PARTS_A_TURN {
             if self.body.is_some() && self.exchange.incoming.body_use() == BodyUse::None {
-                // Whoever sends it sees that nobody reads it.
+                // The sender of the body sees by this that it is not read.
                 let_go(self.body.take());
             }
             if self.exchange.incoming.is_full() {
@@ -222,12 +224,13 @@ impl Call {
         Lifecycle::end(self, trailers.collect(), worker);
     }
 
-    /// Nothing more of the body is wanted.
+    /// Drops the rest of the request's body.
     pub(super) fn drop_body(&mut self) {
         let_go(self.body.take());
     }
 
-    /// No more comes of the body, and it is not whole. A handler that takes it in parts decides itself what that means.
+    /// Handles a body that ends before it is complete. If it is being collected, answers with an error. A handler that
+    /// takes it in parts gets the error instead.
     fn body_failed(&mut self, why: BodyError, worker: &mut WorkerContext<impl Service>) {
         let_go(self.body.take());
         let is_collecting = self.exchange.incoming.is_collecting();
@@ -238,7 +241,7 @@ impl Call {
         }
     }
 
-    /// After whatever happened: what it waits for now, and how long.
+    /// Runs after each event: charges the memory, and sets the deadline if the request waits for something else now.
     fn settle(&mut self, worker: &mut WorkerContext<impl Service>) {
         if !self.is_over() && !self.recharge(worker) && !self.is_refused {
             self.no_memory(worker);
@@ -260,7 +263,7 @@ impl Call {
         (self.waits, self.due, self.intake.arrived) = (waits, worker.tick.saturating_add(after), 0);
     }
 
-    /// It has waited for too long.
+    /// Handles the deadline of the request.
     pub(super) fn expired(&mut self, worker: &mut WorkerContext<impl Service>) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
         if waits == Waits::Body && self.intake.arrived >= worker.shared.config().timeouts.least_body() {
@@ -271,14 +274,14 @@ impl Call {
         self.settle(worker);
     }
 
-    /// The worker does not wait for it any longer.
+    /// Cuts the request, because the worker ends or the time of a shutdown is over.
     pub(super) fn cut(&mut self, worker: &mut WorkerContext<impl Service>) {
         worker.count_cut();
         self.abort(Abort::ShuttingDown, worker);
         self.is_cancelled = true;
     }
 
-    /// Charges what it holds now: whether there is room.
+    /// Charges the memory that the request holds now. Returns false if the memory budget has no room.
     pub(super) fn recharge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let away = self.writer.as_ref().map_or(0, Writer::held);
         let held = CALL_BYTES + self.exchange.lent(self.lent) + self.exchange.held() + away;
@@ -293,7 +296,8 @@ impl Call {
         true
     }
 
-    /// It is over: whoever still waits for something of it is told.
+    /// Releases everything that the request holds. A caller that still waits gets 503, or an error from the answer's
+    /// body.
     pub(super) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         worker.share.give(std::mem::take(&mut self.charged));
         self.exchange.give_up(BodyError::CutShort, worker);
@@ -304,7 +308,7 @@ impl Call {
     }
 }
 
-/// Why a body failed, where whoever made it says so in our words.
+/// Returns the first [`BodyError`] among `error` and its sources, or [`BodyError::CutShort`] if there is none.
 fn why(error: &BoxError) -> BodyError {
     let mut error: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(this) = error {
@@ -316,11 +320,11 @@ fn why(error: &BoxError) -> BodyError {
     BodyError::CutShort
 }
 
-/// All fields, each with its name.
+/// Returns all fields, each with its name.
 fn each_named(fields: HeaderMap) -> impl Iterator<Item = (header::HeaderName, HeaderValue)> {
     let mut last = None;
     fields.into_iter().filter_map(move |(name, value)| {
-        // A name stands with its first value only.
+        // The iterator gives a name only with its first value.
         last = name.or(last.take());
         Some((last.clone()?, value))
     })

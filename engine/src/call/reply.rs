@@ -1,4 +1,4 @@
-//! The one answer to a request of this process: from a worker to whoever asked, on another thread.
+//! Passes the answer to a request of this process from its worker to the caller, who may be on another thread.
 
 use super::crossing::Reader;
 use crate::body::BoxError;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 type Answer = http::Response<ResponseBody>;
 
-/// What waits between both.
+/// The state that both ends share.
 #[derive(Default)]
 struct Slot {
     answer: Option<Answer>,
@@ -27,19 +27,19 @@ fn locked(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to answer. Dropped without an answer, it answers 503: its worker has ended.
+/// The sending end of an answer. If it is dropped without an answer, the caller gets 503, because the worker has ended.
 pub(crate) struct Answerer {
     slot: Arc<Mutex<Slot>>,
 }
 
-/// Both ends of a new answer.
+/// Creates both ends of a new answer.
 pub(crate) fn answer() -> (Answerer, ResponseFuture) {
     let slot = Arc::new(Mutex::new(Slot::default()));
     (Answerer { slot: slot.clone() }, ResponseFuture { slot })
 }
 
 impl Answerer {
-    /// Whether somebody still waits for the answer; the task is woken when nobody does any more.
+    /// Returns true if the caller still waits for the answer. Wakes `task` when the caller stops waiting.
     pub(crate) fn is_wanted(&self, task: &Waker) -> bool {
         let mut slot = locked(&self.slot);
         if slot.worker.is_none() {
@@ -48,7 +48,7 @@ impl Answerer {
         !slot.asker_gone
     }
 
-    /// Answers.
+    /// Sends the answer.
     pub(crate) fn send(self, answer: Answer) {
         locked(&self.slot).answer = Some(answer);
     }
@@ -59,7 +59,7 @@ impl Drop for Answerer {
         let mut slot = locked(&self.slot);
         slot.worker = None;
         if slot.asker_gone {
-            // It may be the end of a body, whose drop wakes others.
+            // Dropped without the lock, because the answer may hold a body whose drop wakes other tasks.
             let answer = slot.answer.take();
             drop(slot);
             return drop(answer);
@@ -70,13 +70,14 @@ impl Drop for Answerer {
             answer
         });
         let asker = slot.asker.take();
-        // Its executor may drop the future there and then, and that takes the lock.
+        // Wakes without the lock, because the asker's executor may drop the future during the wake, which takes the
+        // lock.
         drop(slot);
         asker.into_iter().for_each(Waker::wake);
     }
 }
 
-/// The answer to come. Dropped before, it cancels the handler.
+/// A future of the answer. If it is dropped before the answer arrives, the handler is cancelled.
 #[must_use = "the answer comes to whoever awaits it"]
 pub struct ResponseFuture {
     slot: Arc<Mutex<Slot>>,
@@ -114,7 +115,7 @@ impl Drop for ResponseFuture {
     }
 }
 
-/// The body of an answer. Dropped before its end, it cancels what makes it.
+/// The body of an answer. If it is dropped before its end, the rest is not made.
 pub struct ResponseBody {
     content: Content,
 }
@@ -125,12 +126,12 @@ enum Content {
 }
 
 impl ResponseBody {
-    /// One that is there.
+    /// Creates a body that is complete.
     pub(crate) fn of(bytes: Bytes) -> ResponseBody {
         ResponseBody { content: Content::Whole(bytes) }
     }
 
-    /// One that is still made, with its length where that is known.
+    /// Creates a body that is still being made, with its length if that is known.
     pub(crate) fn parts(reader: Reader<BoxError>, length: Option<u64>) -> ResponseBody {
         ResponseBody { content: Content::Parts { reader, left: length } }
     }

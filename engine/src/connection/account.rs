@@ -1,19 +1,20 @@
-//! The account of a connection: the bytes for which the worker's share of the memory budget is charged.
+//! The account of a connection: the number of bytes that are charged to its worker's share of the memory budget.
 
 use crate::budget::Share;
 
-/// The bytes that a connection holds for its peer, without those of its own buffers, whose capacity is known.
+/// Counts of the bytes that a connection holds for its peer. The connection's own buffers are not included, because
+/// their capacity needs no count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
-    /// Bytes that were taken from the worker's share.
+    /// Bytes that are charged to the worker's share of the memory budget.
     charged: u32,
-    /// Bytes of a whole request body that the handler holds.
+    /// Bytes of an HTTP/1 request body that the handler holds as a whole.
     lent: u32,
-    /// Bytes of answers that the driver holds and the peer has not taken.
+    /// Bytes of answers that the driver holds because the kernel has not taken them.
     unsent: u32,
     /// Bytes of the TLS session and of its incomplete records.
     session: u32,
-    /// Bytes of the exchanges, as of the last count.
+    /// Bytes that the exchanges hold, as of the last count.
     exchanges: u32,
 }
 
@@ -22,12 +23,12 @@ fn clamp(bytes: usize) -> u32 {
 }
 
 impl Account {
-    /// Returns the bytes that were taken from the worker's share.
+    /// Returns the bytes that are charged to the worker's share.
     pub(super) fn charged(&self) -> usize {
         self.charged as usize
     }
 
-    /// Returns the bytes to be charged, without those of the connection's buffers.
+    /// Returns the bytes that the connection holds, without those of its own buffers.
     pub(super) fn held(&self) -> usize {
         self.unsent as usize + self.session as usize + self.exchanges as usize
     }
@@ -40,17 +41,17 @@ impl Account {
         self.lent = clamp(bytes);
     }
 
-    /// Adds bytes that the driver holds.
+    /// Adds to the unsent bytes that the driver holds.
     pub(super) fn add_unsent(&mut self, bytes: usize) {
         self.unsent = self.unsent.saturating_add(clamp(bytes));
     }
 
-    /// Sets the bytes that the driver holds.
+    /// Sets the unsent bytes that the driver holds.
     pub(super) fn set_unsent(&mut self, bytes: usize) {
         self.unsent = clamp(bytes);
     }
 
-    /// Sets the bytes of the TLS session. Returns true if they have changed.
+    /// Sets the bytes of the TLS session. Returns true if the number has changed.
     pub(super) fn set_session(&mut self, bytes: usize) -> bool {
         std::mem::replace(&mut self.session, clamp(bytes)) != self.session
     }
@@ -72,8 +73,8 @@ impl Account {
         true
     }
 
-    /// Gives the whole charge back to the worker's share, and keeps only the size of the TLS session. Returns the bytes that the driver
-    /// holds.
+    /// Gives the whole charge back to the worker's share, and keeps only the size of the TLS session. Returns the
+    /// number of unsent bytes that the driver holds.
     pub(super) fn close(&mut self, share: &mut Share) -> usize {
         let unsent = self.unsent as usize;
         share.give(self.charged as usize);

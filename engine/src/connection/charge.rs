@@ -1,4 +1,4 @@
-//! Charging a connection for the memory that it holds, and releasing it.
+//! Charges the memory that a connection holds to its worker's share of the memory budget, and gives it back.
 
 use super::Connection;
 use super::account::Account;
@@ -8,15 +8,16 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 
 impl Transport {
-    /// Charges the worker's share for what the connection holds now, with the last count of its exchanges. Returns false if there is
-    /// no room.
+    /// Charges the worker's share of the memory budget for the bytes that the connection holds now, with the last count
+    /// of its exchanges. Returns false if the budget has no room.
     pub(super) fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let held = self.held();
         self.account.charge(held, &mut worker.share)
     }
 
-    /// The same, for an HTTP/2 connection whose streams hold `bytes`. One connection may not take the room of all others. (HTTP/1
-    /// needs no such rule: it has one body at a time, which has a bound of its own.)
+    /// Charges as [`charge`](Self::charge) does, for an HTTP/2 connection whose streams hold `bytes`. Also returns
+    /// false if this connection would leave too little for the others. HTTP/1 needs no such rule, because it has one
+    /// body at a time, which has a limit of its own.
     pub(super) fn charge_streams(&mut self, bytes: usize, worker: &mut WorkerContext<impl Service>) -> bool {
         self.account.set_exchanges(bytes);
         let held = self.held();
@@ -28,14 +29,15 @@ impl Transport {
         self.account.held() + self.unread.capacity() + self.sealed.capacity()
     }
 
-    /// Frees the unread bytes and gives the whole charge back to the worker's share, when the connection serves no more requests. The
-    /// account keeps the size of the TLS session, which the next `charge` counts again. Returns the bytes that the driver holds.
+    /// Frees the unread bytes and gives the whole charge back to the worker's share, because the connection serves no
+    /// more requests. The account keeps the size of the TLS session for the next `charge`. Returns the number of unsent
+    /// bytes that the driver holds.
     pub(super) fn close_account(&mut self, worker: &mut WorkerContext<impl Service>) -> usize {
         self.unread = Vec::new();
         self.account.close(&mut worker.share)
     }
 
-    /// Gives everything back when the connection has ended.
+    /// Gives the whole charge back and clears the account, because the connection has ended.
     pub(super) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.close_account(worker);
         self.account = Account::default();
@@ -43,13 +45,13 @@ impl Transport {
 }
 
 impl Connection {
-    /// Charges the worker's share for what this connection holds now. Returns false if there is no room.
+    /// Counts and charges the bytes that this connection holds now. Returns false if the memory budget has no room.
     pub(super) fn recharge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         self.count_exchanges();
         self.transport.charge(worker)
     }
 
-    /// Counts what the exchanges hold now, for the next [`Transport::charge`].
+    /// Counts the bytes that the exchanges hold now, for the next [`Transport::charge`].
     pub(super) fn count_exchanges(&mut self) {
         let lent = self.transport.account.lent();
         let exchanges = match (&mut self.http2, &self.exchange) {
@@ -71,18 +73,18 @@ impl Connection {
         }
     }
 
-    /// The same, if the connection is ending.
+    /// Ends the exchanges of a connection that is ending, and gives back their charge.
     #[inline]
     pub(super) fn release_if_ended(&mut self, worker: &mut WorkerContext<impl Service>) {
         if self.transport.is_ending() && (self.http2.is_some() || self.exchange.is_some()) {
             self.release_protocol(worker);
-            // The exchanges may have been counted again after the end.
+            // The exchanges may have been counted again since the connection began to end.
             self.transport.account.set_exchanges(0);
             self.transport.charge(worker);
         }
     }
 
-    /// Gives everything back when the connection has ended.
+    /// Ends the exchanges and gives the whole charge back, because the connection has ended.
     pub(crate) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.release_protocol(worker);
         self.transport.release(worker);

@@ -1,9 +1,10 @@
 //! The end of a connection: errors, deadlines, closing.
 //!
-//! If a socket closes with unread bytes, the kernel sends a reset, which can destroy the last answer on its way (RFC 9112 section
-//! 9.6). A peer may send on after its last request. So the connection ends its own direction first, and then reads and drops bytes
-//! until the peer ends its direction or the linger deadline passes. This costs a wake and a receive for each connection (measured:
-//! 8 % of the cost of a connection that is used once), and no answer is lost.
+//! If a socket is closed while it has unread bytes, the kernel sends a reset, which can destroy the last answer on its
+//! way (RFC 9112 section 9.6). A peer may continue to send after its last request. Therefore the connection first ends
+//! its own direction, and then reads and drops bytes until the peer ends its direction or the linger deadline passes.
+//! No answer is lost, at the cost of one more wake and receive per connection (measured: 8 % of the cost of a
+//! connection that is used once).
 
 use super::Connection;
 use super::http1::H1;
@@ -23,7 +24,8 @@ use highwire_proto::{Head, h1};
 pub(super) const DRAIN_TICKS: u32 = 2;
 
 impl Connection {
-    /// Answers bytes that the parser refuses, and ends the connection.
+    /// Ends the connection because the parser has refused the peer's bytes: answers with `error`, or cuts an answer
+    /// that has begun.
     pub(super) fn refuse(
         &mut self,
         error: highwire_proto::Error,
@@ -38,21 +40,21 @@ impl Connection {
         self.end_with(Abort::Malformed(error), worker, out);
     }
 
-    /// Ends the present exchange with an error, or cuts the connection if an answer has begun.
+    /// Answers the current exchange with an error, or cuts the connection if an answer has begun.
     pub(super) fn end_with(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        // The exchange of the request before must not get this error.
+        // Removes the previous exchange if it is over, so that this error does not end it again.
         self.recycle_exchange();
         H1::new(self, out).abort(abort, worker);
         self.recharge(worker);
     }
 
-    /// Returns true if the peer may have received some of the answer.
+    /// Returns true if an answer is being sent, so that the peer may have received a part of it.
     pub(super) fn has_begun_to_answer(&self) -> bool {
         let has_body = self.exchange.as_ref().is_some_and(|exchange| exchange.outgoing.is_streaming());
         has_body || self.http.server() == h1::state::State::SendsBody
     }
 
-    /// Ends the present exchange, because the memory budget has no room.
+    /// Handles a memory budget without room: ends the current exchange over HTTP/1, or the connection over HTTP/2.
     pub(super) fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.transport.unread = Vec::new();
         if let Some(http2) = &mut self.http2 {
@@ -67,7 +69,8 @@ impl Connection {
         }
     }
 
-    /// Ends the present exchange, because its body is too large.
+    /// Handles a request body that is too large. If a handler takes the body, answers 413 or cuts the answer. Otherwise
+    /// stops reading the body and closes the connection after the answer.
     pub(super) fn body_too_large(
         &mut self,
         body_use: BodyUse,
@@ -92,13 +95,13 @@ impl Connection {
         }
     }
 
-    /// See [`Transport::finish`](super::transport::Transport::finish).
+    /// Ends the exchanges and our direction; see [`Transport::finish`](super::transport::Transport::finish).
     pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.release_protocol(worker);
         self.transport.finish(worker, out);
     }
 
-    /// Closes now. The driver still sends what it has.
+    /// Closes the connection without waiting for the peer. The driver still sends the queued bytes.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.release_protocol(worker);
         self.transport.close(worker, out);
@@ -110,12 +113,12 @@ impl Connection {
         self.transport.abort(worker, out);
     }
 
-    /// The socket has failed: ends the exchanges and the connection.
+    /// Ends the exchanges and the connection because the socket has failed.
     pub(crate) fn failed(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
     }
 
-    /// The deadline of the present phase passed.
+    /// Handles the deadline of the current phase.
     pub(crate) fn expired(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| connection.out_of_time(worker, head, out));
     }
@@ -125,7 +128,7 @@ impl Connection {
             return self.expired_http2(worker, head, out);
         }
         if self.transport.work.is_unfinished() && matches!(self.transport.phase, Phase::Fresh | Phase::Idle) {
-            // The worker has had no time for its requests.
+            // The delay is not the peer's: the worker has not parsed the received bytes yet.
             return self.wait_for(Phase::Idle, worker);
         }
         let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
@@ -163,7 +166,8 @@ impl Connection {
         self.intake.arrived >= worker.shared.config().timeouts.least_body()
     }
 
-    /// Begins a graceful shutdown: an idle connection ends soon, the others end after their answer.
+    /// Begins a graceful shutdown. An idle connection closes after [`DRAIN_TICKS`], a busy one after its answer. The
+    /// task of a tunnel is notified.
     pub(crate) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         if self.http2.is_some() {
             return self.with_out(worker, queue, |connection, worker, out| {
@@ -182,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at the hard deadline of a shutdown. Returns true if an exchange was cut.
+    /// Resets the connection at the end of a shutdown. Returns true if it was busy.
     pub(crate) fn cut(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) -> bool {
         let busy = match &self.http2 {
             Some(http2) => http2.http.open_streams() > 0 || self.transport.blocked,

@@ -1,11 +1,13 @@
-//! One connection: it passes received bytes to its protocol and the protocol's answers to the driver.
+//! A client's connection. It passes the received bytes to its protocol, HTTP/1 or HTTP/2, and queues the answers for
+//! the driver.
 //!
-//! Every event of a connection enters by one of the public functions here: bytes were received, the peer ended its direction, the
-//! socket took waiting bytes, a task was woken, a deadline passed. Each function does all that is possible, queues at most a few
-//! operations, and leaves the connection in one [`Phase`], which says what it waits for and how long.
+//! The worker reports each event of a connection by calling one of its `pub(crate)` functions: bytes were received, the
+//! peer ended its direction, the kernel took waiting bytes, a task was woken, a deadline passed. Each function does all
+//! the work that is possible now, queues operations for the driver, and sets the [`Phase`] of the connection and its
+//! deadline.
 //!
-//! The parser reads from the driver's receive buffer. Only bytes that it cannot use yet are copied, so that a connection that waits
-//! for its next request owns no memory but this struct.
+//! The parser reads directly from the driver's receive buffer. The connection copies only the bytes that cannot be
+//! parsed yet, so an idle HTTP/1 connection without TLS owns no memory besides this struct.
 
 mod account;
 mod charge;
@@ -31,28 +33,31 @@ use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
 
-/// A connection that waits for its handler or its peer stops receiving when it keeps so many unread bytes.
+/// Unread bytes at which a connection stops receiving. They collect while it waits for its handler, or for the peer to
+/// take answers.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;
 
-/// The capacity of a new buffer of unread bytes.
+/// The least capacity of the buffer for unread bytes.
 const WINDOW_BYTES: usize = 4 * 1024;
 
-/// A connection: its transport and its protocol.
+/// A client's connection: its transport and its protocol.
 pub(crate) struct Connection {
     transport: Transport,
     http: h1::Connection,
-    /// The pending exchange over HTTP/1.
+    /// The pending HTTP/1 exchange.
     exchange: Option<Box<Exchange>>,
-    /// The counts of its request's body.
+    /// The counts of the HTTP/1 request's body.
     intake: Intake,
-    /// The body is too large and no more of it is read; the request has not been answered yet.
+    /// True if the connection has stopped reading a body that no handler takes, because it is too large. The response
+    /// is not complete yet.
     body_refused: bool,
-    /// The exchanges over HTTP/2.
+    /// The HTTP/2 state and its exchanges; `None` over HTTP/1.
     http2: Option<Box<Http2>>,
 }
 
 impl Connection {
-    /// Makes the connection of an accepted socket. `proxied`: it begins with the PROXY protocol.
+    /// Creates the connection of an accepted socket and sets the deadline for its first head. If `proxied` is true, the
+    /// connection must begin with a header of the PROXY protocol.
     pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, worker: &mut WorkerContext<impl Service>) -> Connection {
         worker.deadlines.set(id.index, worker.tick, worker.timeouts.head);
         Connection {
@@ -65,7 +70,8 @@ impl Connection {
         }
     }
 
-    /// Calls `act`, which may send.
+    /// Calls `act` with an [`Out`] that holds the connection's TLS session. Then cuts the connection if the session
+    /// could not encrypt, and ends the exchanges if the connection is ending.
     #[inline(always)]
     pub(super) fn with_out<S: Service>(
         &mut self,
@@ -105,7 +111,7 @@ impl Connection {
         self.transport.peer
     }
 
-    /// Receives bytes.
+    /// Handles received bytes: a PROXY header, TLS records or plain HTTP.
     pub(crate) fn received(
         &mut self,
         bytes: &[u8],
@@ -125,7 +131,7 @@ impl Connection {
         });
     }
 
-    /// Receives bytes of HTTP.
+    /// Handles received plaintext: HTTP, or the bytes of a tunnel.
     #[inline]
     pub(super) fn received_plain(
         &mut self,
@@ -144,7 +150,7 @@ impl Connection {
         } else {
             self.keep(bytes, worker, out);
             if self.transport.work.is_unfinished() {
-                // It waits for its next turn.
+                // An earlier turn has left work. `go_on` parses these bytes in a later turn.
                 return;
             }
             self.proceed(worker, head, out);
@@ -153,7 +159,7 @@ impl Connection {
         self.settle(worker, head, out);
     }
 
-    /// The driver reports that the peer has ended its direction.
+    /// Handles the driver's report that the peer has ended its direction.
     pub(crate) fn peer_ended(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
             if connection.transport.phase == Phase::Linger && !connection.transport.blocked {
@@ -165,7 +171,8 @@ impl Connection {
         });
     }
 
-    /// The peer has ended its direction. `is_said`: the peer itself said so, and not only the transport.
+    /// Handles the end of the peer's direction. `is_said` is true if the peer itself has signaled the end: by FIN
+    /// without TLS, by close_notify with TLS. It is false if only the TCP stream under TLS has ended.
     pub(super) fn peer_is_done(
         &mut self,
         is_said: bool,
@@ -174,24 +181,27 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         self.transport.ended = true;
-        // The end of the TCP stream follows the peer's close_notify and changes nothing.
+        // Once set, the flag stays: the end of the TCP stream, which follows the peer's close_notify, must not clear
+        // it.
         self.transport.end_said |= is_said;
-        // The handshake bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this again.
+        // The handshake bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this
+        // again.
         if self.transport.is_ending() || !self.transport.sealed.is_empty() {
             return;
         }
         if self.transport.phase == Phase::Proxy {
-            // The header is incomplete: the peer is unknown.
+            // The PROXY header is incomplete, so the client's address is unknown.
             return self.close(worker, out);
         }
         if let Some(tunnel) = self.tunnel() {
-            // Under TLS only close_notify ends a stream; an attacker can end the TCP stream (RFC 8446 section 6.1).
+            // Under TLS only close_notify is a proper end, because an attacker can end the TCP stream (RFC 8446 section
+            // 6.1).
             tunnel.peer_ended(self.transport.end_said);
         }
         self.settle(worker, head, out);
     }
 
-    /// The driver reports that the kernel has all its bytes.
+    /// Handles the driver's report that the kernel has taken all bytes of this connection.
     pub(crate) fn drained(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.transport.blocked = false;
         self.transport.account.set_unsent(0);
@@ -201,7 +211,7 @@ impl Connection {
                 connection.finish(worker, out);
             } else if !connection.transport.is_ending() && connection.transport.sealed.is_empty() {
                 if connection.transport.phase == Phase::Write {
-                    // The peer has taken them; what is sent next has its whole time.
+                    // The phase changes, so that the next blocked bytes get a full write timeout.
                     connection.transport.phase = Phase::Fresh;
                 }
                 connection.drive(worker, head, out);
@@ -210,7 +220,8 @@ impl Connection {
         });
     }
 
-    /// The driver reports that the peer does not take its bytes, and that it has copied `held` of them.
+    /// Handles the driver's report that the socket takes no more bytes now. The driver has copied the `held` bytes that
+    /// are unsent.
     pub(crate) fn blocked(&mut self, held: usize, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         if self.transport.phase == Phase::Gone {
             return;
@@ -220,24 +231,24 @@ impl Connection {
             return;
         }
         if self.transport.phase == Phase::Linger {
-            // The last answer is not sent yet; the peer has the time of any answer to take it.
+            // The last answer is still unsent. The peer gets the usual write timeout to take it.
             return self.wait_for(Phase::Closing, worker);
         }
-        // A peer that does not read answers may not send requests.
+        // The connection receives no further requests while the peer does not read its answers.
         self.transport.pause(queue);
         if self.transport.phase != Phase::Closing {
             self.wait_for(Phase::Write, worker);
         }
     }
 
-    /// The driver reports that the peer has taken some bytes.
+    /// Handles the driver's report that the peer has taken some of the waiting bytes: restarts the write timeout.
     pub(crate) fn progressed(&mut self, worker: &mut WorkerContext<impl Service>) {
         if matches!(self.transport.phase, Phase::Write | Phase::Closing) {
             self.wait_to_write(worker);
         }
     }
 
-    /// Parses the kept unread bytes.
+    /// Parses the unread bytes that the connection has kept.
     pub(super) fn proceed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         // Even if no bytes are unread, the parser may still have to report the end of a body.
         let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
@@ -247,7 +258,7 @@ impl Connection {
         let mut unread = std::mem::take(&mut self.transport.unread);
         let used = self.advance(&unread, worker, head, out);
         if self.transport.is_ending() {
-            // `unread` was released with the connection.
+            // A connection that is ending keeps no unread bytes.
             return;
         }
         if self.is_tunnel() {
@@ -258,7 +269,8 @@ impl Connection {
         self.recharge(worker);
     }
 
-    /// Keeps the unread rest. An idle connection keeps no buffer, and a large buffer shrinks.
+    /// Stores the bytes that could not be parsed. Drops an empty buffer, and shrinks one of more than [`UNREAD_BYTES`]
+    /// that is less than a quarter full.
     pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>) {
         if unread.is_empty() {
             return;
@@ -269,7 +281,7 @@ impl Connection {
         self.transport.unread = unread;
     }
 
-    /// Returns true if another protocol owns the bytes.
+    /// Returns true if the HTTP/1 connection carries another protocol, after Upgrade or CONNECT.
     fn is_tunnel(&self) -> bool {
         self.tunnel().is_some()
     }
@@ -278,12 +290,13 @@ impl Connection {
         self.exchange.as_ref()?.tunnel()
     }
 
-    /// Returns true if the parser may read on: the peer takes our bytes, no body was refused, and the connection is not ending.
+    /// Returns true if parsing may continue: the socket is not blocked, no body was refused, and the connection is not
+    /// ending.
     fn may_read(&self) -> bool {
         !self.transport.blocked && !self.body_refused && !self.transport.is_ending()
     }
 
-    /// Parses the window until it is used up or something has to be waited for. Returns the number of bytes used.
+    /// Parses `window` until it is used up or the connection must wait. Returns the number of bytes used.
     #[inline]
     fn advance(
         &mut self,
@@ -298,7 +311,8 @@ impl Connection {
         }
     }
 
-    /// Keeps bytes that cannot be parsed now.
+    /// Appends bytes that cannot be parsed now to the unread bytes, and pauses receiving if these are too many. Calls
+    /// [`no_memory`](Self::no_memory) if the memory budget has no room for them.
     pub(super) fn keep(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.is_ending() {
             return;
@@ -308,7 +322,7 @@ impl Connection {
         }
         let most = self.most_unread();
         if self.transport.unread.len() + bytes.len() > self.transport.unread.capacity().max(most) {
-            // Receiving stops here, so the buffer needs no more room than this.
+            // Receiving pauses at `most` bytes, so a fixed step is enough; doubling the buffer would waste memory.
             self.transport.unread.reserve_exact(bytes.len().max(WINDOW_BYTES * 8));
         }
         self.transport.unread.extend_from_slice(bytes);
@@ -320,12 +334,13 @@ impl Connection {
         }
     }
 
-    /// Returns the number of unread bytes at which receiving stops. It is smaller if the unread bytes are work for many turns.
+    /// Returns the number of unread bytes at which receiving stops. It is a quarter of [`UNREAD_BYTES`] if an earlier
+    /// turn has left work, because the unread bytes may then keep the worker busy for many turns.
     fn most_unread(&self) -> usize {
         if self.transport.work.is_unfinished() { UNREAD_BYTES / 4 } else { UNREAD_BYTES }
     }
 
-    /// Resumes receiving if nothing forbids it.
+    /// Resumes receiving if it is paused and no reason for the pause is left.
     pub(super) fn resume_if_wanted(&mut self, queue: &mut Queue) {
         if !self.transport.paused {
             return;

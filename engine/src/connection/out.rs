@@ -4,11 +4,11 @@ use crate::secure::Secure;
 use bytes::Bytes;
 use highwire_io::{Op, Queue, SocketId};
 
-/// A connection's part of the queue while it handles one event.
+/// The part of the worker's queue that one connection writes while it handles one event.
 pub(crate) struct Out<'q> {
     pub(super) queue: &'q mut Queue,
     pub(super) start: usize,
-    /// The connection's TLS session, which encrypts the bytes.
+    /// The connection's TLS session, which encrypts the bytes; `None` without TLS.
     pub(super) tls: Option<Box<Secure>>,
 }
 
@@ -24,7 +24,8 @@ impl<'q> Out<'q> {
         self.flush_before(socket, false);
     }
 
-    /// Queues the written bytes to be sent. `more`: another sending operation follows at once.
+    /// Queues the written bytes to be sent. `more` must be true only if another sending operation, or `Shutdown` or
+    /// `Close`, follows at once: the driver may wait for it, so that both leave in one packet.
     #[inline]
     pub(super) fn flush_before(&mut self, socket: SocketId, more: bool) {
         if self.queue.output.len() > self.start
@@ -35,7 +36,7 @@ impl<'q> Out<'q> {
         self.push_send(socket, more);
     }
 
-    /// Queues records of TLS itself, which are not encrypted again.
+    /// Queues `bytes` without encryption, because they are records that the TLS session itself has made.
     pub(super) fn send_raw(&mut self, socket: SocketId, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.flush(socket);
@@ -44,7 +45,7 @@ impl<'q> Out<'q> {
         }
     }
 
-    /// Queues a close_notify behind the written bytes.
+    /// Queues a close_notify after the written bytes, if the connection uses TLS.
     pub(super) fn close_tls(&mut self, socket: SocketId) {
         if self.tls.is_some() {
             self.flush_before(socket, true);
@@ -60,7 +61,7 @@ impl<'q> Out<'q> {
         let end = self.queue.output.len();
         if end > self.start {
             match self.queue.ops.last_mut() {
-                // Answers to several pieces of one peer leave together.
+                // Extends the last operation, so that several answers to one peer leave in one send.
                 Some(Op::Send { socket: last, end: before, more: and_more, .. })
                     if *last == socket && *before as usize == self.start =>
                 {
@@ -72,7 +73,8 @@ impl<'q> Out<'q> {
         }
     }
 
-    /// Queues the written bytes as an operation that the driver reports with `Drained`. Returns their number.
+    /// Queues the written bytes in an operation of their own, whose end the driver reports with `Drained`. Returns the
+    /// number of these bytes, as encrypted.
     pub(super) fn flush_and_hear(&mut self, socket: SocketId) -> usize {
         let bytes = match &mut self.tls {
             Some(tls) => tls.sealed(&self.queue.output[self.start..]),
@@ -84,8 +86,8 @@ impl<'q> Out<'q> {
         length
     }
 
-    /// Queues shared bytes, encrypted under TLS, as an operation that the driver reports with `Drained`. Returns the number of bytes
-    /// that only this connection holds.
+    /// Queues `bytes` without a copy (encrypted under TLS), in an operation whose end the driver reports with
+    /// `Drained`. Returns their number if only this connection holds them, otherwise 0.
     pub(super) fn send_bytes(&mut self, socket: SocketId, bytes: Bytes) -> usize {
         let bytes = match &mut self.tls {
             Some(tls) => tls.sealed(&bytes),

@@ -1,30 +1,30 @@
 //! The phases of a connection.
 
-/// What a connection waits for. Each phase has a deadline.
+/// The states of a connection, by the event that it waits for. Each one except `Gone` has a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The header of the PROXY protocol.
     Proxy,
-    /// Its first byte.
+    /// The first byte of the first request. Also set briefly before another phase, to restart its deadline.
     Fresh,
-    /// Another request.
+    /// The first byte of the next request.
     Idle,
-    /// The rest of a head.
+    /// The rest of a request's head.
     Head,
-    /// More of a body.
+    /// More of a request's body.
     Body,
-    /// A handler's answer.
+    /// The handler's answer, or the next part of its body.
     Handler,
-    /// The peer, to take bytes.
+    /// Room in the socket, because the peer has not taken the sent bytes.
     Write,
     /// Bytes of another protocol, in either direction.
     Tunnel,
-    /// The HTTP/2 stream with the earliest deadline.
+    /// An event of any HTTP/2 stream. The deadline is the earliest one of all streams.
     Streams,
-    /// The driver, to send its last bytes and our end. Nothing more is read or answered.
+    /// The driver's report that the last bytes were sent. The connection parses and answers nothing more.
     Closing,
-    /// The peer's end, after ours.
+    /// The end of the peer's direction, after the end of ours. Received bytes are dropped.
     Linger,
-    /// Nothing: the worker will forget it.
+    /// Nothing. The worker removes the connection.
     Gone,
 }

@@ -1,4 +1,5 @@
-//! The PROXY protocol of HAProxy, versions 1 and 2: what a proxy that passes bytes on says before them.
+//! The PROXY protocol of HAProxy, versions 1 and 2: a header with the client's address, which a TCP proxy sends before
+//! the client's bytes.
 
 use super::Connection;
 use super::out::Out;
@@ -11,26 +12,27 @@ use highwire_io::Queue;
 use highwire_proto::Head;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of the longest header that is taken. The addresses need 216 at most; the rest is for what is added to them.
+/// The longest header that is accepted, in bytes. Addresses need at most 216; the rest is room for a proxy's additional
+/// fields.
 pub(super) const HEADER_BYTES: usize = 2048;
 
-/// Bytes of the longest header of version 1 (section 2.1).
+/// The longest header of version 1, in bytes (section 2.1 of the protocol's specification).
 const TEXT_BYTES: usize = 107;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What a connection's first bytes are.
+/// The result of reading a connection's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// A part of a header.
+    /// The bytes are the beginning of a header.
     NeedMore,
-    /// A header of so many bytes, and whose connection it is; none where the proxy speaks for itself.
+    /// A header of `bytes` bytes. `peer` is the client; `None` if the header names none, as in a proxy's health check.
     Header { bytes: usize, peer: Option<Peer> },
-    /// No header.
+    /// The bytes are not a valid header.
     Wrong,
 }
 
-/// Reads a header.
+/// Reads a header of either version from the front of `window`.
 pub(super) fn read(window: &[u8]) -> Said {
     let known = window.len().min(SIGNATURE.len());
     if window[..known] == SIGNATURE[..known] && known > 0 {
@@ -39,7 +41,7 @@ pub(super) fn read(window: &[u8]) -> Said {
     text(window)
 }
 
-/// `PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n`.
+/// Reads a header of version 1, such as `PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n`.
 fn text(window: &[u8]) -> Said {
     let known = window.len().min(6);
     if window[..known] != b"PROXY "[..known] {
@@ -52,7 +54,7 @@ fn text(window: &[u8]) -> Said {
     let Ok(line) = std::str::from_utf8(&window[6..end]) else { return Said::Wrong };
     let mut words = line.split(' ');
     let is_four = match words.next() {
-        // Whatever follows is to be ignored.
+        // The specification requires that the rest of the line is ignored.
         Some("UNKNOWN") => return Said::Header { bytes, peer: None },
         Some("TCP4") => true,
         Some("TCP6") => false,
@@ -75,7 +77,8 @@ fn text(window: &[u8]) -> Said {
     Said::Header { bytes, peer: Some(Peer::Internet(source.to_canonical(), port)) }
 }
 
-/// Signature, version and command, family, length, addresses, and what is added to them (section 2.2).
+/// Reads a header of version 2: signature, version and command, family, length, addresses, additional fields (section
+/// 2.2).
 fn binary(window: &[u8]) -> Said {
     let Some(&[command, family, high, low]) = window.get(12..16).and_then(|rest| rest.first_chunk()) else {
         return Said::NeedMore;
@@ -88,7 +91,7 @@ fn binary(window: &[u8]) -> Said {
     let Some(rest) = window.get(16..bytes) else { return Said::NeedMore };
     let port = |at: usize| rest.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
     let peer = match (command, family) {
-        // The proxy's own, as for a check of its health.
+        // The proxy's own connection, such as a health check.
         (0x20, _) => None,
         (_, 0x11) => {
             let Some((source, port)) = rest.first_chunk::<4>().zip(port(8)) else { return Said::Wrong };
@@ -104,14 +107,14 @@ fn binary(window: &[u8]) -> Said {
             }
             Some(Peer::Internet(Ipv6Addr::from(*source).to_canonical(), port))
         }
-        // Unix sockets, datagrams, and what is not known: nobody that has an address.
+        // Unix sockets, datagrams and unknown families name no TCP client.
         _ => None,
     };
     Said::Header { bytes, peer }
 }
 
 impl Connection {
-    /// Bytes came, and the header has not.
+    /// Handles received bytes while the PROXY header is incomplete.
     #[cold]
     pub(super) fn received_proxied(
         &mut self,
@@ -120,7 +123,7 @@ impl Connection {
         head: &mut Head,
         queue: &mut Queue,
     ) {
-        // The header is shorter than any buffer: what was kept of it is bounded by it.
+        // `unread` stays small here, because `read` refuses a header of more than `HEADER_BYTES`.
         let mut window = std::mem::take(&mut self.transport.unread);
         window.extend_from_slice(bytes);
         match read(&window) {
@@ -153,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// The peer has too many connections already.
+    /// Refuses a connection whose client has too many already: answers 503, or resets it under TLS.
     fn refuse_peer(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if out.tls.is_some() {
             return self.abort(worker, out);
@@ -173,7 +176,7 @@ mod tests {
         Some(Peer::Internet(address.parse().expect("an address"), port))
     }
 
-    /// What is read of it; of each beginning, that more is needed.
+    /// Checks that `header` is read as one that names `peer`, and that each shorter part of it needs more bytes.
     fn check(header: &[u8], peer: Option<Peer>) {
         let bytes = header.len();
         let with_more = [header, b"GET / HTTP/1.1\r\n"].concat();
@@ -192,7 +195,8 @@ mod tests {
     fn both_versions_say_whose_connection_it_is() {
         check(b"PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n", internet("192.0.2.1", 4711));
         check(b"PROXY TCP6 2001:db8::1 ::1 0 65535\r\n", internet("2001:db8::1", 0));
-        // What a proxy that listens on both writes of IPv4: the same peer, and not one of a network that all of IPv4 shares.
+        // A proxy that listens on IPv4 and IPv6 writes IPv4 addresses like this. The peer must be the plain IPv4
+        // address, because all mapped addresses share one /64.
         check(b"PROXY TCP6 ::ffff:192.0.2.1 ::1 1 2\r\n", internet("192.0.2.1", 1));
         check(b"PROXY UNKNOWN\r\n", None);
         check(b"PROXY UNKNOWN ffff::1 what ever\r\n", None);

@@ -33,7 +33,7 @@ impl Connection {
         }
         self.settle_slowly(worker, head, out);
         if self.transport.blocked && out.waiting() > 0 && !self.transport.is_ending() {
-            // The driver keeps these bytes behind those that the peer has not taken.
+            // The driver queues these bytes behind the blocked ones, so the connection is charged for them, too.
             self.sent_away(out.waiting(), worker, out);
         }
         out.flush(self.transport.id);
@@ -91,16 +91,16 @@ impl Connection {
         self.wait_for(phase, worker);
     }
 
-    /// Parses the unread bytes. Then tells the protocol's state machine that the peer has ended its direction, unless bytes that can
-    /// still be parsed have to wait.
+    /// Parses the unread bytes and then reports the peer's end to the HTTP/1 state machine. Returns without the report
+    /// if unread bytes must still wait to be parsed.
     fn see_end(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         use h1::state::State;
-        // Unread bytes may have become readable.
+        // Unread bytes that had to wait may be parsed now.
         self.proceed(worker, head, out);
         if self.transport.is_ending() || self.transport.blocked || self.transport.work.is_unfinished() {
             return;
         }
-        // Unread bytes either wait for a handler or are the beginning of a message that will not be completed.
+        // Unread bytes either wait for a handler or belong to a message that will not be completed.
         let reads_on = match self.http.client() {
             State::Idle => true,
             State::SendsBody => !self.incoming_is_full() && !self.body_refused,
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// Sets the deadline for the peer to take some bytes.
+    /// Sets the deadline by which the peer must take some of the waiting bytes.
     pub(super) fn wait_to_write(&mut self, worker: &mut WorkerContext<impl Service>) {
         let due = worker.tick.saturating_add(worker.timeouts.write);
         let due = self.http2.as_mut().map_or(due, |http2| http2.blocked_until(due, worker));
@@ -148,8 +148,9 @@ impl Connection {
 }
 
 impl Transport {
-    /// Sets the phase and its deadline. If the phase stays the same, so does the deadline, except for [`Phase::Idle`] and
-    /// [`Phase::Linger`]. For the deadline of [`Phase::Write`] over HTTP/2 see [`Connection::wait_for`].
+    /// Sets the phase and its deadline. If the phase does not change, the deadline stays, except in [`Phase::Idle`] and
+    /// [`Phase::Linger`], which restart it. For the deadline of [`Phase::Write`] over HTTP/2 see
+    /// [`Connection::wait_for`].
     pub(super) fn wait_for(&mut self, phase: Phase, worker: &mut WorkerContext<impl Service>) {
         if self.phase == phase && !matches!(phase, Phase::Idle | Phase::Linger) {
             return;
@@ -171,7 +172,8 @@ impl Transport {
 }
 
 impl Transport {
-    /// Sets the deadline of a tunnel anew after bytes have passed, unless the tunnel is ending because none did for too long.
+    /// Restarts the timeout of a tunnel after bytes have passed, unless the tunnel is already ending because it was
+    /// idle.
     pub(super) fn tunnel_moved(&self, raw: &Raw, worker: &mut WorkerContext<impl Service>) {
         if self.phase == Phase::Tunnel && !raw.is_idle() {
             worker.deadlines.set(self.id.index, worker.tick, worker.timeouts.tunnel);
@@ -179,12 +181,14 @@ impl Transport {
     }
 }
 
-/// Returns how long to wait for the next request: while the server stops only for one that is on its way already.
+/// Returns the ticks to wait for the next request. During a shutdown they are few, for a request that is already on its
+/// way.
 fn idle_ticks(worker: &WorkerContext<impl Service>) -> u32 {
     if worker.draining { DRAIN_TICKS } else { worker.timeouts.idle }
 }
 
-/// Removes empty lines before a request that will not follow: they are no incomplete message.
+/// Returns `bytes`, or an empty slice if they are only line ends. A client may send empty lines before a request, so
+/// they are not an incomplete message.
 fn skip_line_ends(bytes: &[u8]) -> &[u8] {
     let only_line_ends = bytes.chunks(2).all(|pair| pair == b"\r\n");
     if only_line_ends { &[] } else { bytes }

@@ -1,4 +1,5 @@
-//! A connection under TLS. Received bytes are decrypted before HTTP parses them; [`Out`] encrypts the bytes that HTTP sends.
+//! A connection under TLS. Received bytes are decrypted before HTTP parses them; [`Out`] encrypts the bytes that HTTP
+//! sends.
 
 use super::Connection;
 use super::close::DRAIN_TICKS;
@@ -13,11 +14,11 @@ use highwire_proto::Head;
 use highwire_proto::h2::{Code, Failure};
 use std::sync::atomic::Ordering;
 
-/// The bytes that a session costs without its unread records: its state, rounded up as the allocator does.
+/// The memory charge for a TLS session without its incomplete records: its state, rounded up as the allocator does.
 pub(super) const SESSION_BYTES: usize = 12 * 1024;
 
 impl Connection {
-    /// Gives the connection a TLS session. Returns false if there is no memory for it.
+    /// Gives the connection a TLS session. Returns false if the memory budget has no room for it.
     #[cfg(feature = "tls")]
     pub(crate) fn secure(&mut self, secure: Box<Secure>, worker: &mut WorkerContext<impl Service>) -> bool {
         self.transport.tls = Some(secure);
@@ -27,7 +28,7 @@ impl Connection {
         self.recharge(worker)
     }
 
-    /// Receives bytes of TLS.
+    /// Handles received bytes of TLS: decrypts them, or keeps them if the handshake must wait for its turn.
     pub(super) fn received_tls(
         &mut self,
         bytes: &[u8],
@@ -52,7 +53,7 @@ impl Connection {
         self.decrypt(bytes, worker, head, out);
     }
 
-    /// Decrypts bytes of TLS and passes them on.
+    /// Decrypts received bytes, sends the records that the session answers with, and handles the plaintext.
     fn decrypt(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let Some(tls) = &mut out.tls else { return };
         let mut plain = std::mem::take(&mut worker.plain);
@@ -76,7 +77,7 @@ impl Connection {
                         && let Some(tls) = &out.tls
                     {
                         let facts = tls.facts();
-                        tracing::debug!(peer = %crate::Peer::from(self.transport.peer), ?facts, "a TLS connection stands");
+                        tracing::debug!(peer = %crate::Peer::from(self.transport.peer), ?facts, "a TLS handshake is complete");
                     }
                     if is_http2 {
                         self.begin_http2(worker, out);
@@ -96,7 +97,7 @@ impl Connection {
             }
             Err(Fault::NotTls) => {
                 worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
-                // In plain text, because that is what the peer speaks.
+                // The answer is in plain text, because the peer does not speak TLS.
                 out.tls = None;
                 self.end_with(crate::exchange::abort::Abort::NotTls, worker, out);
                 if !self.transport.is_ending() {
@@ -127,7 +128,7 @@ impl Connection {
         self.finish(worker, out);
     }
 
-    /// Removes the session of a peer that speaks plain HTTP at an address that serves both.
+    /// Removes the TLS session of a peer that speaks plain HTTP on a listener for both.
     fn go_plain(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         out.tls = None;
         self.transport.is_secure = false;
@@ -140,14 +141,14 @@ impl Connection {
         self.received_plain(bytes, worker, head, out);
     }
 
-    /// Keeps bytes of a handshake that waits for its turn.
+    /// Keeps received bytes of a handshake that must wait for its turn.
     fn keep_sealed(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.sealed.is_empty() {
             worker.waiting.push_back(self.transport.id);
         }
         self.transport.sealed.extend_from_slice(bytes);
         if self.transport.sealed.len() >= super::UNREAD_BYTES {
-            // A request may follow the handshake at once.
+            // Requests may follow the handshake at once, so the kept bytes need a limit.
             self.transport.pause(out.queue);
         }
         if !self.recharge(worker) {
@@ -155,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with a handshake that waited for its turn.
+    /// Continues a handshake that has waited for its turn.
     pub(crate) fn proceed_tls(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         if self.transport.is_ending() || self.transport.sealed.is_empty() {
             return;

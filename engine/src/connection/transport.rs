@@ -1,5 +1,5 @@
-//! The transport of a connection, below its protocol: socket, TLS, unread bytes, bytes with the driver, phase and deadline, and its
-//! charge to the memory budget.
+//! The part of a connection below its protocol: socket, TLS session, unread and unsent bytes, phase and deadline, and
+//! the charge to the memory budget.
 
 use super::account::Account;
 use super::out::Out;
@@ -13,40 +13,41 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 
-/// The transport of a connection.
+/// The part of a connection that HTTP/1 and HTTP/2 share.
 pub(super) struct Transport {
     pub(super) id: SocketId,
     pub(super) peer: Peer,
     /// Received bytes that could not be parsed yet.
     pub(super) unread: Vec<u8>,
-    /// The TLS session. [`Out`] holds it while a function of the connection runs.
+    /// The TLS session; `None` without TLS. [`Out`] holds it while the connection handles an event.
     pub(super) tls: Option<Box<Secure>>,
-    /// Bytes of a handshake that waits for its turn.
+    /// Received bytes of a TLS handshake that waits for its turn.
     pub(super) sealed: Vec<u8>,
     /// The number of requests so far.
     pub(super) served: u32,
     pub(super) account: Account,
     pub(super) phase: Phase,
-    /// Our direction has ended.
+    /// True if our direction has ended.
     end_sent: bool,
-    /// The driver still holds bytes that the peer has not taken.
+    /// True if the driver holds bytes that the kernel has not taken.
     pub(super) blocked: bool,
-    /// Receiving is paused.
+    /// True if receiving is paused.
     pub(super) paused: bool,
-    /// The peer has ended its direction.
+    /// True if the peer has ended its direction.
     pub(super) ended: bool,
-    /// The peer itself has said so: by FIN without TLS, by close_notify with TLS.
+    /// True if the peer itself has signaled that end: by FIN without TLS, by close_notify with TLS.
     pub(super) end_said: bool,
-    /// The protocol has been told of the end.
+    /// True if that end was reported to the HTTP/1 state machine.
     pub(super) end_seen: bool,
-    /// The connection is under TLS.
+    /// True if the connection uses TLS.
     pub(super) is_secure: bool,
-    /// The work that it may still cause in the present turn.
+    /// The rest of the connection's work allowance in the current turn.
     pub(super) work: Work,
 }
 
 impl Transport {
-    /// Makes the transport of an accepted socket. `proxied`: it begins with the PROXY protocol.
+    /// Creates the transport of an accepted socket. If `proxied` is true, the connection must begin with a header of
+    /// the PROXY protocol.
     pub(super) fn new(id: SocketId, peer: Peer, proxied: bool) -> Transport {
         Transport {
             id,
@@ -68,12 +69,12 @@ impl Transport {
         }
     }
 
-    /// Returns true if no more bytes are parsed.
+    /// Returns true if the connection is closing or closed, so that no more bytes are parsed.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Closing | Phase::Linger | Phase::Gone)
     }
 
-    /// Returns the sender of the requests.
+    /// Returns the client's address and TLS session, for handlers.
     pub(super) fn caller<'o>(&self, out: &'o Out<'_>) -> Caller<'o> {
         Caller { peer: self.peer, session: out.tls.as_deref(), kept: None }
     }
@@ -92,14 +93,14 @@ impl Transport {
         }
     }
 
-    /// Gives the written bytes to the driver and blocks the connection until the kernel has them.
+    /// Queues the written bytes and blocks the connection until the kernel has taken them.
     pub(super) fn send_and_hear(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let length = out.flush_and_hear(self.id);
         self.sent_away(length, worker, out);
     }
 
-    /// Charges bytes that the driver holds until the kernel has them. If the budget has no room, cuts the connection, because its
-    /// peer asked for the bytes and does not read them.
+    /// Blocks the connection and charges `length` bytes that the driver holds until the kernel takes them. If the
+    /// memory budget has no room, cuts the connection, because its peer has requested the bytes and does not read them.
     pub(super) fn sent_away(&mut self, length: usize, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.blocked = true;
         self.account.add_unsent(length);
@@ -109,19 +110,21 @@ impl Transport {
         }
     }
 
-    /// Ends our direction after the last answer. The connection closes when the peer has ended its own.
+    /// Ends our direction after the last answer. The connection closes when the peer ends its direction, or at the
+    /// linger deadline.
     pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let unsent = self.close_account(worker);
         self.charge(worker);
         if self.ended && !self.blocked && out.waiting() > 0 {
-            // The socket closes as soon as the bytes are sent, so the peer gets the time of any answer to take them.
+            // The socket closes as soon as the bytes are sent. The peer gets the usual write timeout to take them.
             self.send_and_hear(worker, out);
         }
         if self.phase == Phase::Gone {
             return;
         }
         if self.blocked {
-            // The driver still holds bytes. The peer has the time of any answer to take them; our end follows them.
+            // The driver sends our end after the bytes that it still holds. The peer gets the usual write timeout to
+            // take them.
             self.account.add_unsent(unsent);
             if !self.charge(worker) {
                 return self.abort(worker, out);
@@ -151,7 +154,7 @@ impl Transport {
         }
     }
 
-    /// Ends our direction after the written bytes, once.
+    /// Ends our direction after the written bytes, unless it has ended before.
     pub(super) fn end_direction(&mut self, out: &mut Out<'_>) {
         if !std::mem::replace(&mut self.end_sent, true) {
             // The last bytes and the end leave in one packet.
@@ -161,7 +164,7 @@ impl Transport {
         }
     }
 
-    /// Closes now. The driver still sends what it has.
+    /// Closes the connection without waiting for the peer. The driver still sends the queued bytes.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         // The last bytes and the end leave in one packet.
         if !self.end_sent {

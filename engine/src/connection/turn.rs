@@ -1,4 +1,5 @@
-//! A connection's turns: the work of one turn, and the work that it leaves for the next; see [`work`](super::work).
+//! Runs a connection within its work allowance per turn, and leaves the rest for a later turn; see
+//! [`work`](super::work).
 
 use super::Connection;
 use super::http1::H1;
@@ -12,7 +13,7 @@ use highwire_io::Queue;
 use highwire_proto::Head;
 
 impl Connection {
-    /// Drives everything that can go on: handler, response body, tunnel, unread requests.
+    /// Advances everything that can make progress: handler, response body, tunnel, unread requests.
     pub(super) fn drive(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_some() {
             return self.drive_http2(worker, head, out);
@@ -26,7 +27,7 @@ impl Connection {
         self.resume_if_wanted(out.queue);
     }
 
-    /// Runs the woken task of this connection.
+    /// Handles a wake of this connection's task.
     pub(crate) fn woken(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         if self.transport.is_ending() {
             return;
@@ -39,7 +40,8 @@ impl Connection {
         });
     }
 
-    /// Drives everything that can go on. Time that a handler spends on a body counts as the connection's work.
+    /// Calls [`drive`](Self::drive). Charges the time that it takes as work of the connection, over HTTP/2 or if a
+    /// handler takes a request body in parts.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let is_fed =
             self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader());
@@ -51,7 +53,7 @@ impl Connection {
         self.settle(worker, head, out);
     }
 
-    /// Goes on with the work that an earlier turn left.
+    /// Continues with the work that an earlier turn has left.
     pub(crate) fn go_on(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         let was_woken = self.transport.work.take_left() == Left::Woken;
         if self.transport.is_ending() {
@@ -72,7 +74,8 @@ impl Connection {
 }
 
 impl Transport {
-    /// Returns true if the allowance of this turn is used up or the connection waits for its turn; the woken task then runs later.
+    /// Returns true if a woken task must wait for a later turn, because the allowance is used up or an earlier turn has
+    /// left work. If so, records that a task was woken.
     pub(super) fn is_late(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         self.work.begin(worker.turn, worker.allowance);
         let is_late = self.work.is_unfinished() || self.is_spent(worker);
@@ -82,7 +85,7 @@ impl Transport {
         is_late
     }
 
-    /// Returns true if the allowance of this turn is used up; the next turn goes on with the rest.
+    /// Returns true if the allowance of this turn is used up. If so, queues the connection for a later turn.
     #[inline]
     pub(super) fn is_spent(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let is_spent = self.work.is_spent();

@@ -1,114 +1,116 @@
-//! How much work a connection may cause in one turn of its worker, so that every connection has its turn.
+//! Limits the work that a connection may cause in one turn of its worker, so that no connection keeps others waiting
+//! for long.
 //!
-//! The drivers bound a turn in bytes, but a byte costs from a tenth of a nanosecond (a large body) to 40 ns (chunks of one byte).
-//! So each thing that a peer can ask for has a price here, in about the nanoseconds that it takes, and each connection has the
-//! same allowance for each turn, whichever version of HTTP it speaks. A connection that has used it up keeps what it has
-//! received, goes on in a later turn, and stops receiving meanwhile if that is much. All such connections of a worker together get
-//! a bounded time of each turn, so that a client with little to do waits for that time and not for all of them.
+//! The drivers limit the bytes per turn, but a byte costs between a tenth of a nanosecond (in a large body) and 40 ns
+//! (in chunks of one byte). Therefore each event that a peer can cause has a price here, roughly its cost in
+//! nanoseconds. Each connection has the same allowance per turn, in every version of HTTP. A connection that has used
+//! it up keeps its unread bytes, continues in a later turn, and pauses receiving if the unread bytes are many. All such
+//! connections of a worker share a limited time per turn, so that the others wait for that time only.
 
-/// What one connection may cause in one turn, in nanoseconds: 50 small requests, or 256 KiB of a body in large parts.
-/// A hundred connections that use it up make a turn of some milliseconds on each of two workers.
+/// The work allowance of one connection per turn, in nanoseconds: 50 small requests, or 256 KiB of a body in large
+/// parts. If a hundred connections use it up on two workers, a turn takes a few milliseconds.
 pub(crate) const WORK_A_TURN: u32 = 40_000;
 
-/// A request, beside the size of its head: its route found, its handler called, its response written.
+/// The price of a request, besides the size of its head: finding its route, calling its handler, writing its response.
 const REQUEST: u32 = 700;
 
-/// A field of a head: validated, kept, perhaps inserted into the table of HPACK.
+/// The price of a header field: validating it, storing it, perhaps inserting it into the HPACK table.
 const FIELD: u32 = 25;
 
-/// Bytes of a head in HTTP/1 that are scanned in a nanosecond.
+/// Bytes of an HTTP/1 head that are scanned per nanosecond.
 const SCANNED_BYTES: u32 = 4;
 
-/// A head in HTTP/1 of so many bytes and fields.
+/// Returns the price of an HTTP/1 request whose head has `bytes` bytes and `fields` fields.
 #[inline]
 pub(super) fn scanned_head(bytes: usize, fields: usize) -> u32 {
     REQUEST + FIELD * fields as u32 + bytes as u32 / SCANNED_BYTES
 }
 
-/// A head in HTTP/2 whose fields have so many bytes. Decoding the Huffman code takes about a nanosecond for each.
+/// Returns the price of an HTTP/2 request whose `fields` decoded fields have `bytes` bytes. Decoding the Huffman code
+/// takes about a nanosecond per byte.
 #[inline]
 pub(super) fn decoded_head(bytes: usize, fields: usize) -> u32 {
     REQUEST + FIELD * fields as u32 + bytes as u32
 }
 
-/// A chunk of a body in HTTP/1, or its end.
+/// The price of an HTTP/1 body chunk, besides its bytes, or of the body's end.
 pub(super) const CHUNK: u32 = 40;
 
-/// A frame of HTTP/2 that is no head.
+/// The price of an HTTP/2 frame that carries no head, besides its bytes.
 pub(super) const FRAME: u32 = 200;
 
-/// A handler's future polled, which is seldom in a cache when a connection has many.
+/// The price of polling a handler's future, which is rarely in the CPU's cache if the connection has many.
 pub(super) const POLL: u32 = 500;
 
-/// Bytes of a body that are copied to its handler in a nanosecond.
+/// Bytes of a body that are copied to its handler per nanosecond.
 const BYTES: u32 = 8;
 
-/// The price of so many bytes of a body, beside the event that brings them.
+/// Returns the price of `count` body bytes, without the event that carries them.
 #[inline]
 pub(super) fn bytes(count: usize) -> u32 {
     count as u32 / BYTES
 }
 
-/// How many turns' allowances a connection may owe.
+/// The largest debt of a connection, in allowances of one turn.
 const MOST_TURNS_OWED: i32 = 100;
 
-/// What a connection leaves for its next turn.
+/// The work that a connection leaves for a later turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Left {
     #[default]
     Nothing,
-    /// What it has received and could not read.
+    /// Received bytes that it has not parsed.
     Unread,
-    /// That, and what was woken.
+    /// Received bytes, and woken tasks that it has not run.
     Woken,
 }
 
-/// What a connection may still do in the present turn, and what it leaves for the next one.
+/// The rest of a connection's allowance in the current turn, and the work that it leaves for a later one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     turn: u32,
-    /// Nanoseconds of its allowance. Below zero, it is a debt.
+    /// Nanoseconds left of the allowance. A negative number is a debt.
     allowance: i32,
     left: Left,
 }
 
 impl Work {
-    /// Begins with a turn; a connection may do so several times in the same one.
+    /// Grants the allowance of a new turn, less the debt. Does nothing if `turn` is still the same.
     #[inline]
     pub(super) fn begin(&mut self, turn: u32, allowance: u32) {
         if self.turn != turn {
             let allowance = i32::try_from(allowance).unwrap_or(i32::MAX);
-            // What is owed has a bound: one handler that was slow once must not cost its connection its turns for seconds.
+            // The debt is limited, so that one slow call of a handler does not stop its connection for seconds.
             let owed = self.allowance.clamp(allowance.saturating_mul(-MOST_TURNS_OWED), 0);
             *self = Work { turn, allowance: owed.saturating_add(allowance), left: self.left };
         }
     }
 
-    /// Uses up a part of the allowance. What is over it comes off that of the next turn.
+    /// Subtracts `price` from the allowance. The next turn's allowance is reduced by any debt.
     #[inline]
     pub(super) fn spend(&mut self, price: u32) {
         self.allowance = self.allowance.saturating_sub_unsigned(price);
     }
 
-    /// Uses up what was measured.
+    /// Subtracts the nanoseconds that have passed since `begun`.
     #[inline]
     pub(super) fn spend_since(&mut self, begun: u64, stopwatch: fn() -> u64) {
         self.spend(u32::try_from(stopwatch().saturating_sub(begun)).unwrap_or(u32::MAX));
     }
 
-    /// Returns true if nothing is left for this turn.
+    /// Returns true if the allowance of this turn is used up.
     #[inline]
     pub(super) fn is_spent(&self) -> bool {
         self.allowance <= 0
     }
 
-    /// Returns true if it goes on in a later turn.
+    /// Returns true if the connection has left work for a later turn.
     #[inline]
     pub(super) fn is_unfinished(&self) -> bool {
         self.left != Left::Nothing
     }
 
-    /// What was received is read on in a later turn. Returns true if nothing was left for one before.
+    /// Leaves the unparsed bytes for a later turn. Returns true if no work was left before.
     pub(super) fn leave_unread(&mut self) -> bool {
         let is_first = self.left == Left::Nothing;
         if is_first {
@@ -117,44 +119,46 @@ impl Work {
         is_first
     }
 
-    /// What was woken is moved on in a later turn, too.
+    /// Leaves the woken tasks for a later turn, too.
     pub(super) fn leave_woken(&mut self) {
         self.left = Left::Woken;
     }
 
-    /// Takes what the last turn has left.
+    /// Returns the work that an earlier turn has left, and clears it.
     pub(super) fn take_left(&mut self) -> Left {
         std::mem::take(&mut self.left)
     }
 }
 
-/// The events of one connection in one go, timed now and then: what a handler does has no price of its own, and can take as long
-/// as a thousand other things.
+/// Measures some of the events that one call of the parser handles, because a handler has no fixed price and can take a
+/// thousand times as long as any other event.
 ///
-/// In a small window the first event is not timed, so that a client that sends one request at a time does not pay for the clock.
-/// The stopwatch is read again after one more event, then after four and so on up to [`MOST_EVENTS`], as long as the events take
-/// about what they were priced at. In a large window even a single request can take long, so the whole window is timed.
+/// In a small window the first event is not timed, so that a client that sends one request at a time does not pay for
+/// the clock. After that, the stopwatch is read after 1, 4, 16 and then every [`MOST_EVENTS`] events. After an interval
+/// that took more than twice its price, the next interval has one event. A large window is timed from its first event
+/// to its last, because even a single request in it can take long.
 #[derive(Debug)]
 pub(super) struct Timing {
     events: u32,
-    /// The number of the event before which the stopwatch is looked at next, and how many events that is after the last look.
+    /// The count of events at which the stopwatch is read next, and the events between two readings.
     next: u32,
     step: u32,
     began: u64,
-    /// What the connection had of its allowance then.
+    /// The connection's allowance at the time `began`.
     allowance: i32,
-    /// All events are timed, with the last one.
+    /// True if the window is timed from its first event to its last.
     is_whole: bool,
 }
 
-/// A window from this size on is timed whole: two looks at the stopwatch are little beside what it takes to read it.
+/// The least size of a window that is timed from its first event to its last. Two readings of the stopwatch cost little
+/// compared with parsing so many bytes.
 const TIMED_BYTES: usize = 2048;
 
-/// Events between two looks at the stopwatch.
+/// The most events between two readings of the stopwatch.
 const MOST_EVENTS: u32 = 32;
 
 impl Timing {
-    /// Begins with a window of so many bytes.
+    /// Starts to measure the events of a window of `bytes` bytes.
     #[inline]
     pub(super) fn new(bytes: usize, work: &Work, stopwatch: fn() -> u64) -> Timing {
         let is_whole = bytes >= TIMED_BYTES;
@@ -162,7 +166,8 @@ impl Timing {
         Timing { events: 0, next: 1, step: 1, began, allowance: work.allowance, is_whole }
     }
 
-    /// Before another event: has the work cost what was measured, if that is more than its price.
+    /// Must be called before each event. Reads the stopwatch if that is due, and charges the measured time if it
+    /// exceeds the price of the events.
     #[inline]
     pub(super) fn event(&mut self, work: &mut Work, stopwatch: fn() -> u64) {
         if self.events == self.next {
@@ -171,7 +176,7 @@ impl Timing {
         self.events += 1;
     }
 
-    /// After the last event.
+    /// Must be called after the last event. Charges the rest of the time of a large window.
     #[inline]
     pub(super) fn end(mut self, work: &mut Work, stopwatch: fn() -> u64) {
         if self.is_whole {
@@ -194,7 +199,7 @@ impl Timing {
 mod tests {
     use super::*;
 
-    /// Plays events that are priced at 10 and take so long: how many fit an allowance of 1000.
+    /// Returns the number of events that fit an allowance of 1000 if each has the price 10 and takes `nanoseconds`.
     fn fit(nanoseconds: u64) -> u32 {
         thread_local!(static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
         let (mut work, mut events) = (Work::default(), 0);

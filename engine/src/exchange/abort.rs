@@ -1,5 +1,6 @@
-//! Why an exchange ends early. One table maps each reason, for every protocol, to the status of the answer, the error that a
-//! handler still reading the body gets, the HTTP/2 error code, and the line in the log.
+//! The reasons why an exchange ends early. For every protocol, one table maps each reason to the status and text of the
+//! response, the error that a handler still reading the body gets, and the HTTP/2 error code. [`Abort::logged`] writes
+//! a reason to the log.
 
 use crate::body::BodyError;
 use crate::quiet;
@@ -10,39 +11,42 @@ use crate::worker::WorkerContext;
 use highwire_proto::h2::Code;
 use http::StatusCode;
 
-/// Why an exchange ends early.
+/// The reason why an exchange ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abort {
-    /// The peer sent something that is not HTTP, or that the parser refuses.
+    /// The peer sent bytes that are not HTTP, or that the parser refuses.
     Malformed(highwire_proto::Error),
-    /// The peer speaks HTTP at an address for TLS.
+    /// The peer sent plain HTTP to an address that requires TLS.
     NotTls,
-    /// The head of the request was not complete in time.
+    /// The head of the request was not complete before its deadline.
     HeadTooSlow,
     /// The body of the request was slower than `Timeouts::body_rate`.
     BodyTooSlow,
-    /// The body is longer than its route allows for this use.
+    /// The body of the request is longer than this route allows for this use.
     BodyTooLarge(u32, BodyUse),
     /// The handler, or the next part of the response's body, missed its deadline.
     HandlerTooSlow,
-    /// The peer has not taken the response in time.
+    /// The peer has not taken the response before the write deadline.
     WriteTooSlow,
-    /// The body of the response has failed.
+    /// The response's body has returned an error while it was polled.
     BodyFailed,
-    /// The body of the response has panicked.
+    /// The response's body has panicked while it was polled.
     BodyPanicked,
-    /// The trailers of the response have panicked.
+    /// The function that makes the response's trailers has panicked.
     TrailersPanicked,
     /// The body of the response is shorter or longer than announced, or its trailers cannot be sent.
     BodyMisfit(Option<highwire_proto::Error>),
-    /// The task of another protocol has panicked.
+    /// The task of a tunnel has panicked.
     TaskPanicked,
     /// The memory budget has no room.
     NoMemory,
     /// The peer has too many connections.
     TooManyConnections,
-    /// The time of a shutdown is over.
-    #[cfg_attr(not(any(feature = "call", test)), expect(dead_code, reason = "connections are cut without a word"))]
+    /// The server stops, and no longer waits for the response.
+    #[cfg_attr(
+        not(any(feature = "call", test)),
+        expect(dead_code, reason = "only requests of this process get a response then")
+    )]
     ShuttingDown,
 }
 
@@ -81,7 +85,7 @@ impl Abort {
         }
     }
 
-    /// Returns the error for a handler that still reads the request's body.
+    /// Returns the error for a handler that is still reading the request's body.
     pub(crate) fn body_error(self) -> BodyError {
         self.outcome().body
     }
@@ -91,12 +95,12 @@ impl Abort {
         self.outcome().code
     }
 
-    /// Returns the reason in words.
+    /// Returns the reason as a text for the client and the log.
     pub(crate) fn text(self) -> &'static str {
         self.outcome().text
     }
 
-    /// Returns the response, if none has begun. A 503 has Retry-After.
+    /// Returns the error response, to be sent if no response has begun. A 503 has Retry-After.
     pub(crate) fn response(self, worker: &WorkerContext<impl Service>) -> Response {
         let Outcome { status, text, .. } = self.outcome();
         match self {
@@ -106,7 +110,8 @@ impl Abort {
         }
     }
 
-    /// Writes a line to the log if the operator should know of this reason. Call it once, at the place that finds the reason.
+    /// Writes a line to the log if the reason concerns the operator. Call it once, at the place that detects the
+    /// reason.
     pub(crate) fn logged(self) -> Abort {
         match self {
             Abort::HandlerTooSlow => quiet::log!(Slow, warn, "a handler took longer than its deadline"),

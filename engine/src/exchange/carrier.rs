@@ -1,5 +1,5 @@
-//! The trait [`Carrier`]: what a protocol does for one exchange, and nothing else. HTTP/1, HTTP/2 and requests of this process
-//! implement it; [`lifecycle`](super::lifecycle) holds what they have in common.
+//! The trait [`Carrier`]: the operations that a protocol provides for one exchange. HTTP/1, HTTP/2 and requests of this
+//! process implement it; [`lifecycle`](super::lifecycle) holds the logic that they share.
 
 use super::abort::Abort;
 use super::{Exchange, Intake};
@@ -16,27 +16,30 @@ use http::{Extensions, HeaderName, HeaderValue};
 /// The result of an attempt to send a part of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It can go on at its next turn.
+    /// More of the body can be sent.
     More,
-    /// It waits for its next part or for the peer, both of which wake it; or it has failed.
+    /// Nothing can be sent until the next part is ready or the peer takes more, each of which wakes the exchange; or
+    /// the exchange was aborted.
     Waits,
-    /// It is complete.
+    /// The body is complete, or there is none.
     Over,
 }
 
-/// One exchange of a protocol. It has an [`Exchange`] only while it is pending.
+/// One exchange of a protocol. HTTP/1 and HTTP/2 create its [`Exchange`] only when it is needed, for example while the
+/// handler is pending.
 pub(crate) trait Carrier {
-    /// The carrier credits the peer after each poll for what the handler took of the body, so that no wake is needed for that.
+    /// True if the carrier returns flow-control credit to the peer after each poll of the handler, so that the body
+    /// bytes taken during the poll need no wake.
     const CREDITS: bool = false;
 
-    /// Several exchanges share a connection and its memory. One that begins to wait is charged at once, so that it is the one that
-    /// is refused if there is no room.
+    /// True if several exchanges share a connection and its memory. An exchange is then charged as soon as its handler
+    /// is pending, so that this exchange, and not another, is refused if there is no room.
     const SHARES_CONNECTION: bool = false;
 
-    /// The protocol has the header field Upgrade.
+    /// True if the protocol has the header field Upgrade.
     const UPGRADES: bool = false;
 
-    /// Returns the task that a wake of this exchange runs.
+    /// Returns the task that runs when this exchange is woken.
     fn task(&self) -> TaskKind;
 
     /// Returns the sender of the request.
@@ -44,27 +47,27 @@ pub(crate) trait Carrier {
 
     fn exchange(&mut self) -> Option<&mut Exchange>;
 
-    /// Returns the exchange, and makes it if there is none.
+    /// Returns the exchange, and creates it if there is none.
     fn make_exchange(&mut self, worker: &mut WorkerContext<impl Service>) -> &mut Exchange;
 
-    /// Returns the counts of the request's body.
+    /// Returns the byte counts of the request's body.
     fn intake(&mut self) -> Option<&mut Intake>;
 
-    /// Takes the extensions that the caller has attached to the request.
+    /// Takes the extensions that the caller has attached to a request of this process.
     fn take_extensions(&mut self) -> Extensions {
         Extensions::default()
     }
 
-    /// Charges what the exchange holds now. Returns false if there is no room.
+    /// Charges the memory budget for the bytes that the exchange holds now. Returns false if the budget has no room.
     fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool;
 
-    /// Ends the exchange because the memory budget has no room for what it holds.
+    /// Ends the exchange because the memory budget has no room for the bytes that it holds.
     fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>);
 
-    /// Returns the bytes of a whole body that the handler holds.
+    /// Returns the size in bytes of the whole body that the handler holds.
     fn lent(&mut self) -> usize;
 
-    /// Records that the handler holds a whole body of `bytes` until it answers.
+    /// Records that the handler holds a whole body of `bytes` bytes until it answers.
     fn lend(&mut self, bytes: usize);
 
     /// Prepares for a CONNECT that has a route. Returns true if the peer's bytes belong to a tunnel and not to a body.
@@ -72,7 +75,7 @@ pub(crate) trait Carrier {
         false
     }
 
-    /// Called after the handler of a CONNECT.
+    /// Called after the handler of a CONNECT has been called, if [`connect`](Self::connect) returned true.
     fn connected(&mut self, _: Length, _: &mut WorkerContext<impl Service>) {}
 
     // The request's body.
@@ -80,7 +83,7 @@ pub(crate) trait Carrier {
     /// Returns true if a peer that has sent `Expect: 100-continue` still waits for the 100.
     fn awaits_continue(&self) -> bool;
 
-    /// Prepares for a body that no handler takes: its bytes will be dropped.
+    /// Prepares for a body that no handler reads. Its bytes will be dropped.
     fn leave_body(&mut self, _: Length, _: &Head, _: &mut WorkerContext<impl Service>) {}
 
     /// Returns the body if all of it has been received with the head.
@@ -91,18 +94,19 @@ pub(crate) trait Carrier {
     /// Called when a body begins, after the exchange has been made if it needs one.
     fn body_begins(&mut self, _: BodyUse, _: &mut WorkerContext<impl Service>) {}
 
-    /// Returns the announced bytes that have not been received or counted yet.
+    /// Returns the number of body bytes that the peer has announced but not sent yet.
     fn announced(&self) -> u64 {
         0
     }
 
-    /// Called after `bytes` of the body were received and stored or dropped.
+    /// Called after `bytes` bytes of the body were received and then stored or dropped.
     fn took(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext<impl Service>);
 
-    /// Called if the body, with the last `bytes`, is longer than its route allows.
+    /// Called if the received and announced bytes of the body exceed the route's limit. The last `bytes` of them have
+    /// just been received.
     fn over_limit(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext<impl Service>);
 
-    /// Called when a collected body is whole.
+    /// Called when a collected body is complete.
     fn collected(&mut self) {}
 
     /// Stops receiving the body.
@@ -116,30 +120,31 @@ pub(crate) trait Carrier {
 
     // The response.
 
-    /// Replaces a response that this protocol cannot send. Prepares to close the connection if the response asks for that.
+    /// Replaces a response that this protocol cannot send. Prepares to close the connection if the response asks for
+    /// that.
     fn admit(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>);
 
-    /// Returns true if no response has begun.
+    /// Returns true if a final response may still be sent.
     fn may_answer(&mut self) -> bool;
 
-    /// Sends an interim response.
+    /// Sends an interim (1xx) response.
     fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error>;
 
     /// Sends a final response, or its head if the body follows in parts.
     fn send(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>);
 
-    /// Returns true if a part of a body may be a range of a file.
+    /// Returns true if the carrier can send a range of a file as a part of a body.
     fn sends_files(&self) -> bool {
         false
     }
 
-    /// Sends a part of a response's body, as far as the peer takes it.
+    /// Sends a part of the response's body. The carrier keeps the bytes that the peer does not take yet.
     fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort>;
 
     /// Called if the next part of the response's body is not ready.
     fn body_waits(&mut self, worker: &mut WorkerContext<impl Service>);
 
-    /// Ends a response after its body.
+    /// Ends the response after its body, with these trailers.
     fn send_end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort>;
 
     /// Keeps the program's own error for [`cut`](Self::cut), if the receiver of the response can see errors.

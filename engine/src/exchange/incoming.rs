@@ -1,4 +1,5 @@
-//! The incoming half of an exchange: the peer's message. A server's is the request, a client's will be the response.
+//! The incoming half of an exchange: the peer's message. On a server it is the request; on a client, which does not
+//! exist yet, the response.
 
 use super::state::{State, Step};
 use crate::body::{Body, BodyError, BodyQueue};
@@ -9,13 +10,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 
-/// When so many bytes of a body wait for their reader, the peer may send no more.
+/// The engine stops receiving a body when this many bytes of it wait for the reader.
 pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
 
 /// The peer's message.
 pub(crate) struct Incoming {
     state: State,
-    /// The queue between peer and reader. It stays after the end of the body, because the reader may not have taken all of it.
+    /// The queue between peer and reader. It stays after the end of the body, because the reader may not have taken all
+    /// of it.
     parts: Option<Rc<RefCell<BodyQueue>>>,
     /// A body that is being collected, with its head.
     whole: Option<Collect>,
@@ -44,7 +46,8 @@ impl Incoming {
         self.state
     }
 
-    /// Returns a body that its reader takes in parts. `task` wakes the exchange when the reader has taken some of them.
+    /// Starts to pass the body on in parts, and returns its reading end. The reader wakes `task` when it drops the
+    /// body, and when it takes a part while the exchange waits for that ([`wake_for_taken`](Self::wake_for_taken)).
     pub(crate) fn stream(&mut self, task: Waker) -> Body {
         self.state.take(Step::Stream);
         let parts = Rc::new(RefCell::new(BodyQueue::new(task)));
@@ -52,26 +55,27 @@ impl Incoming {
         Body::new(parts)
     }
 
-    /// Collects the body whole. After that its route is looked up again and the handler is called with this head.
+    /// Starts to collect the whole body. Keeps the head, because the route is looked up again and the handler called
+    /// when the body is complete.
     pub(crate) fn collect(&mut self, head: &Head, window: &[u8]) {
         self.state.take(Step::Collect);
         let (head, window) = (head.to_kept(), window.to_vec());
         self.whole = Some(Collect { head, window, body: Vec::new() });
     }
 
-    /// The peer's bytes belong to a tunnel from now on.
+    /// Records that the peer's bytes belong to a tunnel from now on.
     pub(super) fn switch(&mut self) {
         self.state.take(Step::Switch);
     }
 
-    /// The handler has not accepted the tunnel.
+    /// Records that the handler has not accepted the tunnel.
     pub(super) fn decline(&mut self) {
         if self.state == State::Tunnel {
             self.state.take(Step::LetGo);
         }
     }
 
-    /// Returns how the body is used.
+    /// Returns how the body is used: [`BodyUse::None`] if its reader has dropped it.
     pub(crate) fn body_use(&self) -> BodyUse {
         match self.state {
             State::Whole => BodyUse::Whole,
@@ -84,8 +88,8 @@ impl Incoming {
         self.parts.as_ref().is_some_and(|parts| parts.borrow().abandoned)
     }
 
-    /// Keeps bytes of the body for its reader, or drops them if there is none. Returns how the body is used, and true if these are
-    /// the first bytes since the reader dropped the body.
+    /// Keeps bytes of the body for its reader, or drops them if there is none. Returns how the body is used, and true
+    /// if these are the first bytes since the reader dropped the body.
     pub(crate) fn receive(&mut self, data: &[u8]) -> (BodyUse, bool) {
         let body_use = self.body_use();
         match body_use {
@@ -100,7 +104,7 @@ impl Incoming {
         (body_use, has_let_go)
     }
 
-    /// Completes the message. Returns what follows for the handler.
+    /// Completes the message. Returns whether the handler must be called or polled.
     pub(super) fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Ended {
         // A body that was cut may still be received to its end; its bytes are dropped.
         if self.state != State::Cut {
@@ -114,14 +118,14 @@ impl Incoming {
         Ended::Told
     }
 
-    /// Ends a message that is not whole: its reader gets the bytes received so far, and then `why` as an error.
+    /// Ends an incomplete message: its reader gets the bytes received so far, and then `why` as an error.
     pub(crate) fn cut(&mut self, why: BodyError) {
         self.state.take(Step::Cut);
         self.whole = None;
         self.parts.iter().for_each(|parts| parts.borrow_mut().finish(Err(why), Vec::new()));
     }
 
-    /// The same, without a wake when the reader takes something.
+    /// Cuts the message as [`cut`](Self::cut) does, and no longer counts the bytes that its reader has not taken.
     pub(super) fn give_up(&mut self, why: BodyError) {
         self.cut(why);
         self.parts = None;
@@ -137,12 +141,14 @@ impl Incoming {
         self.whole.is_some()
     }
 
-    /// Returns true if a handler takes, or has taken, the body in parts: its bytes and its end may move the exchange on.
+    /// Returns true if a handler takes, or has taken, the body in parts. Received bytes and the body's end are then a
+    /// reason to poll it.
     pub(crate) fn has_reader(&self) -> bool {
         self.parts.is_some()
     }
 
-    /// Returns true if [`INCOMING_BYTES`] wait for the reader. The reader then wakes the exchange when it takes some.
+    /// Returns true if [`INCOMING_BYTES`] wait for the reader and the body has not ended. The reader then wakes the
+    /// exchange when it takes a part; otherwise it does not.
     pub(crate) fn is_full(&self) -> bool {
         let Some(parts) = &self.parts else { return false };
         let mut parts = parts.borrow_mut();
@@ -150,31 +156,32 @@ impl Incoming {
         parts.paused
     }
 
-    /// Returns the bytes that wait for the reader; `None` without a reader.
+    /// Returns the number of bytes that wait for the reader, 0 if it has dropped the body. Returns `None` if the body
+    /// is not taken in parts.
     pub(crate) fn untaken(&self) -> Option<usize> {
         let parts = self.parts.as_ref()?.borrow();
         Some(if parts.abandoned { 0 } else { parts.bytes })
     }
 
-    /// Sets whether the reader wakes the exchange when it takes something.
+    /// Sets whether the reader wakes the exchange when it takes a part.
     pub(crate) fn wake_for_taken(&self, wakes: bool) {
         self.parts.iter().for_each(|parts| parts.borrow_mut().paused = wakes);
     }
 
-    /// Returns the bytes held for the peer.
+    /// Returns the number of bytes held for the peer.
     pub(super) fn held(&self) -> usize {
         self.whole.as_ref().map_or(0, |whole| whole.body.capacity() + whole.window.capacity())
             + self.parts.as_ref().map_or(0, |parts| parts.borrow().held)
     }
 }
 
-/// What the end of a message means for its handler.
+/// The effect of a message's end on its handler.
 pub(super) enum Ended {
     /// The body is collected: the handler can be called.
     Collected(Collect),
-    /// The reader of the body has been woken.
+    /// The reader of the body has been woken and must be polled.
     Told,
-    /// Nobody reads the body.
+    /// No handler reads the body.
     Unread,
 }
 
@@ -186,10 +193,10 @@ pub(crate) struct Collect {
 }
 
 impl Collect {
-    /// Appends body bytes. The buffer grows by an eighth instead of doubling, because its unused capacity is charged as well.
-    /// (When a large buffer grows, the system moves its pages and copies nothing.)
+    /// Appends body bytes. The buffer grows by an eighth instead of doubling, because its unused capacity is charged as
+    /// well. (When a large buffer grows, the kernel remaps its pages and copies nothing.)
     fn extend(&mut self, bytes: &[u8]) {
-        /// A smaller growth is not worth a copy.
+        /// The smallest growth in bytes: less is not worth a copy.
         const LEAST_GROWTH: usize = 4 * 1024;
         if self.body.capacity() - self.body.len() < bytes.len() {
             self.body.reserve_exact(bytes.len().max(LEAST_GROWTH.max(self.body.len() / 8)));
@@ -198,14 +205,14 @@ impl Collect {
     }
 }
 
-/// The counts of a request's body.
+/// The byte counts of a request's body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intake {
-    /// The route whose limit holds.
+    /// The route whose body limit applies.
     pub(crate) route: u32,
-    /// Bytes so far. After the handler has dropped the body, only those received since.
+    /// Bytes received so far or, if the handler has dropped the body, since then.
     pub(crate) bytes: u64,
-    /// Bytes received since the body's rate was last judged.
+    /// Bytes received since the body's rate was last checked.
     pub(crate) arrived: u64,
 }
 
@@ -216,7 +223,7 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// Counts received bytes; `anew` begins again at 0.
+    /// Counts received bytes. If `anew` is true, first sets the count of the body's bytes to 0.
     #[inline]
     pub(crate) fn count(&mut self, bytes: usize, anew: bool) {
         self.arrived += bytes as u64;

@@ -1,5 +1,6 @@
-//! A client's exchange joined to a server's, without a protocol between them: what the outgoing half of one sends is what comes to
-//! the incoming half of the other. The client's is the same object, begun from the other side.
+//! Tests that join a client's exchange to a server's without a protocol between them: the incoming half of each side
+//! receives the parts that the outgoing half of the other side sends. The client's exchange has the same type; it
+//! begins with its outgoing half.
 
 use super::outgoing::Next;
 use super::state::State;
@@ -15,10 +16,10 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
-/// Parts in which a client sends its body.
+/// The size in bytes of the parts of a client's body.
 const PART: usize = 16 * 1024;
 
-/// A body of so many bytes, in parts; after them it panics if `panics`.
+/// A body in parts. If `panics` is true, it panics after the last part.
 struct Upload {
     parts: VecDeque<Bytes>,
     panics: bool,
@@ -39,7 +40,7 @@ impl Stream for Upload {
     }
 }
 
-/// A client's exchange, whose request has this body.
+/// Returns a client's exchange whose request has this body.
 fn client(upload: Upload) -> Exchange {
     let mut exchange = Exchange::default();
     exchange.incoming = Incoming::awaited();
@@ -49,7 +50,7 @@ fn client(upload: Upload) -> Exchange {
     exchange
 }
 
-/// Moves what can move from one side to the other. Returns true if anything did.
+/// Moves parts from one side to the other until none is ready or the receiver is full. Returns true if any moved.
 fn carry(from: &mut Exchange, to: &mut Exchange) -> bool {
     let mut any = false;
     while !to.incoming.is_full() {
@@ -58,14 +59,14 @@ fn carry(from: &mut Exchange, to: &mut Exchange) -> bool {
                 to.incoming.receive(&bytes);
             }
             Some(Poll::Ready(Next::End)) => {
-                let trailers = from.outgoing.end().expect("trailers that do not panic");
+                let trailers = from.outgoing.end().expect("the trailers do not panic");
                 to.incoming.end(trailers);
             }
             Some(Poll::Ready(Next::Failed(abort, _))) => {
                 from.outgoing.cut();
                 to.incoming.cut(abort.body_error());
             }
-            Some(Poll::Ready(Next::Part(_))) => unreachable!("files were not asked for"),
+            Some(Poll::Ready(Next::Part(_))) => unreachable!("`next` was called with `files` set to false"),
             Some(Poll::Pending) | None => return any,
         }
         any = true;
@@ -73,7 +74,7 @@ fn carry(from: &mut Exchange, to: &mut Exchange) -> bool {
     any
 }
 
-/// Reads what is there of a body: true at its end, with the error that it ended by.
+/// Reads the received parts of a body. Returns the result of the whole body at its end, and `None` before.
 fn read(body: &mut Body, into: &mut Vec<u8>) -> Option<Result<(), BodyError>> {
     loop {
         match pin!(body.next()).poll(&mut Context::from_waker(Waker::noop())) {
@@ -97,7 +98,8 @@ fn a_client_half_and_a_server_half_carry_both_bodies_and_their_trailers() {
         assert_eq!(states(&client), (State::Awaited, State::Parts));
         assert_eq!(states(&server), (State::Begun, State::Awaited));
 
-        // The server's handler sends back what it receives; the client reads that when everything else stands.
+        // The server's handler sends back the request's body. The client reads it when neither side can move another
+        // part.
         let request = server.incoming.stream(Waker::noop().clone());
         let echo = Streamed { length: None, body: BodyStream::new(request), trailers: None };
         server.outgoing.stream(echo);

@@ -16,9 +16,9 @@ use highwire_proto::{Head, Length, Method};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::task::Poll;
 
-/// The events of an exchange.
+/// The events of an exchange, implemented once for every [`Carrier`].
 pub(crate) trait Lifecycle: Carrier {
-    /// Begins with a request: finds its route, and calls its handler or waits for its body.
+    /// Begins the exchange of a request: finds its route, and calls its handler or waits for its body.
     #[inline]
     fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
         worker.override_method(head, window);
@@ -65,7 +65,7 @@ pub(crate) trait Lifecycle: Carrier {
             return self.respond(&mut response, worker);
         }
         if body_use != BodyUse::None && head.expects_continue && self.awaits_continue() {
-            // This cannot fail: the request has just begun, and there is no field that could be refused.
+            // This cannot fail: no response has begun, and there are no fields that could be refused.
             let _ = self.interim(100, &[]);
         }
         if body_use == BodyUse::Whole
@@ -100,13 +100,14 @@ pub(crate) trait Lifecycle: Carrier {
                 self.call(route, (head, window), Ready::Parts(body), worker);
             }
         }
-        // A request that has been answered is charged with its answer.
+        // If the handler has answered already, the carrier charges the exchange later.
         if self.may_answer() {
             self.charge_or_abort(worker);
         }
     }
 
-    /// Begins to count a body for a route. The carrier has made its counts by now.
+    /// Starts to count the body's bytes against the route's limit. [`body_begins`](Carrier::body_begins) must be called
+    /// before.
     fn count_from(&mut self, route: u32) {
         if let Some(intake) = self.intake() {
             (intake.route, intake.bytes) = (route, 0);
@@ -124,13 +125,13 @@ pub(crate) trait Lifecycle: Carrier {
         }
         match outcome {
             Outcome::Ready => match &mut answer {
-                // The handler's result is the answer only if the handler took no `Replier`; else the `Replier` gives the answer.
+                // If the handler took a `Replier`, its own result is ignored.
                 Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
                     self.answer(response, worker);
                 }
                 _ if self.exchange().is_some_and(|exchange| exchange.has_reply()) => self.poll_answer(worker),
                 _ => {
-                    quiet::log!(Mistake, error, "a service is ready and has no answer");
+                    quiet::log!(Mistake, error, "a service returned `Outcome::Ready` without an answer");
                     self.answer(&mut worker.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error"), worker);
                 }
             },
@@ -159,7 +160,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Sends a response. Every final response passes here.
+    /// Sends a response. Every final response passes through this function.
     #[inline]
     fn respond(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         self.admit(response, worker);
@@ -175,7 +176,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Polls the handler and looks for an answer from elsewhere; sends the answer if there is one.
+    /// Polls the handler, checks its reply slot, and sends the answer if there is one.
     fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>) {
         let task = self.task();
         self.send_interims();
@@ -195,7 +196,7 @@ pub(crate) trait Lifecycle: Carrier {
         if let Some(interim) = self.exchange().and_then(|exchange| exchange.interims()) {
             for (status, fields) in interim.borrow_mut().waiting.drain(..) {
                 if let Err(error) = self.interim(status.as_u16(), &fields) {
-                    quiet::log!(Mistake, error, %error, "an interim response came too late");
+                    quiet::log!(Mistake, error, %error, "cannot send a handler's interim response");
                 }
             }
         }
@@ -216,14 +217,14 @@ pub(crate) trait Lifecycle: Carrier {
         body_use
     }
 
-    /// Ends the request.
+    /// Handles the end of the request: calls the handler if the body was collected, or polls it if it reads the body.
     fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, worker: &mut WorkerContext<impl Service>) {
         let Some(exchange) = self.exchange() else { return };
         match exchange.incoming.end(trailers) {
             Ended::Collected(Collect { head, window, body }) => {
                 self.collected();
                 self.lend(body.capacity());
-                // The service remembers only its last look-up, and other heads may have come in between.
+                // The service remembers only its last look-up, and it may have routed other requests since.
                 match worker.route(&head, &window, self.caller()) {
                     Ok(route) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
                     Err(mut response) => self.respond(&mut response, worker),
@@ -259,14 +260,14 @@ pub(crate) trait Lifecycle: Carrier {
         self.sent_or_abort(sent, worker)
     }
 
-    /// Ends a response after its body, with its trailers. If the trailers panic, the bytes before them are still sent, as for a
-    /// panic of the body.
+    /// Ends a response after its body, with its trailers. If the trailers panicked, the response is cut after the bytes
+    /// of the body, as it is if the body panics.
     fn end_body(&mut self, trailers: Result<Vec<(HeaderName, HeaderValue)>, Abort>) -> Result<Sent, Abort> {
         self.send_end(trailers?).map(|()| Sent::Over)
     }
 
-    /// Returns the result of a send. If the send, the response's body or its trailers failed, aborts the exchange and returns
-    /// [`Sent::Waits`].
+    /// Returns the result of a send. If the send, the response's body or its trailers failed, aborts the exchange and
+    /// returns [`Sent::Waits`].
     fn sent_or_abort(&mut self, sent: Result<Sent, Abort>, worker: &mut WorkerContext<impl Service>) -> Sent {
         sent.unwrap_or_else(|abort| {
             if let Abort::BodyMisfit(_) = abort {
@@ -277,7 +278,7 @@ pub(crate) trait Lifecycle: Carrier {
         })
     }
 
-    /// Ends the exchange early: answers, or cuts the response if it has begun.
+    /// Ends the exchange early: sends an error response, or cuts the response if one has begun.
     fn abort(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>) {
         self.stop_body(worker);
         if let Some(exchange) = self.exchange() {
@@ -301,7 +302,7 @@ pub(crate) trait Lifecycle: Carrier {
         self.abort(abort.logged(), worker);
     }
 
-    /// Charges what the exchange holds. If there is no room, ends the exchange and returns false.
+    /// Charges the memory budget for the exchange. If the budget has no room, ends the exchange and returns false.
     fn charge_or_abort(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let has_room = self.charge(worker);
         if !has_room {
@@ -310,7 +311,7 @@ pub(crate) trait Lifecycle: Carrier {
         has_room
     }
 
-    /// Charges a whole body that middleware has decoded since the exchange was last charged.
+    /// Charges the exchange again if middleware has decoded its whole body to more bytes than were received.
     fn charge_unfolded(&mut self, worker: &mut WorkerContext<impl Service>) {
         let lent = self.lent();
         if self.exchange().is_some_and(|exchange| exchange.lent(lent) > lent) {

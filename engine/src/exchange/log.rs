@@ -7,7 +7,7 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::Head;
 
-/// The facts of a request for the access log.
+/// The parts of a request that the access log needs.
 pub(super) struct LogLine {
     pub(super) method: String,
     pub(super) target: String,
@@ -16,7 +16,7 @@ pub(super) struct LogLine {
 }
 
 impl LogLine {
-    /// What a head says, at a moment.
+    /// Copies these parts from a request's head, which was received at `since`.
     pub(super) fn new(head: &Head, window: &[u8], since: highwire_io::Instant) -> LogLine {
         let words = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(window)).into_owned();
         let protocol = match head.version {
@@ -28,7 +28,7 @@ impl LogLine {
     }
 }
 
-/// Writes the line.
+/// Writes the line of an answered request.
 #[cold]
 pub(super) fn log_answer(
     line: &LogLine,

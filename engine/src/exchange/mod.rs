@@ -1,8 +1,9 @@
 //! An exchange: a request and its response, in two halves, the same for every protocol.
 //!
-//! Most requests are answered at once and need no [`Exchange`]; a connection keeps one only while a request is pending. Its halves
-//! are [`Incoming`] and [`Outgoing`]; a table ([`state`]) permits the steps of each. [`lifecycle`] runs an exchange from its head to
-//! its end, [`abort`] lists why it may end early, and [`tunnel`] replaces it with another protocol.
+//! Without the access log, most requests are answered at once and need no [`Exchange`]; a connection keeps one only
+//! while a request is pending. Its halves are [`Incoming`] and [`Outgoing`]; the table in [`state`] lists the permitted
+//! steps of each half. [`lifecycle`] runs an exchange from its head to its end, [`abort`] lists the reasons to end it
+//! early, and [`tunnel`] hands its bytes to another protocol.
 
 pub(super) mod abort;
 pub(super) mod carrier;
@@ -35,25 +36,26 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// A pending exchange. Threads reuse them, so that a pending handler allocates nothing.
+/// A pending exchange. HTTP/1 connections take theirs from [`boxed`](Self::boxed), which reuses memory, so that a
+/// pending handler allocates nothing.
 pub(crate) struct Exchange {
-    /// The peer's message.
+    /// The peer's message: on a server, the request.
     pub(super) incoming: Incoming,
-    /// Our message.
+    /// Our message: on a server, the response.
     pub(super) outgoing: Outgoing,
-    /// The other protocol that has replaced both messages.
+    /// A tunnel that the request has proposed, or that has replaced both messages.
     tunnel: Option<Tunnel>,
     /// The handler's future: its route, and its place in the route's pool.
     future: Option<(u32, u32)>,
     /// The slot that a [`Replier`](crate::reply::Replier) fills with the answer.
     reply: Option<Awaited>,
     interim: Option<Rc<RefCell<InterimQueue>>>,
-    /// Bytes of the whole body that the handler holds, if middleware decoded the received one.
+    /// The size of the whole body in bytes after decoding, if middleware has decoded it for the handler.
     unfolded: Option<Rc<Cell<usize>>>,
     log: Option<LogLine>,
 }
 
-/// Makes an exchange of a server that has received a request's head.
+/// Creates the exchange of a server that has received a request's head.
 impl Default for Exchange {
     fn default() -> Exchange {
         Exchange {
@@ -70,19 +72,20 @@ impl Default for Exchange {
 }
 
 thread_local! {
-    /// Futures of exchanges that a panic has destroyed. They still occupy their places in the pools of their routes.
+    /// Handler futures that were still pending when their exchange was dropped, as after a panic. They still occupy
+    /// their places in the pools of their routes.
     static ORPHANS: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Exchanges that a thread keeps for the next requests.
+/// The number of unused exchanges that a thread keeps for later requests.
 const SPARE_EXCHANGES: usize = 64;
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "the boxes themselves are used again: a connection holds one, 8 bytes wide")]
+    #[expect(clippy::vec_box, reason = "the boxes are reused: a connection holds one, which is 8 bytes")]
     static SPARE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes the futures that destroyed [`Exchange`]s have left.
+/// Takes the handler futures that dropped [`Exchange`]s have left in their routes' pools.
 pub(crate) fn orphans() -> Vec<(u32, u32)> {
     ORPHANS.with_borrow_mut(std::mem::take)
 }
@@ -96,12 +99,13 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Returns an exchange of a server that has received a request's head.
+    /// Returns the exchange of a server that has received a request's head. Reuses one that the thread keeps, if there
+    /// is one.
     pub(crate) fn boxed() -> Box<Exchange> {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    /// Drops what the exchange holds and keeps its memory for [`boxed`](Self::boxed).
+    /// Drops the contents of the exchange and keeps its memory for [`boxed`](Self::boxed).
     pub(crate) fn recycle(mut self: Box<Exchange>) {
         *self = Exchange::default();
         SPARE.with_borrow_mut(|spare| {
@@ -111,7 +115,8 @@ impl Exchange {
         });
     }
 
-    /// Returns an exchange whose response is complete and whose request is not: the rest of the request is dropped.
+    /// Returns an exchange whose response is complete and whose request is not. The rest of the request is dropped as
+    /// it arrives.
     pub(super) fn answered() -> Exchange {
         let mut exchange = Exchange::default();
         exchange.outgoing.begin();
@@ -124,8 +129,9 @@ impl Exchange {
         self.future.is_some() || self.reply.is_some()
     }
 
-    /// Polls the handler's future and looks into its reply slot. Returns the answer if there is one. With `credits` the caller
-    /// credits the peer afterwards for what the handler takes of the body, so that no wake is needed for that.
+    /// Polls the handler's future and checks its reply slot. Returns the answer if there is one. If `credits` is true,
+    /// the caller returns flow-control credit to the peer after the poll, so the handler does not wake the exchange
+    /// when it takes a part of the body.
     pub(crate) fn take_answer(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -143,7 +149,7 @@ impl Exchange {
     }
 
     fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>, task: TaskKind) -> Option<Response> {
-        // A function of the program makes the answer here.
+        // The slot's function, which is the program's own, makes the answer here and may panic.
         let taken = catch_unwind(AssertUnwindSafe(|| self.reply.as_ref().and_then(|slot| slot.take())));
         if let Some(response) = taken.unwrap_or_else(|_| Some(worker.panicked())) {
             self.reply = None;
@@ -154,11 +160,11 @@ impl Exchange {
         }
         let Poll::Ready(response) = worker.poll(self.future?, task) else { return None };
         self.future = None;
-        // A handler that took a `Replier` answers by it alone.
+        // If the handler took a `Replier`, only the `Replier` answers.
         self.reply.is_none().then_some(response)
     }
 
-    /// Cancels the handler. A reader of the request's body gets `why` as its error.
+    /// Cancels the handler and breaks the tunnel. A reader of the request's body gets `why` as its error.
     pub(crate) fn give_up(&mut self, why: BodyError, worker: &mut WorkerContext<impl Service>) {
         self.incoming.give_up(why);
         if let Some(future) = self.future.take() {
@@ -170,12 +176,12 @@ impl Exchange {
         }
     }
 
-    /// Keeps the pending future of the handler: its route, and its place in the route's pool.
+    /// Keeps the handler's pending future: its route, and its place in the route's pool.
     pub(super) fn keep_future(&mut self, future: (u32, u32)) {
         self.future = Some(future);
     }
 
-    /// Returns true if a [`Replier`](crate::reply::Replier) answers, and not the handler's result.
+    /// Returns true if a [`Replier`](crate::reply::Replier) gives the answer and the handler's result is ignored.
     pub(super) fn has_reply(&self) -> bool {
         self.reply.is_some()
     }
@@ -185,7 +191,7 @@ impl Exchange {
         self.interim.clone()
     }
 
-    /// Drops what the handler's call has left, after the answer.
+    /// After the answer, drops the queue of interim responses and the size of the decoded body.
     pub(super) fn drop_hooks(&mut self) {
         (self.interim, self.unfolded) = (None, None);
     }
@@ -206,13 +212,13 @@ impl Exchange {
         self.tunnel.as_mut()
     }
 
-    /// From now on keeps what the peer sends, for a tunnel that the handler may accept.
+    /// Keeps the peer's bytes from now on for a tunnel that the handler may accept.
     pub(super) fn propose_tunnel(&mut self, raw: Raw) {
         self.incoming.switch();
         self.tunnel = Some(Tunnel::proposed(Rc::new(RefCell::new(raw))));
     }
 
-    /// Ends a tunnel that the handler has not accepted, and drops what the peer sent for it.
+    /// Ends a tunnel that the handler has not accepted, and drops the bytes that the peer sent for it.
     pub(super) fn decline_tunnel(&mut self) {
         if let Some(tunnel) = self.tunnel.take() {
             self.incoming.decline();
@@ -220,12 +226,12 @@ impl Exchange {
         }
     }
 
-    /// Removes a tunnel whose bytes have ended in both directions. Returns its task if that is not finished.
+    /// Removes a tunnel whose bytes have ended in both directions. Returns its task if the task has not finished.
     pub(super) fn detach_tunnel(&mut self) -> Option<Pin<Box<dyn Future<Output = ()>>>> {
         self.tunnel.take().and_then(Tunnel::into_task)
     }
 
-    /// Starts the proposed tunnel. The caller takes what it writes from the returned [`Raw`].
+    /// Starts the proposed tunnel. The caller takes the bytes that the task writes from the returned [`Raw`].
     pub(super) fn start_proposed(&mut self, switch: Switch, is_draining: bool) -> Result<Rc<RefCell<Raw>>, Abort> {
         let raw = self.tunnel.as_ref().map(|tunnel| tunnel.raw.clone()).unwrap_or_default();
         match Tunnel::start(raw.clone(), switch, is_draining) {
@@ -238,7 +244,7 @@ impl Exchange {
         Ok(raw)
     }
 
-    /// Turns both halves into a tunnel.
+    /// Starts a tunnel that replaces both messages.
     pub(super) fn start_tunnel(&mut self, raw: Raw, switch: Switch, is_draining: bool) -> Result<(), Abort> {
         self.tunnel = Some(Tunnel::start(Rc::new(RefCell::new(raw)), switch, is_draining)?);
         self.incoming.switch();
@@ -246,19 +252,20 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes over what the handler's call has left.
+    /// Takes the reply slot, the queue of interim responses and the size of the decoded body from the hooks of the
+    /// handler's call.
     pub(crate) fn take_hooks(&mut self, hooks: &mut Hooks) {
         (self.reply, self.interim, self.unfolded) = (hooks.reply.take(), hooks.interim.take(), hooks.unfolded.take());
     }
 
-    /// Returns the bytes of a whole body that the handler holds. The connection gave it `lent` bytes; if middleware decoded them,
-    /// the handler holds the decoded ones instead.
+    /// Returns the size in bytes of the whole body that the handler holds. The carrier gave it `lent` bytes; if
+    /// middleware decoded them to more, the decoded size counts until the answer.
     pub(crate) fn lent(&self, lent: usize) -> usize {
         let unfolded = self.unfolded.as_ref().filter(|_| self.awaits_answer());
         unfolded.map_or(lent, |unfolded| lent.max(unfolded.get()))
     }
 
-    /// Returns the bytes that the exchange holds for the peer.
+    /// Returns the number of bytes that the exchange holds for the peer, without a whole body that the handler holds.
     pub(crate) fn held(&self) -> usize {
         self.incoming.held()
             + self.outgoing.held()
@@ -275,16 +282,19 @@ impl Exchange {
     }
 }
 
-/// What an exchange waits for.
+/// The event that an exchange waits for. It selects the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// For nothing that has a deadline.
-    #[cfg_attr(not(feature = "call"), expect(dead_code, reason = "a connection has phases for that"))]
+    /// Nothing that has a deadline.
+    #[cfg_attr(
+        not(feature = "call"),
+        expect(dead_code, reason = "only `Call` uses it; a connection has a `Phase` instead")
+    )]
     Nothing,
-    /// For more of the request's body.
+    /// More of the request's body.
     Body,
-    /// For the handler, or for the next part of the response's body.
+    /// The handler, or the next part of the response's body.
     Handler,
-    /// For the peer to take the response, or to allow more of it.
+    /// The peer, which must take bytes of the response or open a window for more.
     Write,
 }

@@ -1,4 +1,5 @@
-//! The outgoing half of an exchange: our message. A server's is the response, a client's will be the request.
+//! The outgoing half of an exchange: our message. On a server it is the response; on a client, which does not exist
+//! yet, the request.
 
 use super::abort::Abort;
 use super::state::{State, Step};
@@ -18,7 +19,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Returns a message that is not made yet.
+    /// Returns a message whose head has not been made yet.
     pub(super) fn awaited() -> Outgoing {
         Outgoing { state: State::Awaited, body: None }
     }
@@ -28,7 +29,7 @@ impl Outgoing {
         self.state
     }
 
-    /// Gives the head to the carrier.
+    /// Records that the carrier now has the head.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if self.state == State::Awaited {
@@ -36,20 +37,20 @@ impl Outgoing {
         }
     }
 
-    /// Begins a body that follows its head part by part.
+    /// Starts a body that follows its head in parts.
     pub(crate) fn stream(&mut self, body: Streamed) {
         self.begin();
         self.state.take(Step::Stream);
         self.body = Some(body);
     }
 
-    /// Our bytes belong to a tunnel from now on.
+    /// Records that our bytes belong to a tunnel from now on.
     pub(super) fn switch(&mut self) {
         self.begin();
         self.state.take(Step::Switch);
     }
 
-    /// Completes the message, unless a body is still being sent.
+    /// Completes the message, unless it has a body in parts or has become a tunnel.
     #[inline]
     pub(crate) fn end_unless_it_goes_on(&mut self) {
         if self.state == State::Begun {
@@ -57,24 +58,25 @@ impl Outgoing {
         }
     }
 
-    /// Returns true if the head has been sent.
+    /// Returns true if the carrier has the head.
     #[inline]
     pub(crate) fn has_begun(&self) -> bool {
         self.state != State::Awaited
     }
 
-    /// Returns true if a body is being sent part by part.
+    /// Returns true if a body is being sent in parts.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
         self.body.is_some()
     }
 
-    /// Returns the next part of the body, which may be a range of a file if `files`; `None` if no body is being sent.
+    /// Polls for the next part of the body, which may be a range of a file if `files` is true. Returns `None` if no
+    /// body is being sent.
     pub(super) fn next(&mut self, files: bool, waker: &Waker) -> Option<Poll<Next>> {
         Some(self.body.as_mut()?.next(files, waker))
     }
 
-    /// Ends the body, which has no more parts. Returns its trailers; their closure runs after the body is dropped.
+    /// Ends the body after its last part. Drops it, and then runs the closure that makes its trailers and returns them.
     pub(super) fn end(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
         let Some(body) = self.body.take() else { return Ok(Vec::new()) };
         self.state.take(Step::End);
@@ -89,13 +91,13 @@ impl Outgoing {
         }
     }
 
-    /// Returns the bytes that the body holds.
+    /// Returns the number of bytes that the body holds.
     pub(crate) fn held(&self) -> usize {
         self.body.as_ref().map_or(0, |streamed| streamed.body.held())
     }
 }
 
-/// What polling a body gives.
+/// The result of polling a body.
 pub(super) enum Next {
     Part(Part),
     End,
@@ -117,7 +119,7 @@ impl Content {
 }
 
 impl Streamed {
-    /// Returns the next part of the body, which may be a range of a file if `files`.
+    /// Polls for the next part of the body, which may be a range of a file if `files` is true.
     fn next(&mut self, files: bool, waker: &Waker) -> Poll<Next> {
         let cx = &mut Context::from_waker(waker);
         let poll = AssertUnwindSafe(|| match files {
@@ -136,7 +138,7 @@ impl Streamed {
         })
     }
 
-    /// Returns the trailers of a body that has ended. Their closure runs after the body is dropped.
+    /// Drops a body that has ended, and then runs the closure that makes its trailers and returns them.
     pub(crate) fn into_trailers(self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
         let Streamed { body, trailers, .. } = self;
         let_go(body);

@@ -1,61 +1,62 @@
-//! The states of one half of an exchange as a table: the only place that says what may follow what.
+//! The states of one half of an exchange, and the table of the permitted transitions between them.
 //!
-//! An exchange has two halves, [`Incoming`](super::Incoming) and [`Outgoing`](super::Outgoing): the peer's message and ours. Both
-//! go through the same states, at a server and at a client. A server's exchange begins with a request's head in its incoming
-//! half, a client's with one in its outgoing half; the other half of each is then [`Awaited`](State::Awaited).
-//! `docs/exchange-states.md` shows the diagram of [`TABLE`].
+//! An exchange has two halves, [`Incoming`](super::Incoming) and [`Outgoing`](super::Outgoing): the peer's message and
+//! ours. Both have the same states, on a server and on a client. On a server, the incoming half receives a request's
+//! head while the outgoing half is [`Awaited`](State::Awaited); on a client, the outgoing half sends one while the
+//! incoming half is `Awaited`. `docs/exchange-states.md` shows the diagram of [`TABLE`].
 
-/// How far the message of a half has come.
+/// The progress of one half's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its head has not come, or is not made.
+    /// Its head has not been received, or not been made.
     Awaited,
-    /// Its head is through. What comes of its body is dropped, or is with the carrier.
+    /// Its head has been received or sent. Incoming: body bytes that arrive now are dropped. Outgoing: the carrier has
+    /// the whole body, unless it will follow in parts.
     Begun,
-    /// Its body is collected whole before anybody is called with it.
+    /// Its body is being collected; the handler is called when the body is complete.
     Whole,
-    /// Its body goes on part by part.
+    /// Its body is being passed on in parts.
     Parts,
-    /// What comes, or is sent, belongs to a tunnel, which may still have to be accepted.
+    /// The bytes belong to a tunnel, which the handler may not have accepted yet.
     Tunnel,
-    /// Incoming: all of it has come. Outgoing: the carrier has taken all of it.
+    /// Incoming: the whole message has been received. Outgoing: the carrier has the whole message.
     Complete,
-    /// It has ended before its time.
+    /// It has ended early.
     Cut,
 }
 
-/// What happens to the message of a half.
+/// An event of one half's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Its head comes, or is handed to the carrier.
+    /// Its head is received, or handed to the carrier.
     Head,
-    /// Its body is to be collected.
+    /// The exchange begins to collect its body.
     Collect,
-    /// Its body is to go on part by part.
+    /// The exchange begins to pass its body on in parts.
     Stream,
-    /// Another protocol takes its place: by Upgrade, or by CONNECT.
+    /// Another protocol replaces it, by Upgrade or by CONNECT.
     Switch,
-    /// Whoever read its body, or was to accept the tunnel, does so no more.
+    /// The reader has dropped its body, or the handler has declined the tunnel.
     LetGo,
     /// It ends.
     End,
-    /// It ends before its time.
+    /// It ends early.
     Cut,
 }
 
 use State::*;
 
-/// Every permitted step: from where, by what, to where.
+/// Every permitted transition: the state before, the step, the state after.
 #[rustfmt::skip]
 pub(crate) const TABLE: &[(State, Step, State)] = &[
     (Awaited,  Step::Head,    Begun),
     (Begun,    Step::Collect, Whole),
     (Begun,    Step::Stream,  Parts),
     (Begun,    Step::Switch,  Tunnel),
-    // What comes behind a complete request belongs to the protocol that it asked for.
+    // Bytes after a complete request belong to the protocol that it asked for.
     (Complete, Step::Switch,  Tunnel),
     (Parts,    Step::LetGo,   Begun),
-    // A tunnel that the program does not accept leaves what comes unread.
+    // If the handler declines the tunnel, the peer's bytes are dropped.
     (Tunnel,   Step::LetGo,   Begun),
     (Begun,    Step::End,     Complete),
     (Whole,    Step::End,     Complete),
@@ -65,7 +66,7 @@ pub(crate) const TABLE: &[(State, Step, State)] = &[
     (Whole,    Step::Cut,     Cut),
     (Parts,    Step::Cut,     Cut),
     (Tunnel,   Step::Cut,     Cut),
-    // The exchange is given up after one half of it was complete, or was cut.
+    // An exchange may be given up when one of its halves is complete or cut already.
     (Complete, Step::Cut,     Complete),
     (Cut,      Step::Cut,     Cut),
 ];
@@ -73,14 +74,14 @@ pub(crate) const TABLE: &[(State, Step, State)] = &[
 const STATES: usize = Cut as usize + 1;
 const STEPS: usize = Step::Cut as usize + 1;
 
-/// [`TABLE`] as an array, so that a step is one load.
+/// [`TABLE`] as an array, so that looking up a step is one load.
 static NEXT: [[Option<State>; STEPS]; STATES] = {
     let mut next = [[None; STEPS]; STATES];
     let mut row = 0;
     while row < TABLE.len() {
         let (from, step, to) = TABLE[row];
         let cell = &mut next[from as usize][step as usize];
-        assert!(cell.is_none(), "a step from a state leads to one state");
+        assert!(cell.is_none(), "two rows have the same state and step");
         *cell = Some(to);
         row += 1;
     }
@@ -94,7 +95,8 @@ impl State {
         NEXT[self as usize][step as usize]
     }
 
-    /// Takes a step. One that the table does not permit is a mistake of the engine's: tests fail, and a server stays where it is.
+    /// Takes a step. A step that the table does not permit is a bug of the engine: a debug build panics, a release
+    /// build keeps the state.
     #[inline]
     pub(super) fn take(&mut self, step: Step) {
         let after = self.after(step);
@@ -108,11 +110,11 @@ mod tests {
     use super::*;
     use std::fmt::Write;
 
-    /// The table as a diagram in the Mermaid language.
+    /// Returns the table as a Mermaid diagram.
     fn diagram() -> String {
         let mut text = String::from("stateDiagram-v2\n    [*] --> Awaited\n");
         for (from, step, to) in TABLE {
-            writeln!(text, "    {from:?} --> {to:?}: {step:?}").expect("a String takes any text");
+            writeln!(text, "    {from:?} --> {to:?}: {step:?}").expect("writing to a String cannot fail");
         }
         text
     }
@@ -120,9 +122,12 @@ mod tests {
     #[test]
     fn the_diagram_in_the_documentation_is_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/exchange-states.md");
-        let page = std::fs::read_to_string(path).expect("the page");
+        let page = std::fs::read_to_string(path).expect("cannot read docs/exchange-states.md");
         let diagram = diagram();
-        assert!(page.contains(&format!("```mermaid\n{diagram}```")), "docs/exchange-states.md has to show:\n{diagram}");
+        assert!(
+            page.contains(&format!("```mermaid\n{diagram}```")),
+            "docs/exchange-states.md must contain:\n{diagram}"
+        );
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Another protocol on a connection or on a stream of HTTP/2.
+/// Another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 pub(crate) struct Tunnel {
     pub(crate) raw: Rc<RefCell<Raw>>,
-    /// Its task; `None` before a CONNECT is answered and after the task has finished.
+    /// Its task; `None` before the handler accepts a CONNECT and after the task has finished.
     task: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
@@ -51,32 +51,33 @@ impl Tunnel {
         self.task
     }
 
-    /// Ends the peer's bytes.
+    /// Ends the peer's bytes, and wakes the task.
     pub(crate) fn end(&self, why: Ended) {
         self.raw.borrow_mut().end(why);
     }
 
-    /// The peer has ended its direction. `is_said`: the peer itself said so, and not only the transport.
+    /// Records that the peer has ended its direction. If `is_said` is false, only the TCP stream has ended, without the
+    /// close_notify that TLS requires, and the task sees a broken connection.
     pub(crate) fn peer_ended(&self, is_said: bool) {
         self.end(if is_said { Ended::Peer } else { Ended::Broken });
     }
 
-    /// Tells the task that nothing has passed for too long. Returns false if it was told before.
+    /// Signals the task that no byte has passed for too long. Returns false if it was signaled before.
     pub(crate) fn tell_idle(&self) -> bool {
         self.raw.borrow_mut().tell_idle()
     }
 
-    /// The server stops.
+    /// Signals the task that the server is stopping.
     pub(crate) fn drain(&self) {
         self.raw.borrow_mut().drain();
     }
 
-    /// Returns true if both halves have been dropped.
+    /// Returns true if the task has dropped both halves of its stream.
     pub(crate) fn is_finished(&self) -> bool {
         self.raw.borrow().is_finished()
     }
 
-    /// Returns the bytes that wait for the task or for the peer.
+    /// Returns the number of bytes that wait for the task or for the peer.
     pub(super) fn held(&self) -> usize {
         let raw = self.raw.borrow();
         raw.held + raw.outgoing_held

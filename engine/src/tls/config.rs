@@ -1,4 +1,4 @@
-//! The settings of a TLS server, as a program writes them. Nothing is read before [`TlsConfig::build`].
+//! The settings of a TLS server. No file is read before [`TlsConfig::build`].
 
 use super::error::LoadError;
 use super::pem::Source;
@@ -8,14 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Tickets that a TLS 1.3 client gets after a full handshake, unless told otherwise: each connection that it resumes
-/// brings another, so that one is enough for clients that keep one connection, and each costs 200 bytes and more.
+/// The default number of tickets that a TLS 1.3 client gets after a handshake. One is enough for a client that keeps
+/// one connection, because each resumed connection brings another. A ticket costs 200 bytes or more.
 pub const TICKETS_SENT: usize = 1;
 
-/// The most tickets that a client gets at once: browsers open six connections to a host of HTTP/1.1.
+/// The most tickets that a client gets after a handshake: as many as the connections that browsers open to an HTTP/1.1
+/// host.
 pub const TICKETS_SENT_MAX: usize = 6;
 
-/// Which versions of TLS a server speaks. Older ones are not offered by rustls: RFC 8996 retired them.
+/// The TLS versions that a server offers. rustls has none of the older ones, which RFC 8996 deprecates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
     /// TLS 1.3 and 1.2.
@@ -27,24 +28,24 @@ pub enum Versions {
     Tls12,
 }
 
-/// Whether clients present certificates. The path is a PEM file of the authorities that may issue them; the authorities
-/// of browsers and systems are never trusted for this.
+/// The server's rule for client certificates. The path names a PEM file of the authorities that may issue them. The
+/// authorities that the system or browsers trust are not used for this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// Clients are not asked.
+    /// The server does not ask for a certificate.
     #[default]
     None,
-    /// Clients are asked and may decline; a certificate that is presented has to be valid.
+    /// The server asks for a certificate. The client may send none, but one that it sends must be valid.
     Optional(PathBuf),
     /// A client without a valid certificate is refused.
     Required(PathBuf),
 }
 
-/// A TLS server's settings.
+/// The settings of a TLS server.
 ///
-/// Defaults: TLS 1.2 and 1.3 with the cipher suites of rustls in its order, ALPN `h2`, `http/1.1` and `http/1.0`, no
-/// client certificates, one ticket under keys in memory, no key log, no early data (RFC 8446 section 8: it can be
-/// replayed).
+/// Defaults: TLS 1.2 and 1.3 with the cipher suites of rustls in its order; ALPN `h2`, `http/1.1` and `http/1.0`; no
+/// client certificates; one ticket, with keys in memory; no key log. Early data is never accepted, because it can be
+/// replayed (RFC 8446 section 8).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TlsConfig {
@@ -55,11 +56,11 @@ pub struct TlsConfig {
     pub(super) tickets: Tickets,
     pub(super) tickets_sent: usize,
     pub(super) log_keys: bool,
-    /// A setting that came where it makes no sense; `build` reports it.
+    /// The error text for a setting made in the wrong order, which `build` returns.
     misplaced: Option<&'static str>,
 }
 
-/// A certificate and what belongs to it.
+/// A certificate and its OCSP file.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) origin: Origin,
@@ -79,7 +80,7 @@ impl Default for TlsConfig {
 }
 
 impl TlsConfig {
-    /// Settings without a certificate, of which at least one is needed.
+    /// Creates settings without a certificate. Add at least one before [`build`](TlsConfig::build).
     pub fn new() -> TlsConfig {
         TlsConfig {
             certificates: Vec::new(),
@@ -93,8 +94,9 @@ impl TlsConfig {
         }
     }
 
-    /// Adds a certificate from PEM files: the chain, leaf first, and its private key, which may be the same file. The
-    /// names that it serves are the DNS names in it; the first certificate is the default. Both files are watched.
+    /// Adds a certificate from PEM files: the chain, with the leaf first, and its private key, which may be in the same
+    /// file. The certificate serves the DNS names in it; the first one is also the default. [`Reload::look`] loads both
+    /// files again when one changes.
     pub fn certificate_files(self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> TlsConfig {
         self.add(Origin::Pem { chain: Source::File(chain.into()), key: Source::File(key.into()) })
     }
@@ -105,79 +107,81 @@ impl TlsConfig {
         self.add(Origin::Pem { chain: memory(chain.as_ref()), key: memory(key.as_ref()) })
     }
 
-    /// Adds a certificate of our own making for these names or addresses, for development: no client trusts it unless
-    /// told to. It is made anew by each [`build`](TlsConfig::build), for [`SELF_SIGNED_DAYS`](super::SELF_SIGNED_DAYS).
+    /// Adds a self-signed certificate for these names or addresses, for development. Clients do not trust it unless
+    /// they are configured to. Each [`build`](TlsConfig::build) creates another one, valid for
+    /// [`SELF_SIGNED_DAYS`](super::SELF_SIGNED_DAYS) days.
     pub fn self_signed<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> TlsConfig {
         self.add(Origin::SelfSigned(names.into_iter().map(Into::into).collect()))
     }
 
-    /// Staples the OCSP response in this DER file to the certificate that was added last. The file is watched; fetching
-    /// fresh responses into it is another program's work.
+    /// Staples the OCSP response in this DER file to the certificate that was added last. [`Reload::look`] loads the
+    /// file again when it changes; another program must put fresh responses into it.
     pub fn ocsp_file(mut self, path: impl Into<PathBuf>) -> TlsConfig {
         match self.certificates.last_mut() {
             Some(entry) => entry.ocsp = Some(path.into()),
-            None => self.misplaced = Some("an OCSP file comes before the certificate that it belongs to"),
+            None => self.misplaced = Some("the OCSP file has no certificate: add one before it"),
         }
         self
     }
 
-    /// Which versions are spoken.
+    /// Sets the TLS versions that the server offers. The default is 1.2 and 1.3.
     pub fn versions(mut self, versions: Versions) -> TlsConfig {
         self.versions = versions;
         self
     }
 
-    /// The protocols above TLS (RFC 7301), the preferred one first. A client that offers none of them is refused; one
-    /// that offers nothing begins with what it likes. An empty list turns the extension off.
+    /// Sets the protocols for ALPN (RFC 7301), the preferred one first. A client that offers only other protocols is
+    /// refused; a client without ALPN is accepted. An empty list turns ALPN off.
     pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> TlsConfig {
         self.alpn = protocols.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Keeps only those protocols that the engine speaks, in the order that was set.
+    /// Removes the ALPN protocols that are not in `spoken`, and keeps the order of the others.
     pub fn restrict_alpn(mut self, spoken: &[&[u8]]) -> TlsConfig {
         self.alpn.retain(|protocol| spoken.contains(&protocol.as_slice()));
         self
     }
 
-    /// Whether clients present certificates.
+    /// Sets the rule for client certificates. The default is [`ClientAuth::None`].
     pub fn client_auth(mut self, client_auth: ClientAuth) -> TlsConfig {
         self.client_auth = client_auth;
         self
     }
 
-    /// Where the keys of session tickets come from.
+    /// Sets the source of the keys of session tickets. The default is [`Tickets::InMemory`].
     pub fn tickets(mut self, tickets: Tickets) -> TlsConfig {
         self.tickets = tickets;
         self
     }
 
-    /// How many tickets a TLS 1.3 client gets after its handshake: 0 to [`TICKETS_SENT_MAX`]. TLS 1.2 always sends one.
+    /// Sets the number of tickets that a TLS 1.3 client gets after its handshake: 0 to [`TICKETS_SENT_MAX`]. The
+    /// default is [`TICKETS_SENT`]. A TLS 1.2 client always gets one.
     pub fn tickets_sent(mut self, count: usize) -> TlsConfig {
         self.tickets_sent = count;
         self
     }
 
-    /// Writes the secrets of every session to the file that the environment's `SSLKEYLOGFILE` names, for Wireshark.
-    /// Whoever reads the file reads the traffic. Without this call the variable is ignored.
+    /// Writes the secrets of every session to the file that the environment variable `SSLKEYLOGFILE` names, for tools
+    /// such as Wireshark. A reader of the file can decrypt the traffic. Without this call the variable is ignored.
     pub fn log_keys(mut self) -> TlsConfig {
         self.log_keys = true;
         self
     }
 
-    /// Reads all files and makes what connections need.
+    /// Reads all files and creates the configuration for connections.
     ///
     /// # Errors
-    /// The first file or setting that cannot be used, and why. A certificate that has expired is a warning only: it may
-    /// be replaced while the server runs.
+    /// Returns an error for the first file or setting that cannot be used. A certificate that has expired only causes a
+    /// warning in the log, because it may be replaced while the server runs.
     pub fn build(self) -> Result<Reload, LoadError> {
         self.build_at(SystemTime::now())
     }
 
-    /// [`build`](TlsConfig::build) at a time that the caller says.
+    /// Does the same as [`build`](TlsConfig::build), with `now` as the current time.
     ///
     /// # Errors
-    /// As `build`.
+    /// Returns the errors of `build`.
     pub fn build_at(self, now: SystemTime) -> Result<Reload, LoadError> {
         self.check()?;
         Reload::new(self, now)
@@ -210,7 +214,8 @@ impl TlsConfig {
         Ok(())
     }
 
-    /// The files that the reloader watches: a change to one rebuilds the configuration. Ticket keys are reread separately.
+    /// Returns the files whose change makes [`Reload::look`] load everything again. The ticket key file is not among
+    /// them, because it is read separately.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for entry in &self.certificates {

@@ -1,8 +1,8 @@
-//! What a certificate says of itself: its names, how long it is valid, whose it is.
+//! Reads a certificate's DNS names, validity and subject.
 //!
-//! A walk over DER (X.690) that takes three things out of a certificate (RFC 5280 section 4.1) and checks nothing: what
-//! a peer presents has been verified by then, and our own files are checked against their keys. A library for all of
-//! X.509 would bring a dozen crates for this page. Nothing here panics: what is not as expected is `None`.
+//! This parser of DER (X.690) reads only these fields of a certificate (RFC 5280 section 4.1) and verifies nothing:
+//! rustls has verified a client's certificate before, and the server's own certificates are checked against their keys.
+//! A library for all of X.509 would add a dozen crates. Nothing here panics; unexpected input gives `None`.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -18,13 +18,13 @@ const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// `[0] EXPLICIT`: the version.
+/// The tag `[0] EXPLICIT`, of the version.
 const VERSION: u8 = 0xa0;
-/// `[3] EXPLICIT`: the extensions.
+/// The tag `[3] EXPLICIT`, of the extensions.
 const EXTENSIONS: u8 = 0xa3;
-/// `[2] IMPLICIT` in a `GeneralName`: a DNS name.
+/// The tag `[2] IMPLICIT` in a `GeneralName`, of a DNS name.
 const DNS_NAME: u8 = 0x82;
-/// 2.5.29.17
+/// The object identifier 2.5.29.17, of the subject alternative names.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
 /// Attribute types that RFC 4514 section 3 gives short names.
@@ -40,18 +40,18 @@ const SHORT_NAMES: &[(&[u8], &str)] = &[
     (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x01], "UID"),
 ];
 
-/// What is taken out of a certificate.
+/// The fields that are read from a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// The DNS names of its subject alternative names, in lower case.
     pub(super) names: Vec<String>,
     pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
-    /// The subject as RFC 4514 writes it.
+    /// The subject in the format of RFC 4514.
     pub(super) subject: String,
 }
 
-/// Reads a certificate; none where it is not one.
+/// Reads a certificate. Returns `None` if the bytes are not one.
 pub(super) fn facts(certificate: &[u8]) -> Option<Facts> {
     let mut outer = Reader { rest: Reader { rest: certificate }.expect(SEQUENCE)? };
     let mut body = Reader { rest: outer.expect(SEQUENCE)? };
@@ -72,7 +72,7 @@ pub(super) fn facts(certificate: &[u8]) -> Option<Facts> {
     Some(Facts { names, not_before, not_after, subject })
 }
 
-/// Whether these bytes are one DER sequence and nothing else: what an OCSP response has to be at least.
+/// Returns true if `bytes` are exactly one DER sequence, as each OCSP response is.
 pub(super) fn is_sequence(bytes: &[u8]) -> bool {
     let mut reader = Reader { rest: bytes };
     reader.expect(SEQUENCE).is_some() && reader.rest.is_empty()
@@ -99,7 +99,7 @@ fn alternative_names(extensions: &[u8]) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// A `Name` as RFC 4514 section 2 writes it: the last part first.
+/// Returns a `Name` in the format of RFC 4514 section 2, which puts the last part first.
 fn distinguished_name(name: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
     let mut sets = Reader { rest: name };
@@ -119,7 +119,8 @@ fn distinguished_name(name: &[u8]) -> Option<String> {
     Some(parts.join(","))
 }
 
-/// One attribute. A type without a short name is written with its number and its value in hex, as section 2.4 demands.
+/// Appends one attribute. A value that is not a readable string, or whose type has no short name, is written in hex
+/// (section 2.4).
 fn attribute(object_id: &[u8], encoded: &[u8], text: &mut String) -> Option<()> {
     let short = SHORT_NAMES.iter().find(|(id, _)| *id == object_id).map(|(_, name)| *name);
     let (tag, value) = Reader { rest: encoded }.next()?;
@@ -142,7 +143,8 @@ fn attribute(object_id: &[u8], encoded: &[u8], text: &mut String) -> Option<()> 
     Some(())
 }
 
-/// RFC 4514 section 2.4. Controls are escaped too, though they need not be: the text goes into logs.
+/// Appends a value with the escapes of RFC 4514 section 2.4. Also escapes control characters, because the text is
+/// logged.
 fn escape(value: &str, text: &mut String) {
     let last = value.chars().count().saturating_sub(1);
     for (index, letter) in value.chars().enumerate() {
@@ -164,7 +166,7 @@ fn hex(byte: u8, text: &mut String) {
     let _ = write!(text, "{byte:02x}");
 }
 
-/// An object identifier in numbers (X.690 section 8.19).
+/// Appends an object identifier as numbers with dots (X.690 section 8.19).
 fn dotted(object_id: &[u8], text: &mut String) {
     let mut value = 0u64;
     let mut first = true;
@@ -186,13 +188,13 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next element's tag and content.
+    /// Returns the tag and the content of the next element.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.rest.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
-            // More than four bytes of length are more than any file that is read.
+            // A length of more than four bytes would exceed every file that is read.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -214,7 +216,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A time as RFC 5280 section 4.1.2.5 allows it: in UTC, with seconds.
+    /// Reads a time in one of the formats of RFC 5280 section 4.1.2.5: in UTC, with seconds.
     fn time(&mut self) -> Option<SystemTime> {
         let (tag, value) = self.next()?;
         let text = std::str::from_utf8(value).ok()?.strip_suffix('Z')?;
@@ -244,7 +246,8 @@ fn from_unix(seconds: i64) -> Option<SystemTime> {
     }
 }
 
-/// Days from 1970-01-01, in years of 365.2425 days that begin in March, so that the leap day is the last one.
+/// Returns the number of days from 1970-01-01 to a date. Its years begin in March, so that the leap day is the last day
+/// of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

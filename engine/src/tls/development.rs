@@ -1,14 +1,15 @@
-//! A certificate of our own making, for development: browsers and clients have to be told to trust it.
+//! Creates self-signed certificates for development. Browsers and other clients must be configured to trust them.
 
 use super::error::LoadError;
 use rcgen::{CertificateParams, KeyPair};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How many days a self-signed certificate is valid. Apple's clients refuse any that is valid for more than 825 days; a
-/// server that develops for a year without a restart gets a new one with the next.
+/// The days for which a self-signed certificate is valid. Apple's clients refuse any that is valid for more than 825
+/// days. A restart of the server creates a new one.
 pub const SELF_SIGNED_DAYS: u64 = 365;
 
-/// A fresh ECDSA P-256 key and a certificate for these names or addresses, both as PEM.
+/// Creates an ECDSA P-256 key and a certificate for these names or addresses. Returns the certificate and the key as
+/// PEM.
 pub(super) fn self_signed(names: &[String], now: SystemTime) -> Result<(String, String), LoadError> {
     let fail = |error: rcgen::Error| LoadError::setting(format!("self-signed certificate for {names:?}: {error}"));
     if names.is_empty() {
@@ -16,7 +17,7 @@ pub(super) fn self_signed(names: &[String], now: SystemTime) -> Result<(String, 
     }
     let mut params = CertificateParams::new(names.to_vec()).map_err(fail)?;
     let today = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
-    // From yesterday on: a client's clock may be behind ours.
+    // Valid since yesterday, because a client's clock may be behind ours.
     let [(year, month, day), (last_year, last_month, last_day)] =
         [today.saturating_sub(1), today + SELF_SIGNED_DAYS].map(date);
     params.not_before = rcgen::date_time_ymd(year, month, day);
@@ -27,7 +28,7 @@ pub(super) fn self_signed(names: &[String], now: SystemTime) -> Result<(String, 
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-/// The date that lies so many days after 1970-01-01, by counting off years and months.
+/// Returns the date that is `days` days after 1970-01-01: year, month and day.
 fn date(mut days: u64) -> (i32, u8, u8) {
     let leap = |year: i32| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let mut year = 1970;
@@ -43,7 +44,7 @@ fn date(mut days: u64) -> (i32, u8, u8) {
         days -= length;
         month += 1;
     }
-    // At most 30 are left.
+    // `days` is 30 at most now.
     (year, month, days as u8 + 1)
 }
 

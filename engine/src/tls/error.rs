@@ -1,47 +1,47 @@
-//! What can go wrong: when files are loaded, and on a connection.
+//! The errors of loading TLS files and of TLS connections.
 
 use std::fmt;
 use std::path::Path;
 
-/// Why TLS could not be set up: which file, and what is wrong with it. The fault lies with whoever wrote the file or the
-/// setting; no peer can cause one.
+/// An error in the TLS settings or in one of their files. The operator of the server must fix it; no peer can cause
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// What was loaded, and from where: `certificate /etc/tls/site.pem`.
+    /// The loaded item and its source: `certificate /etc/tls/site.pem`.
     pub place: String,
-    /// What is wrong with it.
+    /// The fault of that item.
     pub fault: LoadFault,
 }
 
-/// What is wrong with a file or a setting.
+/// The fault of a file or a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadFault {
-    /// It cannot be read; the text is the system's.
+    /// The file cannot be read. Contains the system's error text.
     Unreadable(String),
-    /// It has more bytes than this.
+    /// The file has more than this number of bytes.
     TooLarge(u64),
-    /// It is not PEM, or its base64 is broken.
+    /// The file is not PEM, or its base64 is broken. Contains the reason.
     NotPem(String),
-    /// It is PEM and holds no certificate.
+    /// The file is PEM and holds no certificate.
     NoCertificate,
-    /// It is PEM and holds no private key.
+    /// The file is PEM and holds no private key.
     NoKey,
-    /// Its private key is encrypted, which would need a passphrase.
+    /// The private key is encrypted. The server cannot ask for a passphrase.
     EncryptedKey,
-    /// Its private key cannot be used; the text says why.
+    /// The private key cannot be used. Contains the reason.
     BadKey(String),
-    /// One of its certificates cannot be used; the text says why.
+    /// One of the certificates cannot be used. Contains the reason.
     BadCertificate(String),
-    /// The private key belongs to another certificate than the one in this place.
+    /// The private key does not belong to this certificate. Contains the certificate's source.
     KeyMismatch(String),
-    /// It is not an OCSP response in DER.
+    /// The file is not an OCSP response in DER.
     NotOcsp,
-    /// A line of a ticket key file is wrong: its number, counted from 1, and why.
+    /// A line of a ticket key file is wrong. Contains its number, counted from 1, and the reason.
     TicketLine(usize, String),
-    /// A ticket key file without a key.
+    /// The ticket key file holds no key.
     NoTicketKey,
-    /// Settings that cannot be used.
+    /// The settings cannot be used. Contains the reason.
     Setting(String),
 }
 
@@ -84,31 +84,32 @@ impl From<LoadError> for crate::Error {
     }
 }
 
-/// Why a connection's TLS has ended before its time. It stays ended: every later call returns the same error.
+/// The error of a TLS session. Every later call on the session returns the same error, except after
+/// [`NotOpen`](Self::NotOpen), which does not end the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The first byte is not the beginning of a TLS handshake. The peer's fault; nothing has been sent, so that one that
-    /// speaks HTTP (see [`peek`](super::peek)) can be told so in plain text.
+    /// The first byte does not begin a TLS handshake. Nothing has been sent, so a peer that speaks HTTP (see
+    /// [`peek`](super::peek)) can be answered in plain text.
     NotTls {
-        /// The byte that came.
+        /// The first byte received.
         first: u8,
     },
-    /// The peer has sent more than [`HANDSHAKE_BYTES`](super::HANDSHAKE_BYTES) and its handshake, or a message of it, is
-    /// still not whole.
+    /// The peer has sent more than [`HANDSHAKE_BYTES`](super::HANDSHAKE_BYTES) without completing its handshake or,
+    /// after that, a message.
     TooMuchHandshake,
-    /// The peer has sent a fatal alert: it does not want what it was sent. The text is the alert's name.
+    /// The peer has ended the session with a fatal alert. Contains the alert's name.
     Refused(String),
-    /// The peer's bytes are not what TLS allows here, or there is nothing that both sides support.
+    /// The peer has broken the rules of TLS, or both sides support nothing in common. Contains the reason.
     Peer(String),
-    /// Something on our side failed: no randomness, no clock, keys used up.
+    /// The server has failed: no random bytes, no clock, or the session's keys are used up. Contains the reason.
     Local(String),
-    /// Our caller sends while the handshake is not done or after it has closed; nothing is sent.
+    /// The caller tried to send before the end of the handshake or after it had closed the session. Nothing was sent.
     NotOpen,
 }
 
 impl TlsError {
-    /// Whether the peer is to blame, rather than us or our caller.
+    /// Returns true if the peer has caused the error, and not the server or its caller.
     pub fn is_peers_fault(&self) -> bool {
         !matches!(self, TlsError::Local(_) | TlsError::NotOpen)
     }
@@ -119,10 +120,10 @@ impl fmt::Display for TlsError {
         match self {
             TlsError::NotTls { first } => write!(f, "the peer does not speak TLS: its first byte is {first:#04x}"),
             TlsError::TooMuchHandshake => f.write_str("the peer's handshake is too long"),
-            TlsError::Refused(alert) => write!(f, "the peer refused: {alert}"),
+            TlsError::Refused(alert) => write!(f, "the peer sent the fatal alert {alert}"),
             TlsError::Peer(what) => write!(f, "the peer broke TLS: {what}"),
-            TlsError::Local(what) => write!(f, "our TLS failed: {what}"),
-            TlsError::NotOpen => f.write_str("sending on a TLS session that is not open"),
+            TlsError::Local(what) => write!(f, "TLS failed in the server: {what}"),
+            TlsError::NotOpen => f.write_str("cannot send: the TLS session is not open"),
         }
     }
 }
@@ -134,7 +135,8 @@ impl From<rustls::Error> for TlsError {
         use rustls::Error as E;
         match &error {
             E::AlertReceived(alert) => TlsError::Refused(format!("{alert:?}")),
-            // `General` is what rustls says where a client can verify nothing that our key can sign.
+            // `General` is not among these: rustls returns it if the client cannot verify a signature of our key, so it
+            // counts as the peer's.
             E::EncryptError
             | E::FailedToGetCurrentTime
             | E::FailedToGetRandomBytes
@@ -147,7 +149,7 @@ impl From<rustls::Error> for TlsError {
     }
 }
 
-/// What an error says of a file.
+/// Returns the place in a [`LoadError`]: the kind of the item and the path of its file.
 pub(super) fn place(what: &str, path: &Path) -> String {
     format!("{what} {}", path.display())
 }

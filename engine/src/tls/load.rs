@@ -1,4 +1,4 @@
-//! From settings and files to what rustls needs for a connection.
+//! Loads certificates, keys and authorities, and builds rustls's configuration from them.
 
 use super::config::{ClientAuth, Entry, Origin, TlsConfig, Versions};
 use super::error::{LoadError, LoadFault, place};
@@ -15,32 +15,32 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The most bytes of an OCSP response: it goes out with every full handshake, and real ones have 0.5 to 2 KiB.
+/// The largest OCSP response that is loaded, in bytes. Each full handshake sends it; real ones have 0.5 to 2 KiB.
 pub const OCSP_BYTES: usize = 16 * 1024;
 
 /// A certificate that a server has loaded, for dashboards and warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateInfo {
-    /// Where it came from: `certificate /etc/tls/site.pem`.
+    /// Its source: `certificate /etc/tls/site.pem`.
     pub place: String,
-    /// The DNS names that it serves, in lower case, wildcards as they are written.
+    /// The DNS names that it serves, in lower case. Wildcards are given as written.
     pub names: Vec<String>,
-    /// Its subject, as RFC 4514 writes it.
+    /// Its subject in the format of RFC 4514.
     pub subject: String,
-    /// From when on it is valid.
+    /// The start of its validity.
     pub not_before: SystemTime,
-    /// Until when it is valid.
+    /// The end of its validity.
     pub not_after: SystemTime,
 }
 
-/// What a set of files has given.
+/// The result of loading all files.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) config: Arc<ServerConfig>,
     pub(super) certificates: Vec<CertificateInfo>,
 }
 
-/// Replaces what is to be self-signed by certificates, so that loading again does not make others.
+/// Creates the self-signed certificates of the settings once, so that later reloads use the same ones.
 pub(super) fn make_self_signed(settings: &mut TlsConfig, now: SystemTime) -> Result<(), LoadError> {
     for entry in &mut settings.certificates {
         if let Origin::SelfSigned(names) = &entry.origin {
@@ -52,7 +52,7 @@ pub(super) fn make_self_signed(settings: &mut TlsConfig, now: SystemTime) -> Res
     Ok(())
 }
 
-/// Reads everything but the ticket keys.
+/// Reads all files except the ticket keys, and builds the configuration.
 pub(super) fn load(
     settings: &TlsConfig,
     tickets: Option<&Arc<TicketKeys>>,
@@ -85,7 +85,7 @@ pub(super) fn load(
         }
     };
     config.alpn_protocols = settings.alpn.clone();
-    // Sessions are kept by clients, in tickets: memory for them would be one more thing that a peer can make grow.
+    // Clients keep their sessions, in tickets. A store of sessions in the server would be memory that peers can fill.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     if let Some(keys) = tickets {
@@ -103,7 +103,7 @@ const AUTHORITIES: &str = "client authorities";
 
 fn certificate(entry: &Entry, provider: &CryptoProvider) -> Result<(CertifiedKey, CertificateInfo), LoadError> {
     let Origin::Pem { chain: chain_source, key: key_source } = &entry.origin else {
-        // `make_self_signed` comes before; saying so is better than a panic if it ever does not.
+        // `make_self_signed` has replaced these. If it has not, an error is better than a panic.
         return Err(LoadError::setting("a self-signed certificate was not made"));
     };
     let chain_place = chain_source.place(CERTIFICATE);
@@ -116,7 +116,7 @@ fn certificate(entry: &Entry, provider: &CryptoProvider) -> Result<(CertifiedKey
         .map_err(|error| LoadError::new(key_source.place("private key"), LoadFault::BadKey(error.to_string())))?;
     let mut certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
-        // A key that cannot say which one it is belongs to a certificate as far as anyone can tell.
+        // `Unknown` means that the key does not reveal its public half, so a mismatch cannot be detected.
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
         Err(rustls::Error::InconsistentKeys(_)) => {
             return Err(LoadError::new(key_source.place("private key"), LoadFault::KeyMismatch(chain_place)));
@@ -182,7 +182,8 @@ fn verifier(
     Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()))
 }
 
-/// What a ticket is bound to where clients are asked for certificates: by whom they may be issued and whether they must.
+/// Returns the binding of tickets for a server with client certificates: a hash of the authorities that may issue them
+/// and of whether clients need one.
 fn binding(authorities: &[CertificateDer<'_>], optional: bool) -> Binding {
     let mut context = ::aws_lc_rs::digest::Context::new(&::aws_lc_rs::digest::SHA256);
     context.update(if optional { b"optional" } else { b"required" });

@@ -1,5 +1,5 @@
-//! TLS for servers: settings ([`TlsConfig`]), what follows from files and follows their changes ([`Reload`]), and one
-//! connection's bytes ([`Session`]).
+//! TLS for servers: the settings ([`TlsConfig`]), the configuration that is loaded from files and reloaded when they
+//! change ([`Reload`]), and the TLS of one connection ([`Session`]).
 //!
 //! ```
 //! use highwire_engine::tls::{Session, TlsConfig};
@@ -7,7 +7,7 @@
 //! let reload = TlsConfig::new().self_signed(["localhost"]).build()?;
 //! let mut session = Session::accept(reload.current())?;
 //! let (mut plain, mut out) = (Vec::new(), Vec::new());
-//! // For all that comes from the socket; then `out` is sent, and `plain` is what the peer said.
+//! // Call this with all bytes from the socket. Then send `out` to the peer, and read the decrypted bytes from `plain`.
 //! # let from_the_socket = &[0x16, 3, 1];
 //! let progress = session.receive(from_the_socket, &mut plain, &mut out)?;
 //! assert!(session.is_handshaking());
@@ -15,9 +15,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The protocol itself is rustls with the cryptography of aws-lc-rs. Files and the clock are read when a configuration
-//! is built and when [`Reload::look`] is called, and at no other time by us; rustls reads the clock for the age of
-//! tickets and the validity of client certificates. docs/tls.md says what is offered.
+//! The protocol is implemented by rustls with the cryptography of aws-lc-rs. Files are read only when a configuration
+//! is built and when [`Reload::look`] is called. The clock is read then and for the age of ticket keys; rustls reads it
+//! for the age of tickets and the validity of client certificates. docs/tls.md lists the supported versions, algorithms
+//! and extensions.
 
 mod config;
 mod der;
@@ -40,25 +41,26 @@ pub use rustls::ServerConfig;
 pub use session::{ClientCertificate, HANDSHAKE_BYTES, Progress, RECORD_BYTES, Session, Version};
 pub use tickets::{TICKET_FILE_KEYS, TICKET_KEYS_KEPT, TICKET_LIFETIME, TICKET_ROTATION, Tickets};
 
-/// What a connection's first byte says about its protocol.
+/// The protocol that a connection's first byte indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
     /// A TLS handshake.
     Tls,
-    /// HTTP in the clear, or HTTP/2 with prior knowledge: a letter of a method, or an empty line before one.
+    /// HTTP without TLS, in any version: a character of a method, or a line end before one.
     Http,
-    /// Neither.
+    /// Neither TLS nor HTTP.
     Other,
 }
 
-/// Returns true if a connection's first byte begins a hello of SSL 2.0: a length whose highest bit is set (RFC 5246 appendix
-/// E.2). No message of HTTP begins with such a byte.
+/// Returns true if a connection's first byte begins a hello of SSL 2.0: a length whose highest bit is set (RFC 5246
+/// appendix E.2). No message of HTTP begins with such a byte.
 pub(crate) fn is_ssl2(first: u8) -> bool {
     first & 0x80 != 0
 }
 
-/// Judges a connection by its first byte, for a port that serves both or that wants to say why it does not. TLS begins
-/// with a handshake record, 22, which no HTTP message can (RFC 8446 section 5.1, RFC 9112 section 3).
+/// Returns the protocol that a connection's first byte indicates. Use it for a port that serves both TLS and plain
+/// HTTP, or to explain a refusal. TLS begins with the byte 22, a handshake record, which no HTTP message can begin with
+/// (RFC 8446 section 5.1, RFC 9112 section 3).
 pub fn peek(first: u8) -> Speaks {
     match first {
         session::HANDSHAKE => Speaks::Tls,

@@ -1,4 +1,4 @@
-//! Certificates and keys out of PEM (RFC 7468), from files or from memory, with errors that say which and why.
+//! Reads certificates and keys in PEM (RFC 7468), from files or from memory. The errors name the source and the fault.
 
 use super::error::{LoadError, LoadFault, place};
 use rustls::pki_types::pem::{Error as PemError, PemObject};
@@ -8,10 +8,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most bytes of a file: four times the list of all public authorities. A path to a disk image must not fill memory.
+/// The largest file that is read, in bytes: four times the list of all public authorities. Without a limit, a wrong
+/// path, such as that of a disk image, could fill the memory.
 pub const FILE_BYTES: u64 = 4 << 20;
 
-/// Where bytes come from.
+/// The source of a certificate or key.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     File(PathBuf),
@@ -26,7 +27,7 @@ impl Source {
         }
     }
 
-    /// What errors call it.
+    /// Returns the name of this source for errors.
     pub(super) fn place(&self, what: &str) -> String {
         match self {
             Source::File(path) => place(what, path),
@@ -47,12 +48,13 @@ pub(super) fn read_file(what: &str, path: &Path) -> Result<Vec<u8>, LoadError> {
     let fail = |fault| LoadError::new(place(what, path), fault);
     let unreadable = |error: std::io::Error| fail(LoadFault::Unreadable(error.to_string()));
     let mut bytes = Vec::new();
-    // Reading a byte more than is allowed also bounds what has no size of its own, such as a pipe.
+    // Reads at most one byte more than the limit, which shows that a file is too large. That also limits a source
+    // without a size, such as a pipe.
     File::open(path).and_then(|file| file.take(FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES { Err(fail(LoadFault::TooLarge(FILE_BYTES))) } else { Ok(bytes) }
 }
 
-/// All certificates, in their order; at least one.
+/// Returns all certificates in their order, at least one.
 pub(super) fn certificates(what: &str, source: &Source) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let bytes = source.read(what)?;
     let fail = |fault| LoadError::new(source.place(what), fault);
@@ -63,7 +65,7 @@ pub(super) fn certificates(what: &str, source: &Source) -> Result<Vec<Certificat
     }
 }
 
-/// The first private key: PKCS #8, PKCS #1 or SEC 1.
+/// Returns the first private key: PKCS #8, PKCS #1 or SEC 1.
 pub(super) fn private_key(what: &str, source: &Source) -> Result<PrivateKeyDer<'static>, LoadError> {
     let bytes = source.read(what)?;
     let fail = |fault| LoadError::new(source.place(what), fault);
@@ -75,7 +77,8 @@ pub(super) fn private_key(what: &str, source: &Source) -> Result<PrivateKeyDer<'
     }
 }
 
-/// Why nothing was found: there is no PEM at all, or none of the wanted kind.
+/// Returns the reason why no item was found: the bytes are not PEM, or they are PEM without the wanted item
+/// (`missing`).
 fn nothing(bytes: &[u8], missing: LoadFault) -> LoadFault {
     if bytes.is_empty() {
         LoadFault::NotPem("it is empty".to_owned())

@@ -1,14 +1,12 @@
-//! New certificates without a restart: what connections get, and when it is read again.
+//! Loads new certificates without a restart.
 //!
-//! Somebody calls [`Reload::look`] about once a second; there is no thread here and no watch on folders. A look compares
-//! what the system says of each file with the last time, reads all of them again where one differs, and puts a whole
-//! new configuration in the old one's place. A connection holds the configuration it began with, so that nothing ever
-//! changes under it.
+//! The owner of a [`Reload`] calls [`Reload::look`] about once per second; this module starts no thread and watches no
+//! folders. A look compares the metadata of each file with that of the look before. If one differs, it reads all files
+//! again and replaces the configuration as a whole. A connection keeps the configuration that it began with.
 //!
-//! Files are replaced one after the other, and a look may fall between a new certificate and its new key. Then nothing
-//! fits, the old configuration stays, the reason is logged once, and the look after the second file has come finds
-//! another change. What the system says is asked *before* a file is read: what changes while it is read differs at the
-//! next look.
+//! A look may happen after a certificate was replaced and before its key was. The two do not match then: the old
+//! configuration stays in use, and the error is logged once. The next look after the key's replacement finds another
+//! change. The metadata is read *before* the file, so that a change during the reading is found by the next look.
 
 use super::config::TlsConfig;
 use super::error::LoadError;
@@ -21,37 +19,37 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
-/// The TLS configuration of a running server. Shared by its workers; every method takes `&self`.
+/// The TLS configuration of a running server, which its workers share.
 #[derive(Debug)]
 pub struct Reload {
     settings: TlsConfig,
     keys: Option<Arc<TicketKeys>>,
-    /// Read once for each connection.
+    /// Read once per connection.
     loaded: RwLock<Arc<Loaded>>,
     watch: Mutex<Watch>,
 }
 
-/// What a look has found.
+/// The result of [`Reload::look`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Looked {
     /// Nothing has changed, or another thread is looking.
     Unchanged,
-    /// New connections get what the files say now.
+    /// The changed files are in use, for new connections.
     Reloaded,
-    /// A file has changed and cannot be used; everything stays as it was until it changes again.
+    /// A changed file cannot be used. Everything stays as it was until a file changes again.
     Kept(LoadError),
 }
 
-/// What the system said of the files when they were read last, whether they could be used or not.
+/// The metadata of the files at the last look, even if they could not be used.
 #[derive(Debug)]
 struct Watch {
     files: Vec<(PathBuf, Option<Stamp>)>,
     ticket_file: Option<(PathBuf, Option<Stamp>)>,
 }
 
-/// What tells a file from what stood in its place before. The inode catches a rename over the old file, the time of
-/// change a copy that keeps the time of modification.
+/// Metadata that differs if a file was replaced or changed. The inode reveals a rename over the old file, and the time
+/// of change a copy that keeps the time of modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -62,9 +60,9 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// None where there is no such file, or none that may be asked about.
+    /// Returns `None` if there is no such file or its metadata cannot be read.
     fn of(path: &Path) -> Option<Stamp> {
-        // Links are followed: certbot and Kubernetes replace links, not files.
+        // Follows symbolic links: certbot and Kubernetes replace links, not files.
         let of = |meta: Metadata| Stamp {
             device: meta.dev(),
             inode: meta.ino(),
@@ -81,7 +79,7 @@ fn stamped(path: PathBuf) -> (PathBuf, Option<Stamp>) {
     (path, stamp)
 }
 
-/// Takes new stamps; whether one differs.
+/// Reads the metadata of all files again. Returns true if that of any file has changed.
 fn restamp<'a>(files: impl IntoIterator<Item = &'a mut (PathBuf, Option<Stamp>)>) -> bool {
     let mut changed = false;
     for (path, stamp) in files {
@@ -108,33 +106,33 @@ impl Reload {
         Ok(Reload { settings, keys, loaded: RwLock::new(Arc::new(loaded)), watch: Mutex::new(watch) })
     }
 
-    /// What a connection that begins now gets. One short lock and one count.
+    /// Returns the configuration for a new connection. Takes a read lock for a short time.
     pub fn current(&self) -> Arc<ServerConfig> {
         self.loaded().config.clone()
     }
 
-    /// The certificates in use, in the order of the settings.
+    /// Returns the certificates in use, in the order of the settings.
     pub fn certificates(&self) -> Vec<CertificateInfo> {
         self.loaded().certificates.clone()
     }
 
-    /// Looks whether files have changed, and rotates ticket keys. To be called about once a second; it asks the system
-    /// about each file, and reads files only after a change. It logs what it finds, target `highwire::tls`.
+    /// Loads all files again if one has changed, and rotates ticket keys. Call it about once per second; without a
+    /// change it reads only the metadata of the files. It logs its result with the target `highwire::tls`.
     pub fn look(&self) -> Looked {
         self.look_at(SystemTime::now())
     }
 
-    /// [`look`](Reload::look) at a time that the caller says.
+    /// Does the same as [`look`](Reload::look), with `now` as the current time.
     pub fn look_at(&self, now: SystemTime) -> Looked {
         let Ok(mut watch) = self.watch.try_lock() else { return Looked::Unchanged };
         if let Some(keys) = &self.keys
             && keys.rotate(now)
         {
-            tracing::debug!(target: "highwire::tls", "a new ticket key");
+            tracing::debug!(target: "highwire::tls", "a new ticket key is in use");
         }
         let tickets = told(self.look_at_tickets(&mut watch));
         let files = told(self.look_at_files(&mut watch, now));
-        // Both may have changed; what went wrong matters most.
+        // Both may have changed. An error is the more important result.
         match (tickets, files) {
             (Looked::Kept(error), _) | (_, Looked::Kept(error)) => Looked::Kept(error),
             (Looked::Reloaded, _) | (_, Looked::Reloaded) => Looked::Reloaded,
@@ -168,12 +166,12 @@ impl Reload {
     }
 }
 
-/// Logs what has changed.
+/// Logs the result of a look and returns it.
 fn told(looked: Looked) -> Looked {
     match &looked {
         Looked::Unchanged => {}
-        Looked::Reloaded => tracing::info!(target: "highwire::tls", "TLS files have changed and are in use"),
-        Looked::Kept(error) => tracing::error!(target: "highwire::tls", "{error}; what was loaded before stays in use"),
+        Looked::Reloaded => tracing::info!(target: "highwire::tls", "changed TLS files are in use now"),
+        Looked::Kept(error) => tracing::error!(target: "highwire::tls", "{error}; the files loaded before stay in use"),
     }
     looked
 }

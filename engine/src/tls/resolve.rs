@@ -1,11 +1,11 @@
-//! Which certificate a client gets: the one for the name that it asks for (RFC 6066 section 3), else the default.
+//! Chooses the certificate for a client: one for the server name that it asks for (RFC 6066 section 3), or the default.
 //!
-//! Names come from the certificates themselves. A name is looked up whole, then with its first label replaced by `*`,
-//! since a wildcard stands for exactly one label (RFC 9525 section 6.3). Where several certificates have the name, the
-//! first whose key the client can verify wins, so that an ECDSA and an RSA certificate can stand side by side.
+//! The names are those in the certificates. A name is looked up whole, and then with its first label replaced by `*`,
+//! because a wildcard stands for exactly one label (RFC 9525 section 6.3). If several certificates have the name, the
+//! first one whose signature the client can verify is used, so that a server can have an ECDSA and an RSA certificate.
 //!
-//! A client that names a host nobody has a certificate for gets the default: it will refuse that one by itself, and says
-//! so more helpfully than an alert would. Connections by address carry no name at all.
+//! A client that asks for an unknown name gets the default certificate. It refuses that certificate, with a clearer
+//! message to its user than an alert would give. Clients that connect to an IP address send no name.
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -14,13 +14,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 thread_local! {
-    /// The name that the last client hello on this thread asked for. rustls calls the resolver while it processes a
-    /// session's bytes, and its unbuffered connection does not tell the name afterwards; a session asks here instead. A
-    /// session that fails leaves its name here: each session empties this before it processes anything.
+    /// The server name in the last client hello on this thread. rustls passes the name to the resolver while it
+    /// processes a session's bytes, and its unbuffered connection does not return it later, so the session takes it
+    /// from here. A session that fails leaves its name here; therefore each session clears this before it processes
+    /// bytes.
     static ASKED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
-/// The name of the client hello that has just been processed on this thread, once.
+/// Takes the server name of the client hello that was just processed on this thread.
 pub(super) fn take_asked() -> Option<Box<str>> {
     ASKED.with_borrow_mut(Option::take)
 }
@@ -29,9 +30,11 @@ pub(super) fn take_asked() -> Option<Box<str>> {
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
     certificates: Vec<Arc<CertifiedKey>>,
-    /// Indices of the certificates of each name, wildcards as they are written, in the order in which they were added.
+    /// The indices of the certificates for each name, in the order in which they were added. Wildcards are stored as
+    /// written.
     by_name: HashMap<String, Vec<usize>>,
-    /// Indices of those that serve where no name fits: the first certificate, and others for its first name.
+    /// The indices of the certificates for clients that send no name or an unknown one: the first certificate, and
+    /// others with its first name.
     default: Vec<usize>,
     first_name: Option<String>,
 }
@@ -54,7 +57,7 @@ impl Resolver {
         }
     }
 
-    /// The certificates for a name in lower case.
+    /// Returns the indices of the certificates for a name, which must be in lower case.
     fn candidates(&self, name: Option<&str>) -> &[usize] {
         let Some(name) = name else { return &self.default };
         let name = name.strip_suffix('.').unwrap_or(name);

@@ -1,22 +1,24 @@
-//! One connection's TLS: ciphertext in, plaintext out, and the other way round. No sockets, no clock of its own.
+//! The TLS of one connection: decrypts received bytes and encrypts sent ones, without sockets and without a clock of
+//! its own.
 //!
-//! The engine under it is rustls's `UnbufferedServerConnection`. Compared with the buffered `ServerConnection`, on 0.23:
+//! A session uses rustls's `UnbufferedServerConnection`. Compared with the buffered `ServerConnection` of rustls 0.23:
 //!
-//! - Idle memory. The buffered one keeps 4 KiB of receive buffer for as long as a connection lives, and takes its input
-//!   4 KiB at a time. This one works on a buffer of ours. It is a spare one of the thread, lent for the length of a
-//!   call, and a session owns memory for input only while a record is incomplete.
-//! - Copies are the same. To receive: into the buffer (records are decrypted in place), out of it into a `Vec` that
-//!   rustls makes for each record, and from there to the caller. To send: a `Vec` for each record, then the caller's
-//!   buffer. `examples/tls_cost.rs` times both interfaces: the same, as far as a busy machine could tell. rustls 0.24
-//!   drops both `Vec`s and this whole interface; the session hides which one it is.
+//! - Idle connections need less memory. The buffered connection keeps a receive buffer of 4 KiB all the time, and takes
+//!   its input 4 KiB at a time. The unbuffered one works on a buffer of ours: each thread has one and lends it to a
+//!   session for the length of a call. A session owns memory for input only while a record or message is incomplete.
+//! - The number of copies is the same. Received bytes are copied into the buffer (where records are decrypted in
+//!   place), then into a `Vec` that rustls makes for each record, then to the caller. Sent bytes are copied into a
+//!   `Vec` for each record, then into the caller's buffer. `examples/tls_cost.rs` times both interfaces, and showed no
+//!   difference on a busy machine. rustls 0.24 removes both `Vec`s and this interface; users of `Session` do not see
+//!   which interface it uses.
 //!
-//! Rules of that interface that are not in its documentation, and that the code below follows:
+//! The code below follows rules of that interface that are not in its documentation:
 //!
-//! - What is held back of a handshake message in parts is found by its place in the buffer, so every call gets the bytes
-//!   that are still pending, also one that only wants to send.
-//! - After an error the alert is still queued. It is taken out while something is queued and no longer: one more call
-//!   would look at the broken record again and queue a second alert, which asserts.
-//! - After our own `close_notify` a broken record would do the same: from then on nothing is processed.
+//! - rustls finds the first part of a split handshake message by its position in the buffer. Therefore every call must
+//!   pass the pending bytes, even one that only sends.
+//! - After an error, the alert is still queued. Queued records must be taken only while there are any: one more call
+//!   would process the broken record again and queue a second alert, which fails an assertion in rustls.
+//! - After our own `close_notify`, a broken record would do the same. From then on nothing is processed.
 
 use super::error::TlsError;
 use super::{der, resolve};
@@ -28,18 +30,20 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a peer may send before its handshake is done, and what of a message in parts is kept after it, in bytes. A
-/// client hello has 0.5 to 2 KiB, a chain of client certificates up to 10; rustls takes messages of 64 KiB at most.
+/// The most bytes that a peer may send before its handshake is complete, and the most bytes of an incomplete record or
+/// message that are kept later. A client hello has 0.5 to 2 KiB, a chain of client certificates up to 10 KiB; rustls
+/// accepts messages of at most 64 KiB.
 pub const HANDSHAKE_BYTES: usize = 64 * 1024;
 
-/// The most plaintext of a record (RFC 8446 section 5.1).
+/// The most bytes of plaintext in a record (RFC 8446 section 5.1).
 pub const RECORD_BYTES: usize = 16 * 1024;
 
-/// What a record adds to its plaintext at most: header, explicit nonce, content type, tag. Room for it is made before
-/// encrypting and given back after; too little costs a second try only.
+/// The most bytes that a record adds to its plaintext: header, explicit nonce, content type, tag. The output grows by
+/// this before encryption and shrinks afterwards. If it is too little, a second attempt makes more room.
 const RECORD_OVERHEAD: usize = 5 + 8 + 1 + 16;
 
-/// What the buffer that a thread lends its sessions keeps of its size: the largest receive behind the longest rest.
+/// The largest buffer that a thread keeps for its sessions. It fits the largest receive after the longest pending
+/// bytes.
 const SPARE_BYTES: usize = 2 * HANDSHAKE_BYTES;
 
 /// Bytes before a record's content: kind, version, length (RFC 8446 section 5.1).
@@ -48,26 +52,26 @@ const RECORD_HEAD: usize = 5;
 /// The content type of handshake records, which every TLS connection begins with.
 pub(super) const HANDSHAKE: u8 = 0x16;
 
-/// A fatal `handshake_failure` in the clear (RFC 8446 section 6), for a handshake that ends before anything was answered
-/// and for which rustls has no alert: some errors of its, and our own bound.
+/// A fatal `handshake_failure` without encryption (RFC 8446 section 6). It is sent if a handshake fails before the
+/// first answer and rustls has no alert for it, as for [`TlsError::TooMuchHandshake`] and some errors of rustls.
 const HANDSHAKE_FAILURE: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 40];
 
 thread_local! {
-    /// The buffer that is lent to whichever session receives.
+    /// The buffer that this thread lends to the session that receives.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// How far a session is.
+/// The progress of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// The handshake goes on; nothing can be sent yet.
+    /// The handshake is in progress. Nothing can be sent yet.
     Handshaking,
-    /// Data flows.
+    /// The handshake is complete. Both sides can send.
     Open,
-    /// The peer has said that it sends no more (`close_notify`). Sending goes on.
+    /// The peer has sent `close_notify` and sends nothing more. We can still send.
     PeerClosed,
-    /// We have closed: what the peer still sends is dropped unread.
+    /// This side has closed the session, or the session has failed. Received bytes are not processed.
     Closed,
 }
 
@@ -81,7 +85,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As logs and environments of CGI write it: `TLSv1.3`.
+    /// Returns the version as logs and CGI write it: `TLSv1.3`.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Tls12 => "TLSv1.2",
@@ -97,44 +101,44 @@ pub struct ClientCertificate<'a> {
 }
 
 impl<'a> ClientCertificate<'a> {
-    /// The certificate itself, in DER.
+    /// Returns the certificate in DER.
     pub fn der(&self) -> &'a [u8] {
         self.chain.first().map_or(&[], |leaf| leaf.as_ref())
     }
 
-    /// What was presented with it, in DER, itself first.
+    /// Returns the chain that the client has presented, in DER, beginning with its own certificate.
     pub fn chain(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.chain.iter().map(|certificate| certificate.as_ref())
     }
 
-    /// Its subject, as RFC 4514 writes it (`CN=alice,O=Example`), with controls escaped. Made anew by each call.
+    /// Returns the subject in the format of RFC 4514 (`CN=alice,O=Example`), with control characters escaped; `None` if
+    /// the certificate cannot be parsed. Each call parses it.
     pub fn subject(&self) -> Option<String> {
         der::facts(self.der()).map(|facts| facts.subject)
     }
 
-    /// The DNS names in it, in lower case. Made anew by each call.
+    /// Returns the DNS names in the certificate, in lower case. Each call parses it.
     pub fn names(&self) -> Vec<String> {
         der::facts(self.der()).map(|facts| facts.names).unwrap_or_default()
     }
 }
 
-/// A server's side of one TLS connection.
+/// The server's side of one TLS connection.
 pub struct Session {
     connection: UnbufferedServerConnection,
-    /// What has come and cannot be used yet: a record, or a handshake message, that is not whole. Without capacity
-    /// where there is nothing.
+    /// Received bytes of a record or handshake message that is incomplete.
     pending: Vec<u8>,
-    /// Bytes used up before the handshake was done.
+    /// Bytes that were processed before the handshake was complete.
     handshake_bytes: usize,
     server_name: Option<Box<str>>,
-    /// Something has been sent to the peer, from which on an alert in the clear may be wrong.
+    /// True if something has been sent to the peer. An unencrypted alert may be wrong after that.
     answered: bool,
     stage: Stage,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Not a byte has come.
+    /// No byte has been received.
     Fresh,
     Running,
     PeerClosed,
@@ -154,11 +158,11 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session that waits for a client's first bytes, under the configuration of this moment
-    /// ([`Reload::current`](super::Reload::current)).
+    /// Creates a session that waits for a client's first bytes. [`Reload::current`](super::Reload::current) returns the
+    /// configuration for it.
     ///
     /// # Errors
-    /// [`TlsError::Local`] where the configuration cannot be used.
+    /// Returns [`TlsError::Local`] if the configuration cannot be used.
     pub fn accept(config: Arc<ServerConfig>) -> Result<Session, TlsError> {
         Ok(Session {
             connection: UnbufferedServerConnection::new(config)?,
@@ -170,15 +174,16 @@ impl Session {
         })
     }
 
-    /// Takes what the peer has sent, in any portions. Appends plaintext to `plain`, which never gets more than has come
-    /// in, and to `out` what has to be sent now, whatever is returned: handshake records, tickets, an alert.
+    /// Processes received bytes, which may be split anywhere. Appends the decrypted bytes to `plain`, at most as many
+    /// as were received. Appends to `out` the records that must be sent now, also after an error: handshake records,
+    /// tickets, an alert.
     ///
-    /// What the peer sends behind its `close_notify`, or after [`close`](Session::close), is dropped.
+    /// Bytes that the peer sends after its `close_notify`, or after [`close`](Session::close), are dropped.
     ///
     /// # Errors
-    /// What ends the session. Plaintext that came before it is in `plain`, and the alert in `out`, but for
-    /// [`TlsError::NotTls`] and [`TlsError::Refused`], where none is due, and a few errors for which rustls has none once
-    /// it has answered. Every later call returns the same error.
+    /// Returns an error if the session ends; every later call returns the same one. The bytes decrypted before it are
+    /// in `plain`. The alert for the peer is in `out`, except for [`TlsError::NotTls`] and [`TlsError::Refused`], which
+    /// need none, and for a few errors after the first answer, for which rustls makes none.
     pub fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Progress, TlsError> {
         match (&self.stage, bytes.first()) {
             (Stage::Failed(error), _) => return Err(TlsError::clone(error)),
@@ -190,7 +195,7 @@ impl Session {
         let mut input = if self.pending.capacity() == 0 { SPARE.take() } else { std::mem::take(&mut self.pending) };
         input.extend_from_slice(bytes);
         let (mut used, start) = (0, out.len());
-        // What another session of this thread asked for, if that failed before it took its name.
+        // Drops the name of another session on this thread that failed before it could take it.
         let _ = resolve::take_asked();
         let mut result = self.process(&mut input, &mut used, plain, out);
         if result.is_ok() && matches!(self.stage, Stage::Running) {
@@ -213,12 +218,13 @@ impl Session {
         Ok(self.progress())
     }
 
-    /// Encrypts, and appends what has to be sent to `out`, in records of [`RECORD_BYTES`] but for the last one: a call
-    /// with a whole answer makes the fewest. Nothing in, nothing out.
+    /// Encrypts `plain` and appends the records to `out`. All records but the last hold [`RECORD_BYTES`] of plaintext,
+    /// so one call with a whole answer makes the fewest records. Appends nothing for an empty `plain`.
     ///
     /// # Errors
-    /// [`TlsError::NotOpen`] during the handshake and after [`close`](Session::close). [`TlsError::Local`] where the
-    /// keys of a TLS 1.2 session are used up (after 2^24 records or more); `close_notify` is in `out`.
+    /// Returns [`TlsError::NotOpen`] during the handshake and after [`close`](Session::close). Returns
+    /// [`TlsError::Local`] if the keys of a TLS 1.2 session are used up (after 2^24 records or more); a `close_notify`
+    /// is in `out` then. After a failure, returns the same error again.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
         self.check_open()?;
         if plain.is_empty() {
@@ -235,19 +241,20 @@ impl Session {
         }
     }
 
-    /// Says that nothing more is sent (`close_notify`): without it the peer cannot tell an answer from a part of one
-    /// (RFC 8446 section 6.1). Does nothing during the handshake, after an error, or the second time.
+    /// Appends a `close_notify` to `out`, which tells the peer that nothing more follows. Without it the peer cannot
+    /// tell a whole answer from a part of one (RFC 8446 section 6.1). Does nothing during the handshake, after an
+    /// error, or if the session is closed.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         if self.check_open().is_err() {
             return;
         }
-        // An alert has two bytes. That it cannot be written is known by nobody and helps nobody: the socket closes.
+        // An alert has two bytes. If it cannot be written, the socket closes anyway.
         let _ = self.write(2 + RECORD_OVERHEAD, out, |traffic, room| traffic.queue_close_notify(room));
         self.stage = Stage::Closed;
         self.pending = Vec::new();
     }
 
-    /// How far the session is; an ended one counts as [`Progress::Closed`].
+    /// Returns the progress of the session; a failed one counts as [`Progress::Closed`].
     pub fn progress(&self) -> Progress {
         match self.stage {
             Stage::Closed | Stage::Failed(_) => Progress::Closed,
@@ -257,22 +264,22 @@ impl Session {
         }
     }
 
-    /// Whether the handshake is not done yet.
+    /// Returns true if the handshake is not complete.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// The protocol that both sides agreed on by ALPN; none where the client offered nothing.
+    /// Returns the protocol that both sides agreed on by ALPN; `None` if the client offered none.
     pub fn alpn(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
 
-    /// The name that the client asked for, in lower case; none where it did not say one.
+    /// Returns the server name that the client asked for, in lower case; `None` if it sent none.
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
 
-    /// The version, once it is agreed on.
+    /// Returns the version, once both sides have agreed on it.
     pub fn version(&self) -> Option<Version> {
         match self.connection.protocol_version()? {
             ProtocolVersion::TLSv1_3 => Some(Version::Tls13),
@@ -280,28 +287,30 @@ impl Session {
         }
     }
 
-    /// The cipher suite by its IANA name, once it is agreed on.
+    /// Returns the cipher suite by its IANA name, once both sides have agreed on it.
     pub fn cipher(&self) -> Option<&'static str> {
         self.connection.negotiated_cipher_suite()?.suite().as_str()
     }
 
-    /// The client's certificate, which has been verified; none where the client was not asked or declined.
+    /// Returns the verified certificate of the client; `None` during the handshake, and if the client has presented
+    /// none.
     pub fn client_certificate(&self) -> Option<ClientCertificate<'_>> {
         let chain = self.connection.peer_certificates().filter(|chain| !chain.is_empty())?;
         (!self.is_handshaking()).then_some(ClientCertificate { chain })
     }
 
-    /// Whether the session goes on from an earlier connection's.
+    /// Returns true if the session was resumed from an earlier connection.
     pub fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Bytes that the session holds of what its peer has sent.
+    /// Returns the bytes of memory that the session holds for incomplete records.
     pub fn held_bytes(&self) -> usize {
         self.pending.capacity()
     }
 
-    /// Whether the first record is whole with these bytes behind what is held; also where there is no record to see.
+    /// Returns true if the pending bytes and `bytes` begin with a complete record. If they are too few to contain its
+    /// length, returns true only if they do not begin a handshake record.
     pub(crate) fn completes_record(&self, bytes: &[u8]) -> bool {
         let held = &self.pending;
         let at = |place: usize| held.get(place).or_else(|| bytes.get(place.checked_sub(held.len())?)).copied();
@@ -309,7 +318,7 @@ impl Session {
         held.len() + bytes.len() >= RECORD_HEAD + usize::from(u16::from_be_bytes([high, low]))
     }
 
-    /// Goes on until the engine needs more input.
+    /// Processes records until rustls needs more input or the peer has closed.
     fn process(
         &mut self,
         input: &mut [u8],
@@ -336,7 +345,7 @@ impl Session {
                     wait = true;
                 }
                 ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => wait = true,
-                // Early data is not offered, and there are no other states today.
+                // Early data is not offered, and rustls 0.23 has no other states.
                 other => return Err(TlsError::Local(format!("rustls is in the state {other:?}"))),
             }
             *used += discard;
@@ -352,8 +361,8 @@ impl Session {
         }
     }
 
-    /// Keeps what has not been used: in place where it fills its buffer well, so that a record that comes in small
-    /// pieces is not copied with each, otherwise in a buffer of its size.
+    /// Keeps the unused input. If it fills half of its buffer, the session keeps that buffer, so that a record in many
+    /// small pieces is not copied for each of them. Otherwise the input moves to a buffer of its size.
     fn keep(&mut self, input: &mut Vec<u8>, used: usize) {
         let rest = input.len() - used;
         if rest > 0 && rest >= input.capacity() / 2 {
@@ -364,7 +373,8 @@ impl Session {
         }
     }
 
-    /// Writes through the engine, into room at the end of `out`.
+    /// Calls `write` with free space of `room` bytes at the end of `out` once rustls can send. Appends records that
+    /// rustls has queued first.
     fn write(
         &mut self,
         room: usize,
@@ -414,7 +424,8 @@ impl Session {
         result
     }
 
-    /// Takes out what is queued for the peer, such as an alert. Nothing is processed meanwhile: see the file's head.
+    /// Appends the records that are queued for the peer, such as an alert. Passes no input to rustls; see the rules at
+    /// the head of this file.
     fn take_queued(&mut self, out: &mut Vec<u8>) {
         while self.connection.wants_write() {
             match self.connection.process_tls_records(&mut []).state {
@@ -446,13 +457,13 @@ impl Session {
 
 type Traffic<'c> = rustls::unbuffered::WriteTraffic<'c, rustls::server::ServerConnectionData>;
 
-/// Why nothing was written.
+/// The reason why nothing was written.
 enum Refused {
     Exhausted,
     Engine(TlsError),
 }
 
-/// Gives a buffer back to the thread, empty.
+/// Empties a buffer and gives it back to the thread. Frees one that is too large.
 fn lend_again(mut buffer: Vec<u8>) {
     if buffer.capacity() > 0 && buffer.capacity() <= SPARE_BYTES {
         buffer.clear();
@@ -460,11 +471,11 @@ fn lend_again(mut buffer: Vec<u8>) {
     }
 }
 
-/// Appends a record that the engine has ready.
+/// Appends a record that rustls has ready.
 fn encode<Side>(mut data: EncodeTlsData<'_, Side>, out: &mut Vec<u8>) -> Result<(), TlsError> {
     let start = out.len();
     let mut room = 0;
-    // The size is known by trying: once to ask, once to write.
+    // The first attempt finds the size that is needed, and the second one writes.
     for _ in 0..2 {
         out.resize(start + room, 0);
         match data.encode(&mut out[start..]) {
@@ -476,5 +487,5 @@ fn encode<Side>(mut data: EncodeTlsData<'_, Side>, out: &mut Vec<u8>) -> Result<
             Err(error) => return Err(TlsError::Local(error.to_string())),
         }
     }
-    Err(TlsError::Local("rustls needs more room than it said".to_owned()))
+    Err(TlsError::Local("rustls needs more room than it announced".to_owned()))
 }

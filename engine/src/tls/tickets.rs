@@ -1,18 +1,18 @@
-//! Session tickets that no server has to remember (RFC 5077, RFC 8446 section 4.6.1).
+//! Encrypts session tickets, so that the server need not store sessions (RFC 5077, RFC 8446 section 4.6.1).
 //!
-//! A ticket is the session's state, encrypted under a key that only servers know. The keys are made here and rotate, or
-//! stand in a file that several machines share. The newest key encrypts, all of them decrypt, and a ticket dies with its
-//! key: forgetting keys is what limits what a stolen one opens. The age of a key in memory is checked whenever it is used:
-//! an idle server does not look at its keys, and the first connection afterwards must not find one that is too old.
+//! A ticket is the session's state, encrypted with a key that only servers have. The keys are created and rotated here,
+//! or read from a file that several machines share. The newest key encrypts, and all keys decrypt. A ticket is useless
+//! once its key is deleted; deleting keys limits the number of sessions that a thief of keys can read. The age of a key
+//! in memory is checked at each use, because an idle worker does not wake to rotate keys.
 //!
-//! A ticket is: 16 bytes of key name, 12 of nonce, the ciphertext, 16 of tag. The cipher is AES-256-GCM-SIV (RFC 8452)
-//! and not AES-256-GCM, whose random nonces would have to be counted over all machines that share a key: after 2^32
-//! tickets a nonce repeats, and a repeated one gives GCM's authentication away. With SIV it tells only whether two
-//! tickets are the same.
+//! A ticket has 16 bytes of key name, 12 of nonce, the ciphertext, and 16 of tag. The cipher is AES-256-GCM-SIV (RFC
+//! 8452). With AES-256-GCM, a repeated nonce would break the authentication of all tickets, so a key with random nonces
+//! could encrypt at most 2^32 tickets, counted over all machines that share it. With SIV, a repeated nonce only reveals
+//! whether two tickets are the same.
 //!
-//! What is authenticated with each ticket is the *binding*, a hash of how clients have to authenticate. A session that
-//! was made where no client certificate is asked for cannot be resumed where one is (nginx's CVE-2025-23419), whoever
-//! shares the keys.
+//! The *binding* is authenticated with each ticket: a hash of the server's rules for client certificates. A session
+//! from a server that asks for no certificate therefore cannot be resumed on one that does, even if both share the keys
+//! (compare CVE-2025-23419 of nginx).
 
 use super::error::{LoadError, LoadFault, place};
 use super::pem::read_file;
@@ -23,53 +23,55 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
-/// How old the newest key in memory gets: with [`TICKET_KEYS_KEPT`] a stolen one opens at most 18 hours of sessions
-/// whose key exchange was not fresh.
+/// The age at which the newest key in memory is replaced. With [`TICKET_KEYS_KEPT`], a thief of these keys can decrypt
+/// the tickets of at most 18 hours.
 pub const TICKET_ROTATION: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Keys in memory, the newest one with them: a ticket works for twelve to eighteen hours.
+/// The number of keys in memory, including the newest. A ticket works for 12 to 18 hours.
 pub const TICKET_KEYS_KEPT: usize = 3;
 
-/// How long clients are told to keep a ticket: as long as every ticket from memory works.
+/// The lifetime of a ticket that the server announces to clients. A ticket with a key in memory works at least this
+/// long.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// Keys in a file: a day of hourly ones. Finding a key is a walk over all of them.
+/// The most keys in a file: one per hour for a day. Each ticket causes a walk over the keys.
 pub const TICKET_FILE_KEYS: usize = 24;
 
-/// How long a key in memory decrypts.
+/// The age up to which a key in memory is used.
 const KEY_LIFE: Duration = Duration::from_secs(TICKET_ROTATION.as_secs() * TICKET_KEYS_KEPT as u64);
 
-/// How far a key may seem to come from the future. Threads read the clock one after the other, and time daemons set it by
-/// fractions of a second; more than this means that the clock was set back.
+/// The most by which a key's creation may lie in the future. Threads read the clock at different moments, and time
+/// daemons correct it by fractions of a second. A larger difference means that the clock was set back.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
 
 const NAME_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 16;
 
-/// Bytes of a key in a file, before hex: `openssl rand -hex 48` makes one.
+/// Bytes of a key in a file, before hex encoding. `openssl rand -hex 48` creates one.
 const LINE_BYTES: usize = NAME_BYTES + KEY_BYTES;
 
-/// A hash of what a session may be resumed under.
+/// A hash of the rules for client certificates under which a session may be resumed.
 pub(super) type Binding = [u8; 32];
 
-/// Where a server's ticket keys come from.
+/// The source of a server's ticket keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tickets {
     /// No tickets: every handshake is a full one.
     Off,
-    /// Keys of this process, made at random and rotated every [`TICKET_ROTATION`].
+    /// Random keys of this process, with a new one every [`TICKET_ROTATION`].
     #[default]
     InMemory,
-    /// Keys in a file, which machines behind one name share; read again when it changes. Its format is in docs/tls.md:
-    /// lines of 96 hex digits, at most [`TICKET_FILE_KEYS`], the newest first.
+    /// Keys in a file that several machines can share. [`Reload::look`](super::Reload::look) reads it again when it
+    /// changes. The file has lines of 96 hex digits, at most [`TICKET_FILE_KEYS`], the newest key first; see
+    /// docs/tls.md.
     File(PathBuf),
 }
 
 struct Key {
     name: [u8; NAME_BYTES],
     cipher: LessSafeKey,
-    /// When it was made; none for a key from a file, whose age only the file's owner knows.
+    /// The time when the key was created; `None` for a key from a file, whose age is unknown.
     made: Option<SystemTime>,
 }
 
@@ -86,18 +88,19 @@ impl Key {
         Key::new(&bytes, Some(now))
     }
 
-    /// Returns true if another key must take its place as the newest one.
+    /// Returns true if a new key must replace this one as the newest.
     fn is_due(&self, now: SystemTime) -> bool {
         self.made.is_some_and(|made| age(made, now).is_none_or(|age| age >= TICKET_ROTATION))
     }
 
-    /// Returns true if it may still encrypt and decrypt.
+    /// Returns true if the key may still encrypt and decrypt.
     fn is_alive(&self, now: SystemTime) -> bool {
         self.made.is_none_or(|made| age(made, now).is_some_and(|age| age < KEY_LIFE))
     }
 }
 
-/// Returns a key's age, or `None` if the clock was set back since: such a key must not live longer for it.
+/// Returns a key's age, or `None` if its creation lies more than [`CLOCK_SLACK`] in the future because the clock was
+/// set back. Such a key is no longer used.
 fn age(made: SystemTime, now: SystemTime) -> Option<Duration> {
     match now.duration_since(made) {
         Ok(age) => Some(age),
@@ -106,7 +109,7 @@ fn age(made: SystemTime, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// The keys, newest first, for all configurations of a server: they outlive a change of its certificates.
+/// The ticket keys of a server, newest first. They stay in use when its certificates are reloaded.
 pub(super) struct TicketKeys {
     keys: RwLock<Vec<Arc<Key>>>,
 }
@@ -119,14 +122,14 @@ impl fmt::Debug for TicketKeys {
 }
 
 impl TicketKeys {
-    /// Keys of this process.
+    /// Creates keys in memory, beginning with a random one.
     pub(super) fn random(now: SystemTime) -> Result<TicketKeys, LoadError> {
         let key =
             Key::random(now).ok_or_else(|| LoadError::setting("the system gives no random bytes for a ticket key"))?;
         Ok(TicketKeys { keys: RwLock::new(vec![key]) })
     }
 
-    /// Keys from a file.
+    /// Reads the keys from a file.
     pub(super) fn from_file(path: &Path) -> Result<TicketKeys, LoadError> {
         Ok(TicketKeys { keys: RwLock::new(read_keys(path)?) })
     }
@@ -138,16 +141,17 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// Makes a new key in memory if the newest is old enough, and forgets those that are too old. Returns true if it did.
+    /// Creates a new key in memory if the newest one is old enough, and then deletes the keys that are too old. Returns
+    /// true if it created one.
     pub(super) fn rotate(&self, now: SystemTime) -> bool {
         let is_due = |keys: &[Arc<Key>]| keys.first().is_some_and(|newest| newest.is_due(now));
         if !is_due(&self.read()) {
             return false;
         }
-        // Without random bytes the old key serves on while it lives, and the next look tries again.
+        // Without random bytes the old key stays in use until it is too old, and the next call tries again.
         let Some(key) = Key::random(now) else { return false };
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have made one meanwhile.
+        // Another thread may have created a key meanwhile.
         if !is_due(&keys) {
             return false;
         }
@@ -157,14 +161,14 @@ impl TicketKeys {
         true
     }
 
-    /// Returns the key that encrypts now.
+    /// Returns the key that encrypts, after a rotation if one is due.
     fn newest(&self, now: SystemTime) -> Option<Arc<Key>> {
         self.rotate(now);
         self.read().first().filter(|key| key.is_alive(now)).cloned()
     }
 
     fn named(&self, name: &[u8], now: SystemTime) -> Option<Arc<Key>> {
-        // Names are public: they stand in the ticket. Comparing them gives nothing away.
+        // Each ticket contains its key's name in plain text, so the comparison need not take constant time.
         self.read().iter().find(|key| key.name == name).filter(|key| key.is_alive(now)).cloned()
     }
 
@@ -173,7 +177,7 @@ impl TicketKeys {
     }
 }
 
-/// What rustls asks for tickets: one for each configuration, over shared keys.
+/// Encrypts and decrypts tickets for rustls. Each configuration has its own, with the same keys.
 #[derive(Debug)]
 pub(super) struct Ticketer {
     keys: Arc<TicketKeys>,
@@ -236,7 +240,7 @@ fn read_keys(path: &Path) -> Result<Vec<Arc<Key>>, LoadError> {
     parse_keys(&read_file(WHAT, path)?).map_err(fail)
 }
 
-/// Reads the file's text. Errors never repeat what stands in a line: it may be a key.
+/// Parses the text of a key file. Errors never contain the text of a line, because it may be a key.
 fn parse_keys(text: &[u8]) -> Result<Vec<Arc<Key>>, LoadFault> {
     let mut keys: Vec<Arc<Key>> = Vec::new();
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -324,7 +328,7 @@ mod tests {
         assert!(ticketer.decrypt_at(&ticket, start() + KEY_LIFE - second).is_some());
         assert_eq!(ticketer.decrypt_at(&ticket, start() + KEY_LIFE), None);
         assert_eq!(ticketer.decrypt_at(&ticket, start() - CLOCK_SLACK - second), None, "a clock that was set back");
-        // What is encrypted after a long rest has a new key.
+        // After a long idle time, a new key encrypts.
         let rested = start() + KEY_LIFE * 3;
         let fresh = ticketer.encrypt_at(b"y", rested).expect("a ticket");
         assert_ne!(fresh[..NAME_BYTES], ticket[..NAME_BYTES]);

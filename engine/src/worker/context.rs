@@ -1,5 +1,5 @@
-//! The context that a worker lends to its connections: the server's shared state, clock, deadlines, scratch buffers, and the
-//! service that answers requests.
+//! The context that a worker lends to its connections: the server's shared state, clock, deadlines, scratch buffers,
+//! and the service that answers requests.
 
 use crate::budget::Share;
 use crate::connection::work::WORK_A_TURN;
@@ -32,40 +32,44 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) timeouts: TimeoutTicks,
     pub(crate) now: Instant,
     pub(crate) tick: u32,
-    /// The number of the worker's turn, and the work that a connection may cause in one turn.
+    /// The number of the worker's turn.
     pub(crate) turn: u32,
+    /// The work in nanoseconds that each connection may cause in one turn: see [`WORK_A_TURN`].
     pub(crate) allowance: u32,
-    /// Returns nanoseconds: see [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
+    /// Returns nanoseconds, to measure durations within a turn: see
+    /// [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
     pub(crate) stopwatch: fn() -> u64,
-    /// Connections that used up their allowance and go on in the next turn.
+    /// Connections that have used up their allowance and continue in the next turn.
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
     pub(crate) draining: bool,
-    /// Bytes of answers, on all connections, that wait for HTTP/2 windows.
+    /// Response bytes that wait for HTTP/2 windows, on all connections of the worker.
     pub(crate) stalled: Rc<Cell<usize>>,
     /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
-    /// Requests, and those of them on streams of HTTP/2, that are not yet added to the server's counters.
+    /// Requests that are not yet added to the server's counters.
     pub(crate) requests: u64,
+    /// The requests among them on HTTP/2 streams.
     pub(crate) streams: u64,
     /// See [`Remote::beat`](crate::remote::Remote).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
-    /// Answers requests.
+    /// The service that answers requests.
     service: S,
-    /// Scratch for HTTP/2 connections: the decoded fields of the present request.
+    /// A scratch buffer for HTTP/2 connections: the decoded fields of the present request.
     pub(crate) fields: Vec<u8>,
-    /// Scratch for TLS sessions: plaintext, records of TLS itself, ciphertext.
+    /// Scratch buffers for TLS sessions: `plain` for plaintext, `raw` for records of TLS itself, `scratch` for
+    /// ciphertext.
     pub(crate) plain: Vec<u8>,
     pub(crate) raw: Vec<u8>,
     pub(crate) scratch: Vec<u8>,
-    /// Connections whose handshakes wait, in the order in which they came.
+    /// Connections whose TLS handshakes wait for a turn, the oldest first.
     pub(crate) waiting: VecDeque<SocketId>,
-    /// Flights of handshakes that this turn may still work on.
+    /// The number of TLS handshake flights that this turn may still process.
     pub(crate) handshakes: u32,
 }
 
-/// The deadlines in ticks.
+/// The timeouts of the settings, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeoutTicks {
     pub(crate) head: u32,
@@ -79,8 +83,8 @@ pub(crate) struct TimeoutTicks {
     pub(crate) handshake: u32,
 }
 
-/// Flights of TLS handshakes in one turn, each some tenths of a millisecond. The bound keeps a flood of new connections from
-/// delaying the existing ones.
+/// The number of TLS handshake flights that a worker processes per turn. Each takes some tenths of a millisecond. The
+/// bound keeps a flood of new connections from delaying the existing ones.
 const HANDSHAKES_A_TURN: u32 = 8;
 
 impl<S: Service> WorkerContext<S> {
@@ -112,7 +116,7 @@ impl<S: Service> WorkerContext<S> {
             deadlines: DeadlineTable::new(),
             timeouts,
             now: Instant::default(),
-            // No tick, so that the first turn counts as a new one.
+            // Not a real tick, so that the first turn begins a new one.
             tick: u32::MAX,
             turn: 0,
             allowance: WORK_A_TURN,
@@ -136,7 +140,8 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// Begins a round of completions at `now`.
+    /// Sets the clock to `now`, allows the TLS handshakes of a turn, and adds the counted requests to the server's
+    /// counters.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.now = now;
         let tick = deadline::tick(now);
@@ -151,25 +156,26 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// Adds this worker's counts to the server's counters.
+    /// Adds this worker's counts of requests to the server's counters.
     fn count(&mut self) {
         let counters = &self.shared.counters;
         counters.requests.fetch_add(std::mem::take(&mut self.requests), Ordering::Relaxed);
         counters.streams.fetch_add(std::mem::take(&mut self.streams), Ordering::Relaxed);
     }
 
-    /// Counts an exchange, or a connection, that ends early.
+    /// Counts an exchange, or a connection, that the server ends early.
     pub(crate) fn count_cut(&self) {
         self.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true if connections wait for the next turn to go on with received bytes.
+    /// Returns true if connections have received bytes that wait for the next turn.
     pub(crate) fn has_unfinished(&self) -> bool {
         !(self.waiting.is_empty() && self.unfinished.is_empty())
     }
 
-    /// Prepares a final response for any carrier: gives it a final status, drops content that the status forbids, removes a length
-    /// that leaves no room for trailers, and adds `Strict-Transport-Security` under TLS. The access log can be written after this.
+    /// Prepares a final response for any carrier: replaces an interim status with 500, drops content that the status
+    /// forbids, removes a length that leaves no room for trailers, and adds `Strict-Transport-Security` under TLS. The
+    /// access log is written after this.
     #[inline]
     pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
         if response.status != StatusCode::OK || !matches!(response.content, Content::Bytes(_)) {
@@ -197,7 +203,8 @@ impl<S: Service> WorkerContext<S> {
         )
     }
 
-    /// Returns the same if the announced length is too large, before any of the body is read.
+    /// Returns a 413 if the announced body is longer than its route allows or, for a whole body, than half of the
+    /// memory budget. Called before any of the body is read.
     pub(crate) fn announces_too_much(&self, route: u32, body_use: BodyUse, announced: u64) -> Option<Response> {
         if body_use != BodyUse::None && announced > self.body_limit(route, body_use) {
             return Some(self.too_large(route, body_use));
@@ -215,7 +222,8 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// See [`Service::route`].
+    /// Finds the route as [`Service::route`] does. First refuses a request whose target and Host field name different
+    /// hosts, if the setting `refuse_other_host` is on.
     #[inline]
     pub(crate) fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> Result<u32, Box<Response>> {
         if head.host_differs && self.shared.config().refuse_other_host {
@@ -224,7 +232,8 @@ impl<S: Service> WorkerContext<S> {
         self.service.route(head, window, caller)
     }
 
-    /// Returns the answer to a request whose target and Host field name different hosts. On HTTP/2 only its stream ends.
+    /// Returns the answer to a request whose target and Host field name different hosts. Over HTTP/1 it also closes the
+    /// connection.
     #[cold]
     fn other_host(&self, head: &Head) -> Response {
         let text = "the target and the Host field name different hosts";
@@ -237,7 +246,8 @@ impl<S: Service> WorkerContext<S> {
         self.service.body_use(route)
     }
 
-    /// See [`Service::body_limit`].
+    /// Returns the limit of a body in bytes: that of [`Service::body_limit`] or, if it returns `None`, that of the
+    /// settings.
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
         self.service.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.shared.config().limits))
     }
@@ -247,7 +257,7 @@ impl<S: Service> WorkerContext<S> {
         self.service.error(status, text)
     }
 
-    /// See [`Service::end`].
+    /// Calls [`Service::end`], and logs a panic of it.
     pub(crate) fn end_service(&mut self) {
         let service = &mut self.service;
         if catch_unwind(AssertUnwindSafe(|| service.end())).is_err() {
@@ -262,10 +272,7 @@ impl<S: Service> WorkerContext<S> {
 
     /// Calls the handler of the route that [`route`](Self::route) found for the same head just before.
     #[inline]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "all of them are on their way to the handler; a struct would copy them"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "all of them are passed on to the handler; a struct would copy them")]
     pub(crate) fn call(
         &mut self,
         route: u32,
@@ -297,7 +304,7 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// Polls a pending handler.
+    /// Polls a pending handler. A panic is answered by [`panicked`](Self::panicked).
     pub(crate) fn poll(&mut self, future: (u32, u32), task: TaskKind) -> Poll<Response> {
         let waker = self.context.inbox.waker(task.number());
         self.calls = self.calls.wrapping_add(1);

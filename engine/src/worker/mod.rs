@@ -2,10 +2,12 @@
 //!
 //! One turn of the loop:
 //!
-//! 1. poll the woken tasks: handlers, bodies, spawned tasks;
+//! 1. continue the waiting TLS handshakes and the connections that an earlier turn left unfinished, then poll the woken
+//!    tasks: handlers, bodies, spawned tasks;
 //! 2. give the driver the queued operations, and wait for completions until the next deadline;
 //! 3. handle each completion;
-//! 4. handle the deadlines and timers that have passed, and a shutdown of the server.
+//! 4. take the connections and requests that other threads have left, and handle the deadlines and timers that have
+//!    passed and a shutdown of the server.
 
 mod context;
 mod state;
@@ -28,7 +30,7 @@ use highwire_io::{Driver, Instant, Listener, Queue, Sink, Waitable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// An embedded worker returns to the host's loop after so many turns.
+/// An embedded worker returns to the host's loop after at most this many turns.
 const READY_TURNS: usize = 4;
 
 const NANOSECONDS: u64 = 1_000_000_000;
@@ -38,13 +40,13 @@ fn unix_offset<D: Driver>(driver: &D) -> u64 {
     driver.unix_nanoseconds().saturating_sub(driver.now().nanoseconds)
 }
 
-/// A worker over any driver. [`Server`](crate::Server) makes and runs them; a host with a loop of its own, and the
-/// simulator, call [`turn`](Self::turn).
+/// A worker with a driver of any kind. [`Server`](crate::Server) creates and runs the workers of a program. A host with
+/// a loop of its own calls [`turn_ready`](Self::turn_ready), and the simulator calls [`turn`](Self::turn).
 pub struct Worker<D: Driver, S: Service> {
     driver: D,
     queue: Queue,
     state: WorkerState<S>,
-    /// A turn of the driver has failed; no other turn may follow.
+    /// True if a turn of the driver has failed; no other turn may follow.
     failed: bool,
 }
 
@@ -58,7 +60,7 @@ impl<D: Driver, S: Service> std::fmt::Debug for Worker<D, S> {
 }
 
 impl<D: Driver, S: Service> Worker<D, S> {
-    /// Makes a worker that accepts connections from `listeners`.
+    /// Creates a worker that accepts connections from `listeners`.
     pub(crate) fn new(
         make: &impl MakeService<Service = S>,
         shared: Arc<Shared>,
@@ -111,7 +113,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.remote.clone()
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn driver(&mut self) -> &mut D {
         &mut self.driver
     }
@@ -126,31 +128,31 @@ impl<D: Driver, S: Service> Worker<D, S> {
         self.state.cx.context.living_tasks()
     }
 
-    /// Returns the bytes that this worker has charged to the memory budget for its peers.
+    /// Returns the number of bytes that this worker has charged to the memory budget for its peers.
     pub fn account(&self) -> usize {
         self.state.cx.share.charged()
     }
 
-    /// Stops accepting, and finishes pending requests until the shutdown deadline. The host goes on with turns until one returns
-    /// true.
+    /// Stops accepting, and lets pending requests finish until the shutdown deadline. The host must run turns until one
+    /// returns true.
     #[doc(alias = "stop")]
     pub fn shutdown(&self) {
         self.state.cx.shared.draining.store(true, Ordering::Release);
         self.state.remote.notifier.notify();
     }
 
-    /// Stops as [`shutdown`](Self::shutdown) does, but cuts the pending requests.
+    /// Stops as [`shutdown`](Self::shutdown) does, but cuts the pending requests in the next turn.
     pub fn abort(&self) {
         self.state.cx.shared.aborting.store(true, Ordering::Release);
         self.shutdown();
     }
 
-    /// Returns the counts of the whole server so far.
+    /// Returns the counts of the whole server since its start.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.state.cx.shared)
     }
 
-    /// Returns the moment of the next timer of handlers and tasks.
+    /// Returns the moment when the next timer of a handler or a task fires.
     pub fn next_timer(&self) -> Option<Instant> {
         self.state.cx.context.next_timer()
     }
@@ -158,7 +160,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// Runs turns until the server stops.
     ///
     /// # Errors
-    /// If the driver fails.
+    /// Returns an error if the driver fails.
     pub fn run(&mut self) -> Result<()> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
@@ -166,19 +168,21 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(())
     }
 
-    /// Returns a descriptor that is readable whenever the worker has something to do: I/O, a wake, a task, a deadline. The host
-    /// waits for it in its own loop, without a timeout, and then calls [`turn_ready`](Self::turn_ready).
+    /// Returns a descriptor that becomes readable when the worker has something to do: I/O, a wake, a task, a deadline.
+    /// The host waits for it in its own loop, without a timeout, and then calls [`turn_ready`](Self::turn_ready).
     ///
     /// # Errors
-    /// If the system cannot make it.
+    /// Returns an error if the kernel cannot create the descriptor, if the driver is the simulator, which has none, or if the
+    /// system is not Linux.
     pub fn descriptor(&mut self) -> Result<Waitable> {
         Ok(self.driver.descriptor()?)
     }
 
-    /// Runs a few turns without waiting. Returns true if the worker has stopped. The host calls it once before its first wait, too.
+    /// Runs a few turns without waiting. Returns true if the worker has stopped. The host must also call it once before
+    /// its first wait.
     ///
     /// # Errors
-    /// If the driver fails.
+    /// Returns an error if the driver fails.
     pub fn turn_ready(&mut self) -> Result<bool> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
@@ -186,7 +190,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             if self.step(Some(Instant::default()))? {
                 return Ok(true);
             }
-            // The next turn starts the operations that this turn's completions have queued.
+            // If the completions of this turn have queued operations, the next turn must start them.
             if self.queue.ops.is_empty() && !self.state.has_work() {
                 break;
             }
@@ -197,27 +201,29 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(false)
     }
 
-    /// Runs one turn, which waits until `limit` at most. Returns true if the worker has stopped.
+    /// Runs one turn. It waits for completions until the next deadline or timer, or until `limit` if that is earlier.
+    /// Returns true if the worker has stopped.
     ///
     /// # Errors
-    /// If the driver fails.
+    /// Returns an error if the driver fails.
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         self.step(limit)
     }
 
-    /// Runs a turn. The caller has entered the runtime, once for many turns.
+    /// Runs one turn. The caller must have entered the tokio runtime, which it does once for many turns.
     fn step(&mut self, limit: Option<Instant>) -> Result<bool> {
         if std::mem::replace(&mut self.failed, true) {
-            return Err(std::io::Error::other("an earlier turn of this worker failed: it cannot go on").into());
+            return Err(std::io::Error::other("an earlier turn of this worker failed: it cannot run again").into());
         }
         let _entered = self.state.cx.context.clone().enter();
         self.state.cx.turn = self.state.cx.turn.wrapping_add(1);
         self.state.shake_hands(&mut self.queue);
         self.state.go_on(&mut self.queue);
         let mut more = self.state.run_tasks(&mut self.queue) || self.state.cx.has_unfinished();
-        // The tasks may have finished the last request that a shutdown waited for; nothing else would end the driver's wait.
+        // The tasks may have finished the last request that a shutdown waited for. No completion would then end the
+        // driver's wait.
         more |= self.state.is_deserted();
         let until =
             if more { Some(Instant::default()) } else { self.state.next_moment().into_iter().chain(limit).min() };
@@ -233,7 +239,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(self.state.stopped)
     }
 
-    /// Takes over connections from an acceptor, and requests of this process.
+    /// Takes the connections that an acceptor has handed over, and the requests of this process.
     fn adopt(&mut self) {
         if !std::mem::take(&mut self.state.handed) {
             return;
@@ -242,7 +248,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
             let peer = socket.peer;
             match self.driver.adopt(socket) {
                 Ok(socket) => self.state.connection_came(socket, peer, listener, &mut self.queue),
-                Err(error) => quiet::log!(Failure, warn, %error, "a connection could not be taken over"),
+                Err(error) => quiet::log!(Failure, warn, %error, "cannot take over an accepted connection"),
             }
         }
         self.state.calls.begin(&mut self.state.cx);
@@ -261,7 +267,7 @@ impl<D: Driver, S: Service> Drop for Worker<D, S> {
         }
         self.state.connections.clear();
         self.state.calls.close(&mut self.state.cx);
-        // The pools of their routes are dropped with this worker.
+        // The futures need not be cancelled, because their routes' pools are dropped with this worker.
         drop(crate::exchange::orphans());
         self.state.cx.context.clear();
         self.state.cx.end_service();
@@ -279,7 +285,7 @@ mod tests {
     use http::StatusCode;
     use std::time::Duration;
 
-    /// Answers nothing.
+    /// Answers every request with 404.
     struct Nobody;
 
     impl Service for Nobody {
@@ -293,16 +299,18 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_handed_over_behind_the_last_wait_keeps_its_worker() {
-        let address = Address::parse("127.0.0.1:0").expect("an address");
-        let listener = Listener::bind(&address, &highwire_io::Options::default()).expect("a free port");
-        let _client = std::net::TcpStream::connect(listener.address().to_string()).expect("it listens");
-        let socket = blocking::accept(&listener, Duration::from_secs(20)).expect("it accepts").expect("a connection");
-        let driver = Simulated::new(Network::new(1, Faults::default())).expect("a driver");
-        let server = crate::Server::new(|_: &_| Nobody, crate::Config::default()).expect("a server");
-        let mut worker = server.into_worker(driver).expect("a worker");
+        let address = Address::parse("127.0.0.1:0").expect("the address is valid");
+        let listener = Listener::bind(&address, &highwire_io::Options::default()).expect("cannot listen");
+        let _client = std::net::TcpStream::connect(listener.address().to_string()).expect("cannot connect");
+        let socket = blocking::accept(&listener, Duration::from_secs(20))
+            .expect("cannot accept")
+            .expect("no connection within 20 seconds");
+        let driver = Simulated::new(Network::new(1, Faults::default())).expect("cannot create the driver");
+        let server = crate::Server::new(|_: &_| Nobody, crate::Config::default()).expect("cannot create the server");
+        let mut worker = server.into_worker(driver).expect("cannot create the worker");
         worker.shutdown();
         worker.state.remote.hand(socket, 0);
         worker.state.see_shutdown(&mut worker.queue);
-        assert!(!worker.state.stopped, "the connection would be lost");
+        assert!(!worker.state.stopped, "the worker stopped and lost the connection");
     }
 }

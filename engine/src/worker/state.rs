@@ -1,4 +1,5 @@
-//! The state of a worker without its driver: connections, calls, tasks and deadlines. The driver's completions change it.
+//! The state of a worker without its driver: connections, calls, tasks and deadlines. It is the [`Sink`] of the
+//! driver's completions.
 
 use super::NANOSECONDS;
 use crate::accept::{Admission, CONNECTION_BYTES};
@@ -17,23 +18,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// After a worker has run out of descriptors, memory or room it accepts again so much later: long enough not to spin, short enough
-/// that clients do not notice it once there is room.
+/// The time for which a worker stops accepting after it has run out of descriptors, memory or room: long enough not to
+/// spin, short enough that clients do not notice it once there is room.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Rounds of woken tasks in one turn, so that tasks which wake each other cannot keep connections waiting.
+/// The most rounds of woken tasks per turn, so that tasks which wake each other cannot keep connections waiting.
 const TASK_ROUNDS: usize = 16;
 
-/// Connections that go on with the work of an earlier turn may delay all others by so much, together.
+/// The time per turn in which connections may continue the work of an earlier turn, all together. All other connections
+/// wait for them.
 const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
 
 /// A worker without connections keeps a connection table of up to this many slots, and frees a larger one.
 const CONNECTIONS_KEPT: usize = 1024;
 
-/// The sink of the driver's completions.
+/// The state of a worker without its driver.
 pub(super) struct WorkerState<S> {
     pub(super) cx: WorkerContext<S>,
-    /// By socket index.
+    /// The connections, by socket index.
     pub(super) connections: Vec<Option<Connection>>,
     pub(super) count: usize,
     pub(super) calls: Calls,
@@ -41,18 +43,18 @@ pub(super) struct WorkerState<S> {
     pub(super) listeners: Vec<ListenerId>,
     /// The setups of the listeners, in their order; empty if connections of all of them begin with plain HTTP.
     pub(super) listener_setups: Vec<ListenerSetup>,
-    /// Accepting is paused until this moment.
+    /// The moment until which accepting is paused, if it is.
     pub(super) accept_again: Option<Instant>,
-    /// Other threads have woken tasks.
+    /// True if other threads may have woken tasks.
     pub(super) woken: bool,
-    /// Other threads may have handed connections over.
+    /// True if other threads may have left connections or requests of this process.
     pub(super) handed: bool,
     pub(super) remote: Arc<Remote>,
     pub(super) tasks: Vec<u64>,
     pub(super) expired: Vec<u32>,
     pub(super) last_tick: u32,
     pub(super) drain_until: Option<Instant>,
-    /// Connections came in this turn.
+    /// True if the driver has accepted a connection since [`see_shutdown`](Self::see_shutdown) last checked.
     pub(super) came: bool,
     pub(super) stopped: bool,
 }
@@ -65,7 +67,7 @@ impl<S: Service> WorkerState<S> {
         due.into_iter().flatten().min()
     }
 
-    /// Returns true if there is work that no completion has to announce.
+    /// Returns true if the worker can do work without waiting for a completion.
     pub(super) fn has_work(&self) -> bool {
         self.woken
             || self.handed
@@ -74,7 +76,7 @@ impl<S: Service> WorkerState<S> {
             || self.cx.context.inbox.has_local()
     }
 
-    /// Returns true without connections and without requests of this process.
+    /// Returns true if there are no connections and no requests of this process.
     fn is_empty(&self) -> bool {
         self.count == 0 && self.calls.is_empty()
     }
@@ -87,7 +89,7 @@ impl<S: Service> WorkerState<S> {
             && self.cx.shared.acceptors.load(Ordering::Acquire) == 0
     }
 
-    /// Goes on with waiting handshakes, up to the bound of a turn.
+    /// Continues the waiting TLS handshakes, up to the bound per turn.
     pub(super) fn shake_hands(&mut self, queue: &mut Queue) {
         while self.cx.handshakes > 0 {
             let Some(id) = self.cx.waiting.pop_front() else { return };
@@ -96,8 +98,8 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Goes on, once each, with connections that used up their allowance in an earlier turn. Stops when they have written enough,
-    /// or taken enough time, for one turn; the next turn begins with the others.
+    /// Continues, once each, the connections that used up their allowance in an earlier turn. Stops when they have
+    /// written enough, or taken enough time, for one turn; the next turn begins with the others.
     pub(super) fn go_on(&mut self, queue: &mut Queue) {
         let Some(begun) = (!self.cx.unfinished.is_empty()).then(self.cx.stopwatch) else { return };
         for _ in 0..self.cx.unfinished.len() {
@@ -153,8 +155,8 @@ impl<S: Service> WorkerState<S> {
         self.cx.context.inbox.has_local()
     }
 
-    /// Calls `act` with a connection that still exists, and forgets the connection if it has ended. A panic in `act` is a bug of
-    /// the engine; it costs the connection and not the worker.
+    /// Calls `act` with a connection that still exists, and forgets the connection if it has ended. A panic in `act` is
+    /// a bug of the engine; it costs the connection and not the worker.
     #[inline]
     fn with(
         &mut self,
@@ -181,7 +183,7 @@ impl<S: Service> WorkerState<S> {
     #[cold]
     fn forget(&mut self, id: SocketId) {
         let Some(mut connection) = self.connections.get_mut(id.index as usize).and_then(Option::take) else { return };
-        // A handler's future may panic when it is dropped; that must not cost more than the future.
+        // A handler's future may panic when it is dropped. The panic must not stop the worker.
         if catch_unwind(AssertUnwindSafe(|| connection.release(&mut self.cx))).is_err() {
             quiet::log!(Panic, error, "a handler panicked when its connection ended");
         }
@@ -190,12 +192,12 @@ impl<S: Service> WorkerState<S> {
         self.cx.share.give(CONNECTION_BYTES);
         self.count -= 1;
         if self.count == 0 && self.connections.len() > CONNECTIONS_KEPT {
-            // The table has grown, as in a flood of connections.
+            // Frees a table that a flood of connections has made large.
             self.connections = Vec::new();
         }
         self.remote.connections.fetch_sub(1, Ordering::Relaxed);
         if self.accept_again.is_some() {
-            // There is room again.
+            // There is room for a connection again.
             self.accept_again = Some(self.cx.now);
         }
     }
@@ -246,14 +248,15 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Records a listener. A driver may have listeners of its own, as the simulator has.
+    /// Records a listener that the driver has reported. A driver may have listeners that the worker did not open, as
+    /// the simulator has.
     fn know(&mut self, listener: ListenerId) {
         if !self.listeners.contains(&listener) && !self.cx.draining {
             self.listeners.push(listener);
         }
     }
 
-    /// Pauses accepting: new connections wait in the kernel's backlog.
+    /// Pauses accepting. New connections wait in the kernel's backlog.
     fn pause_accept(&mut self, queue: &mut Queue) {
         for &listener in &self.listeners {
             queue.push(Op::PauseAccept { listener });
@@ -261,7 +264,7 @@ impl<S: Service> WorkerState<S> {
         self.accept_again = Some(self.cx.now + ACCEPT_PAUSE);
     }
 
-    /// Handles the deadlines that have passed.
+    /// Handles the deadlines that have passed, and ends a pause of accepting.
     pub(super) fn expire(&mut self, queue: &mut Queue) {
         let mut expired = std::mem::take(&mut self.expired);
         self.cx.deadlines.expired(self.cx.tick, &mut expired);
@@ -284,8 +287,8 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// After the server was told to stop: stops accepting, drains the connections, and stops when none is left or when the
-    /// deadline has passed.
+    /// Continues a shutdown, if the server is to stop: stops accepting, drains the connections, and stops the worker
+    /// when none is left. Cuts the remaining ones after the shutdown deadline or an abort.
     pub(super) fn see_shutdown(&mut self, queue: &mut Queue) {
         if !self.cx.shared.draining.load(Ordering::Acquire) {
             return;
@@ -304,8 +307,8 @@ impl<S: Service> WorkerState<S> {
         let late = self.drain_until.is_some_and(|until| until <= self.cx.now);
         let ends_now = late || shared.aborting.load(Ordering::Acquire);
         if !std::mem::take(&mut self.came) || ends_now {
-            // The worker closes its listeners in the first turn that brings no new connection, so that it still serves the kernel's
-            // backlog. After the deadline or an abort it closes them at once.
+            // The worker closes its listeners in the first turn that brings no new connection, so that it still serves
+            // the kernel's backlog. After the deadline or an abort it closes them at once.
             for listener in std::mem::take(&mut self.listeners) {
                 queue.push(Op::CloseListener { listener });
             }
@@ -322,8 +325,9 @@ impl<S: Service> WorkerState<S> {
             }
             self.calls.cut(&mut self.cx);
         }
-        // The worker runs one more turn if operations are queued, so that the driver gets them.
-        // In this order, because an acceptor may hand over a connection just before it ends.
+        // The worker runs one more turn if operations are queued, so that the driver gets them. The acceptors are
+        // counted before the connections that they have handed over, because an acceptor may hand one over just before
+        // it ends.
         let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.remote.has_handed();
         self.stopped = self.is_empty() && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
         if self.is_empty() {
@@ -336,10 +340,10 @@ impl<S: Service> Sink for WorkerState<S> {
     fn begin(&mut self, now: Instant) {
         self.cx.begin(now);
         if self.last_tick != self.cx.tick {
-            // Before any answer, because the worker may have slept for long.
+            // Renders the date before any answer is sent, because the worker may have slept for long.
             self.last_tick = self.cx.tick;
             self.cx.lines.refresh(self.cx.context.unix_nanoseconds() / NANOSECONDS);
-            // By the monotonic clock.
+            // These seconds count on the monotonic clock.
             crate::listen::look_at_files(&self.listener_setups, &self.cx.shared, now.nanoseconds / NANOSECONDS);
         }
     }
@@ -374,7 +378,7 @@ impl<S: Service> Sink for WorkerState<S> {
             }
             Completion::AcceptFailed { listener, error } => {
                 self.know(listener);
-                quiet::log!(Failure, warn, %error, "accepting is paused");
+                quiet::log!(Failure, warn, %error, "cannot accept a connection: accepting is paused");
                 self.pause_accept(queue);
             }
             Completion::Woken => (self.woken, self.handed) = (true, true),

@@ -1,4 +1,4 @@
-//! The middleware that compresses answers.
+//! The middleware that compresses responses.
 
 use super::encode::{Encoded, Lease, Until};
 use super::negotiate::Accepted;
@@ -11,36 +11,36 @@ use highwire_engine::response::{Content, Streamed};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bodies up to this length are compressed at once, so that their length is known; longer ones piece by piece while they
-/// are sent.
+/// Complete bodies up to this length are compressed at once, so that the response has a `Content-Length`. Longer ones
+/// and streams are compressed in pieces while they are sent.
 const ONE_SHOT_BYTES: usize = 32 * 1024;
 
-/// Shorter bodies are sent as they are: they leave in one packet either way.
+/// The default length from which bodies are compressed. Shorter ones fit into one packet either way.
 const THRESHOLD_BYTES: u64 = 1024;
 
-/// Bytes that the encoders of a worker may hold. Beyond, answers are sent as they are: slow readers of long answers must
-/// not add up.
+/// Bytes that the encoders of a worker may hold by default. Above it, responses are sent uncompressed, because many
+/// slow clients with long responses would otherwise use too much memory.
 const ENCODER_MEMORY: usize = 32 * 1024 * 1024;
 
-/// Compresses answers for clients that accept it: a [middleware](crate::middleware).
+/// A [middleware](crate::middleware) that compresses responses for clients that accept it.
 ///
-/// The coding is the one that the client's `Accept-Encoding` likes best, and among equals the first of
-/// [`codings`](Self::codings). A body whose length is known and below the [threshold](Self::threshold) is left as it is,
-/// and so is an answer
+/// It uses the coding with the highest weight in the client's `Accept-Encoding`; among equal weights, the first in
+/// [`codings`](Self::codings). A body is not compressed if its length is known and below the
+/// [threshold](Self::threshold), or if the response
 ///
-/// - whose [type](Self::types) is not worth it,
-/// - that has a `Content-Encoding` already, `identity` included: a handler's way to say no,
-/// - whose `Cache-Control` says `no-transform`,
-/// - that is a part of something (206, where `Vary` is said as for the whole; `Content-Range`), has no body (204, 304) or a
-///   digest of it,
-/// - that changes to another protocol.
+/// - has a media [type](Self::types) that is not worth compressing,
+/// - has a `Content-Encoding` already; with `identity`, a handler turns compression off,
+/// - has `Cache-Control: no-transform`,
+/// - is partial (206 or `Content-Range`; a 206 still gets the `Vary` of the whole), has no body (204, 304), or has a
+///   digest of its body,
+/// - switches to another protocol.
 ///
-/// A strong `ETag` becomes weak (RFC 9110 section 8.8.3.3), as what is sent is no longer byte for byte what the handler
-/// meant, and `Accept-Ranges` is dropped. `Vary: Accept-Encoding` is added to compressed answers and to those that would
-/// be for another client. HEAD is answered with the fields of GET.
+/// In a compressed response, a strong `ETag` becomes weak (RFC 9110 section 8.8.3.3), because the bytes differ from
+/// those of the handler, and `Accept-Ranges` is removed. `Vary: Accept-Encoding` is added to each response that is
+/// compressed for some client. A response to HEAD has the fields of the response to GET.
 ///
-/// A streamed body is flushed whenever its source has nothing more for the moment, so that events and slow streams arrive
-/// as they are made.
+/// A streamed body is flushed whenever its source has no data ready, so that events and slow streams reach the client
+/// without delay.
 ///
 /// ```
 /// use highwire::App;
@@ -81,7 +81,7 @@ impl Default for Compression {
 }
 
 impl Compression {
-    /// With all codings: zstd of level 3, Brotli of 4, gzip and deflate of 6.
+    /// Creates the middleware with all codings: zstd at level 3, Brotli at 4, gzip and deflate at 6.
     pub fn new() -> Compression {
         let mut levels = [6; Coding::ALL.len()];
         levels[Coding::Zstd as usize] = 3;
@@ -95,15 +95,15 @@ impl Compression {
         }
     }
 
-    /// Offers these only, the first one before the others where a client likes them equally.
+    /// Offers only these codings. If a client gives several the same weight, the first in this list wins.
     #[must_use]
     pub fn codings(mut self, codings: impl Into<Vec<Coding>>) -> Compression {
         self.codings = codings.into();
         self
     }
 
-    /// How hard a coding tries: 1 to 9 for gzip, deflate and zstd, 0 to 6 for Brotli. What is outside becomes the nearest
-    /// one: the levels beyond are for files that are compressed once, and would hold a worker and its memory.
+    /// Sets the level of a coding: 1 to 9 for gzip, deflate and zstd, 0 to 6 for Brotli. A level outside is clamped:
+    /// higher ones take too much of a worker's time and memory, and are meant for files that are compressed once.
     #[must_use]
     pub fn level(mut self, coding: Coding, level: u32) -> Compression {
         let levels = match coding {
@@ -114,23 +114,24 @@ impl Compression {
         self
     }
 
-    /// The length from which on bodies are compressed; 1,024 bytes by default. Bodies of unknown length always are.
+    /// Sets the length in bytes from which bodies are compressed; the default is 1,024. It does not apply to bodies of
+    /// unknown length.
     #[must_use]
     pub fn threshold(mut self, bytes: u64) -> Compression {
         self.threshold = bytes;
         self
     }
 
-    /// The most bytes that the encoders of a worker may hold; 128 MiB by default. Where they do, further answers are sent as
-    /// they are. `docs/compression.md` says what each encoder is counted for.
+    /// Sets the most bytes that the encoders of each worker may hold; the default is 32 MiB. Further responses are sent
+    /// uncompressed. `docs/compression.md` lists the bytes counted for each encoder.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Compression {
         self.memory = bytes;
         self
     }
 
-    /// Which media types are compressed, by their names in lower case and without parameters; [`compressible`] by
-    /// default.
+    /// Sets the function that returns true for media types to compress. It gets the name in lower case without
+    /// parameters; the default is [`compressible`].
     ///
     /// ```
     /// use highwire::compress::{Compression, compressible};
@@ -143,7 +144,7 @@ impl Compression {
         self
     }
 
-    /// Whether some client may get this answer compressed, or, instead of a part, the whole of it.
+    /// Returns true if some client may get this response compressed, or, for a partial response, the whole of it.
     fn may_encode(&self, response: &Response) -> bool {
         let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
         let is_said = |name: &HeaderName| values(response, name).next().is_some();
@@ -174,17 +175,17 @@ impl Compression {
         {
             Some(value) => {
                 let name = value.split(';').next().unwrap_or_default().trim();
-                // Several parts do not say what they are parts of.
+                // `multipart/byteranges` replaces the media type of the whole, which is unknown here.
                 let is_several = response.status() == StatusCode::PARTIAL_CONTENT
                     && name.eq_ignore_ascii_case("multipart/byteranges");
                 is_several || (self.types)(&name.to_ascii_lowercase())
             }
-            // A 304 need not say what it is about.
+            // A 304 need not have a `Content-Type`.
             None => response.status() == StatusCode::NOT_MODIFIED,
         }
     }
 
-    /// Puts the encoded body in place of the plain one: whether it did.
+    /// Replaces the body by its encoded form. Returns false if the body stays as it is.
     fn encode(&self, coding: Coding, content: &mut Content) -> bool {
         let length = match content {
             Content::Bytes(bytes) => Some(bytes.len()),
@@ -214,7 +215,8 @@ impl Compression {
     }
 }
 
-/// Fields of answers that are never changed: those that are encoded, and those whose bytes somebody has summed up (RFC 9530).
+/// Fields that keep a response uncompressed: it is encoded already, or it has a digest of its bytes (RFC 9530 and
+/// earlier).
 const NEVER: [HeaderName; 5] = [
     header::CONTENT_ENCODING,
     HeaderName::from_static("content-digest"),
@@ -227,7 +229,7 @@ fn values<'r>(response: &'r Response, name: &HeaderName) -> impl Iterator<Item =
     response.headers().filter(move |(known, _)| *known == name).map(|(_, value)| value)
 }
 
-/// The length of what an answer is a part of, where it says so.
+/// Returns the length of the whole from a response's `Content-Range`, if the field has it.
 fn whole_length(response: &Response) -> Option<u64> {
     values(response, &header::CONTENT_RANGE)
         .next()
@@ -238,12 +240,12 @@ fn whole_length(response: &Response) -> Option<u64> {
         .ok()
 }
 
-/// What a request says that matters for its answer.
+/// The properties of a request that decide how its response is compressed.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Wish {
     coding: Option<Coding>,
-    /// The values of `If-None-Match`, where weak tags are among them.
+    /// The values of `If-None-Match` fields with a weak tag, each followed by a comma.
     known: Vec<u8>,
 }
 
@@ -265,8 +267,8 @@ impl Middleware for Compression {
             response.add_header(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         let Some(coding) = coding else { return };
-        // The fields of a 304 are those of the answer with a body (RFC 9110 section 15.4.5), of which nothing is at hand to tell
-        // whether it would be compressed. But whoever got it so has its weak tag.
+        // A 304 has the fields of the response with the body (RFC 9110 section 15.4.5). Without that body, it is
+        // unknown here whether it would be compressed; but a client that got it compressed has sent its weak tag.
         if response.status() == StatusCode::NOT_MODIFIED {
             weaken(response, |weak| known.windows(weak.len()).any(|tag| tag == weak));
         } else if response.status() != StatusCode::PARTIAL_CONTENT && self.encode(coding, response.content_mut()) {
@@ -282,7 +284,7 @@ fn says_what_varies(response: &Response) -> bool {
     names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
 }
 
-/// Makes a strong entity tag weak, where that is right for the weak one.
+/// Makes a strong entity tag weak if `is_right` returns true for the weak tag.
 fn weaken(response: &mut Response, is_right: impl Fn(&[u8]) -> bool) {
     for (_, value) in response.own_headers().iter_mut().filter(|(name, _)| name == header::ETAG) {
         let weak = [b"W/", value.as_bytes()].concat();
@@ -295,8 +297,8 @@ fn weaken(response: &mut Response, is_right: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// Whether bodies of a media type, in lower case and without parameters, get shorter by being compressed: texts, what has
-/// the syntax of JSON, XML or YAML, scripts, WebAssembly, and pictures and fonts that are not compressed in themselves.
+/// Returns true if bodies of a media type, in lower case and without parameters, are worth compressing: texts, formats
+/// with the syntax of JSON, XML or YAML, scripts, WebAssembly, and images and fonts in uncompressed formats.
 pub fn compressible(media_type: &str) -> bool {
     const TYPES: [&str; 22] = [
         "application/ecmascript",

@@ -1,8 +1,8 @@
-//! Decoders, and what all of those of a body make of it.
+//! Decoders, and the pipeline that decodes a body.
 //!
-//! A body passes one decoder for each of its codings, the last one that the client applied first. Every decoder is held
-//! to a bound of its own, so that what unfolds in between counts as well as what comes out. Output is made a piece at a
-//! time and when it is asked for; what is left of the input waits.
+//! A body passes through one decoder for each of its codings, in the reverse of the order in which the client applied
+//! them. The limits apply to the output of every decoder, so that they bound intermediate data as well as the result.
+//! The pipeline makes output one piece at a time, when the caller pulls it; until then, the rest of the input waits.
 
 use super::Coding;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
@@ -13,17 +13,17 @@ use std::cell::RefCell;
 use std::fmt;
 use zstd::stream::raw::{self, DParameter, Operation};
 
-/// Bytes that are decoded at once.
+/// The most decoded bytes of one piece.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Bytes that any decoder may give, whatever it was given: short texts of blanks are no attack.
+/// Bytes that each decoder may produce in addition to the ratio: a short body that expands to this length is no attack.
 pub(super) const RATIO_FLOOR: u64 = 1024 * 1024;
 
-/// Members of a gzip body, and frames of one of zstd, that may be as short as they like; each costs a decoder that begins
-/// anew.
+/// The number of members of a gzip body, or of frames of a zstd body, that may have any length. Each makes the decoder
+/// start again, which takes time.
 const FREE_MEMBERS: u64 = 16;
 
-/// Bytes that each member or frame beyond those has to bring on average.
+/// Encoded bytes that must have been read for each member or frame beyond [`FREE_MEMBERS`].
 const MEMBER_BYTES: u64 = 1024;
 
 /// The largest window of zstd that is accepted, as a power of two: 8 MiB (RFC 9659 section 3).
@@ -32,17 +32,17 @@ const ZSTD_WINDOW_BITS: u32 = 23;
 const FLATE_WINDOW_BITS: u8 = 15;
 
 thread_local! {
-    /// Where pieces are made before they are given away with the length that they have: a part of one byte would not be worth
-    /// room of its own.
+    /// A buffer that pieces are decoded into. Each piece is then copied into an allocation of its exact length, so that
+    /// a small piece does not hold a large buffer.
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What is wrong with an encoded body.
+/// An error of an encoded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is not what its coding says, or ends too early.
+    /// The body is malformed in its coding, ends too early, or has bytes after its end.
     Broken,
-    /// It decodes to more than is allowed.
+    /// The decoded body exceeds a limit.
     TooLarge,
 }
 
@@ -55,12 +55,12 @@ enum Decoder {
     Zstd(raw::Decoder<'static>),
 }
 
-/// What one call of a decoder did.
+/// The result of one call of a decoder: the bytes that it has read and written.
 #[derive(Default)]
 struct Step {
     taken: usize,
     given: usize,
-    /// The format's end is reached, after which a body may end.
+    /// True if the decoder has reached the end of its format, where a body may end.
     ended: bool,
 }
 
@@ -71,7 +71,7 @@ impl Decoder {
             Coding::Deflate => Decoder::Deflate(Decompress::new(true)),
             Coding::Brotli => {
                 let alloc = StandardAlloc::default;
-                // Strict: with windows of the RFC, 16 MiB at most, and not the larger ones of an extension.
+                // Strict: the windows of the RFC, at most 16 MiB, without the extension for larger ones.
                 Decoder::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())))
             }
             Coding::Zstd => {
@@ -120,12 +120,14 @@ impl Decoder {
         }
     }
 
-    /// The format has ended, and more bytes follow: whether they may begin another one.
+    /// Starts the next member or frame, because bytes follow the end of the format. Returns an error if the coding has
+    /// only one.
     fn begin_again(&mut self) -> Result<(), Fault> {
         match self {
-            // RFC 1952 section 2.2: members follow one another.
+            // A gzip body is a sequence of members (RFC 1952 section 2.2).
             Decoder::Gzip(inflate) => *inflate = Decompress::new_gzip(FLATE_WINDOW_BITS),
-            // RFC 8878 section 3.1: frames do. It begins the next one by itself.
+            // A zstd body is a sequence of frames (RFC 8878 section 3.1). The decoder starts the next one
+            // automatically.
             Decoder::Zstd(_) => {}
             Decoder::Deflate(_) | Decoder::Brotli(_) => return Err(Fault::Broken),
         }
@@ -133,24 +135,24 @@ impl Decoder {
     }
 }
 
-/// What each coding of a body may decode to.
+/// The limits on the output of each decoder of a body.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     limit: u64,
     ratio: u64,
 }
 
-/// One coding of a body.
+/// The decoding of one coding of a body.
 struct Stage {
     decoder: Decoder,
     input: Bytes,
     taken: u64,
     given: u64,
-    /// Members or frames that were begun.
+    /// Members or frames begun so far.
     members: u64,
-    /// A body may end here.
+    /// True if the body may end here.
     ended: bool,
-    /// The last piece was full: more may stand ready in the decoder.
+    /// True if the last piece filled its buffer, so that the decoder may have more output.
     full: bool,
 }
 
@@ -160,7 +162,7 @@ impl Stage {
         Ok(Stage { decoder, input: Bytes::new(), taken: 0, given: 0, members: 1, ended: true, full: false })
     }
 
-    /// The next piece. `room` is where it is made.
+    /// Makes the next piece, using `room` as the buffer. Each call of the decoder uses up one of `steps`.
     fn produce(&mut self, bounds: Bounds, steps: &mut u32, room: &mut [u8]) -> Result<Pulled, Fault> {
         while !self.input.is_empty() || self.full {
             if *steps == 0 {
@@ -181,7 +183,7 @@ impl Stage {
             self.given += step.given as u64;
             self.full = step.given == room.len();
             if step.taken == 0 && step.given == 0 {
-                // With all of its room it took nothing: it never will.
+                // If the decoder takes no input although its whole buffer is free, it never will.
                 return if self.input.is_empty() { Ok(Pulled::Starved) } else { Err(Fault::Broken) };
             }
             self.ended = step.ended;
@@ -197,9 +199,9 @@ impl Stage {
     }
 }
 
-/// The decoders that a body passes.
+/// The decoders of a body.
 pub(super) struct Pipeline {
-    /// In the order in which the body passes them.
+    /// One stage per coding, in the order of decoding.
     stages: Vec<Stage>,
     bounds: Bounds,
     fault: Option<Fault>,
@@ -212,23 +214,24 @@ impl fmt::Debug for Pipeline {
 }
 
 impl Pipeline {
-    /// Makes a pipeline that undoes `codings`, listed as in `Content-Encoding`, from the last to the first. A stage fails when it
-    /// has produced more than `limit` bytes, or more than a floor plus `ratio` times its input.
+    /// Makes a pipeline that decodes `codings`, listed as in `Content-Encoding`, from the last to the first. A stage
+    /// fails if it has produced more than `limit` bytes, or more than [`RATIO_FLOOR`] plus `ratio` times the bytes that
+    /// it has read.
     pub(super) fn new(codings: &[Coding], limit: u64, ratio: u64) -> Pipeline {
         let stages = codings.iter().rev().map(|&coding| Stage::new(coding)).collect::<Result<Vec<_>, Fault>>();
         let fault = stages.as_ref().err().copied();
         Pipeline { stages: stages.unwrap_or_default(), bounds: Bounds { limit, ratio }, fault }
     }
 
-    /// Adds what has come, once `pull` has said that it needs more.
+    /// Adds received bytes. The caller may call this first, and again after each [`Pulled::Starved`].
     pub(super) fn push(&mut self, input: Bytes) {
         if let Some(first) = self.stages.first_mut() {
-            debug_assert!(first.input.is_empty(), "it has not asked for more");
+            debug_assert!(first.input.is_empty(), "input was pushed although `pull` did not return `Starved`");
             first.input = input;
         }
     }
 
-    /// The next decoded piece, with so many calls of decoders at most.
+    /// Makes the next decoded piece. Each call of a decoder uses up one of `steps`.
     pub(super) fn pull(&mut self, steps: &mut u32) -> Result<Pulled, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -241,7 +244,7 @@ impl Pipeline {
         pulled
     }
 
-    /// The next decoded piece, whatever it takes; none where more input is needed first.
+    /// Makes the next decoded piece with any number of steps. Returns `None` if the pipeline needs more input.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
             let mut steps = u32::MAX;
@@ -253,7 +256,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the body may end here. One without a byte is no encoded body, and may.
+    /// Returns an error if the body may not end here. An empty body may.
     pub(super) fn finish(&self) -> Result<(), Fault> {
         if self.stages.iter().all(|stage| stage.ended) { Ok(()) } else { Err(Fault::Broken) }
     }
@@ -320,7 +323,7 @@ mod tests {
         Pipeline::new(codings, PLENTY, PLENTY)
     }
 
-    /// More than one piece, of things that repeat and things that do not.
+    /// Returns a text longer than one piece, partly repetitive and partly not.
     fn text() -> Vec<u8> {
         let numbers = (0..3000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes());
         numbers.take(700).chain(std::iter::repeat_n(b'a', 20_000)).chain(*b"the end").collect()
@@ -361,7 +364,7 @@ mod tests {
             }
             assert_eq!(decoded(plain(&[coding]), &[]), Ok(Vec::new()), "{coding:?}: no body");
         }
-        // Bare deflate is not what RFC 9110 calls deflate.
+        // Deflate in RFC 9110 has the zlib format, so that bare deflate is malformed.
         let mut bare = flate2::Compress::new(flate2::Compression::new(6), false);
         let mut body = Vec::with_capacity(1000);
         bare.compress_vec(b"hello", &mut body, flate2::FlushCompress::Finish).expect("encoded");
@@ -379,7 +382,8 @@ mod tests {
         }
     }
 
-    /// Each costs a decoder that begins anew: a mebibyte of frames that are skipped once held its worker for 131,072 of them.
+    /// Each member or frame makes the decoder start again. A mebibyte of empty skippable frames (131,072 of them) once
+    /// occupied its worker.
     #[test]
     fn there_may_not_be_any_number_of_tiny_members_and_frames() {
         let skipped = b"\x50\x2a\x4d\x18\0\0\0\0".to_vec();
@@ -393,10 +397,10 @@ mod tests {
             assert_eq!(decoded(plain(&[coding]), &[&few]), Ok(Vec::new()), "{coding:?}");
             assert_eq!(decoded(plain(&[coding]), &[&tiny.repeat(1000)]), Err(Fault::Broken), "{coding:?}");
         }
-        assert_eq!(decoded(plain(&[Coding::Zstd]), &[&long.repeat(1000)]), Ok(Vec::new()), "not tiny");
+        assert_eq!(decoded(plain(&[Coding::Zstd]), &[&long.repeat(1000)]), Ok(Vec::new()), "frames of 1,024 bytes");
     }
 
-    /// Counts how often it is woken.
+    /// A waker that counts its wake-ups.
     #[derive(Default)]
     struct Woken(AtomicUsize);
 
@@ -406,7 +410,8 @@ mod tests {
         }
     }
 
-    /// Once the turn ended with parts for the handler only: 24 KiB that unfold to 24 MiB of nothing had one.
+    /// A turn once ended only when the handler got a part: 24 KiB that expand to 24 MiB of skipped bytes took a single
+    /// turn.
     #[test]
     fn what_unfolds_to_nothing_lets_others_have_their_turn() {
         let skipped = [&b"\x50\x2a\x4d\x18"[..], &(24_u32 << 20).to_le_bytes(), &vec![0; 24 << 20]].concat();
@@ -431,7 +436,11 @@ mod tests {
                         assert!(in_a_row <= 16 * PIECE_BYTES, "{codings:?}: {in_a_row} bytes in a row");
                     }
                     Poll::Pending => {
-                        assert_eq!(woken.0.load(Ordering::Relaxed), turns, "{codings:?}: it goes on by itself");
+                        assert_eq!(
+                            woken.0.load(Ordering::Relaxed),
+                            turns,
+                            "{codings:?}: it wakes its task for the next turn"
+                        );
                         (turns, in_a_row) = (turns + 1, 0);
                     }
                 }
@@ -440,7 +449,7 @@ mod tests {
         }
     }
 
-    /// Zeros without an end: what comes before them, and what is a mebibyte of them.
+    /// Encodes zeros. Returns the start of a body, and bytes that add a mebibyte of zeros each time they are repeated.
     fn zeros(coding: Coding) -> (Vec<u8>, Vec<u8>) {
         let mebibyte = vec![0; 1024 * 1024];
         let mut lease = Lease::take(coding, 9, None, usize::MAX / 2).expect("an encoder");
@@ -451,9 +460,9 @@ mod tests {
         };
         let (begin, again) = (more(), more());
         match coding {
-            // A flush of zlib keeps the window, so that what follows refers to the zeros before it.
+            // A flush keeps the window, so that the second part refers to the zeros of the first.
             Coding::Gzip | Coding::Deflate | Coding::Brotli => (begin, again),
-            // Blocks of 128 KiB that are one byte over and over (RFC 8878 section 3.1.1.2).
+            // Blocks that repeat one byte for 128 KiB (RLE blocks, RFC 8878 section 3.1.1.2).
             Coding::Zstd => {
                 let header = (131_072_u32 << 3 | 1 << 1).to_le_bytes();
                 (b"\x28\xb5\x2f\xfd\x00\x68".to_vec(), [&header[..3], &[0]].concat().repeat(8))
@@ -461,7 +470,7 @@ mod tests {
         }
     }
 
-    /// What a bomb unfolded to before it was refused, and what was read of it: counted, not timed.
+    /// Decodes a bomb, which must be refused. Returns the bytes that each stage read and wrote before that.
     fn refused(codings: &[Coding], body: Vec<u8>, limit: u64, ratio: u64) -> Vec<(u64, u64)> {
         let mut pipeline = Pipeline::new(codings, limit, ratio);
         pipeline.push(body.into());
@@ -473,7 +482,7 @@ mod tests {
             }
         };
         assert_eq!(end, Err(Fault::TooLarge), "{codings:?}");
-        assert_eq!(pipeline.next(), Err(Fault::TooLarge), "it stays refused");
+        assert_eq!(pipeline.next(), Err(Fault::TooLarge), "later calls fail as well");
         pipeline.stages.iter().map(|stage| (stage.taken, stage.given)).collect()
     }
 
@@ -495,7 +504,7 @@ mod tests {
 
     #[test]
     fn what_unfolds_in_between_is_bounded_as_well() {
-        // Zeros are no gzip, so the inner bomb is made of members that are empty or skipped: much in between, nothing at the end.
+        // The inner body is a skippable zstd frame of zeros: many intermediate bytes, and no output.
         let skipped = [&b"\x50\x2a\x4d\x18"[..], &(1_u32 << 30).to_le_bytes()].concat();
         let mebibytes = vec![0; 40 << 20];
         let body = encoded(Coding::Gzip, &[skipped, mebibytes].concat());
@@ -503,7 +512,7 @@ mod tests {
         assert!(counts[0].1 <= (2 << 20) + PIECE_BYTES as u64 && counts[1].1 == 0, "{counts:?}");
         let counts = refused(&[Coding::Zstd, Coding::Gzip], body, PLENTY, 100);
         assert!(counts[0].1 <= RATIO_FLOOR + counts[0].0 * 100 + PIECE_BYTES as u64, "{counts:?}");
-        // A bomb in a bomb.
+        // A bomb inside a bomb.
         let (begin, mebibyte) = zeros(Coding::Brotli);
         let inner = [begin, mebibyte.repeat(100_000)].concat();
         let counts = refused(&[Coding::Brotli, Coding::Gzip], encoded(Coding::Gzip, &inner), PLENTY, 100);
@@ -513,10 +522,10 @@ mod tests {
 
     #[test]
     fn windows_beyond_the_rfcs_are_refused() {
-        // Of zstd: 16 MiB; then the largest that is taken, 8 MiB, with one empty block.
+        // Zstd: a window of 16 MiB; then of 8 MiB, the largest accepted, with one empty block.
         assert_eq!(decoded(plain(&[Coding::Zstd]), &[b"\x28\xb5\x2f\xfd\x00\x70\x01\0\0"]), Err(Fault::Broken));
         assert_eq!(decoded(plain(&[Coding::Zstd]), &[b"\x28\xb5\x2f\xfd\x00\x68\x01\0\0"]), Ok(Vec::new()));
-        // Of Brotli: 30 bits, by the extension for large windows; then an empty stream with 16 bits.
+        // Brotli: 30 bits, by the extension for large windows; then an empty stream with 16 bits.
         assert_eq!(decoded(plain(&[Coding::Brotli]), &[b"\x11\xde"]), Err(Fault::Broken));
         assert_eq!(decoded(plain(&[Coding::Brotli]), &[b"\x06"]), Ok(Vec::new()));
     }

@@ -1,4 +1,4 @@
-//! The middleware that decodes the bodies of requests.
+//! The middleware that decodes request bodies.
 
 use super::decode::Pipeline;
 use super::{Coding, Hold, elements};
@@ -10,39 +10,39 @@ use highwire_engine::request::Ready;
 use http::HeaderValue;
 use std::cell::Cell;
 
-/// Codings that a body may have, one upon the other. More than one is rare, and each multiplies what a few bytes can
-/// unfold to.
+/// The most codings that a body may have. More than one is rare, and each further one multiplies the length to which a
+/// few bytes can expand.
 const MOST_CODINGS: usize = 2;
 
-/// How many bytes a byte may unfold to beyond the floor. Logs reach some 50; deflate ends at 1,032, Brotli and zstd know
-/// no end.
+/// The default limit of decoded bytes per encoded byte, beyond the first `RATIO_FLOOR` bytes. Log files reach about 50.
+/// Deflate can reach 1,032; Brotli and zstd have no maximum.
 const RATIO: u64 = 100;
 
-/// Bytes that the decoders of a worker may hold for bodies in parts.
+/// Bytes that the decoders of a worker may hold by default for bodies that are received in parts.
 const DECODER_MEMORY: usize = 256 * 1024 * 1024;
 
 thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Decodes the bodies of requests whose `Content-Encoding` is gzip, deflate, br or zstd: a
-/// [middleware](crate::middleware). Whatever takes a body gets it decoded: `Bytes`, `String`, `Json`, `Body`.
+/// A [middleware](crate::middleware) that decodes request bodies whose `Content-Encoding` is gzip, deflate, br or zstd.
+/// Extractors such as `Bytes`, `String`, `Json` and `Body` get the decoded body.
 ///
-/// What a body decodes to is bounded as bodies are, by the route's limit
-/// ([`BodyLimit`](crate::middleware::BodyLimit), else `Limits::body_bytes` or `Limits::streamed_body_bytes`), and by the
-/// [ratio](Self::ratio).
+/// The decoded length is limited by the [ratio](Self::ratio) and by the route's limit
+/// ([`BodyLimit`](crate::middleware::BodyLimit), else `Limits::body_bytes` or `Limits::streamed_body_bytes`).
 ///
-/// | the body | the answer |
+/// | the body | the response |
 /// |---|---|
-/// | has a coding that is not known or not wanted, or more than two | 415, with `Accept-Encoding` (RFC 9110 section 15.5.16) |
-/// | decodes to more than is allowed | 413 |
-/// | is not what its coding says | 400 |
-/// | comes in parts, while decoders hold all the memory they may | 503 |
+/// | has an unknown or disabled coding, or more than two codings | 415, with `Accept-Encoding` (RFC 9110 section 15.5.16) |
+/// | exceeds a limit when decoded | 413 |
+/// | is malformed in its coding | 400 |
+/// | arrives in parts while the worker's decoders hold all their [memory](Self::memory) | 503 |
 ///
-/// A handler that takes a body in parts sees all but the first as a [`BodyError`], which is an answer of that status.
+/// A handler that reads the body in parts gets all these errors but the first as a [`BodyError`], which converts into a
+/// response with that status.
 ///
-/// The request's fields stay as they came: `Content-Encoding` still names what is undone by then. Who reads that field
-/// finds [`Decoded`] in the request's extensions.
+/// The fields of the request do not change: `Content-Encoding` still names the codings that the middleware has removed.
+/// [`Decoded`] in the request's extensions marks such a request.
 ///
 /// ```
 /// use highwire::App;
@@ -64,7 +64,7 @@ pub struct Decompression {
     memory: usize,
 }
 
-/// Stands in the [extensions](Request::extensions) of a request whose body is decoded.
+/// A marker in the [extensions](Request::extensions) of a request whose body has been decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded;
 
@@ -75,34 +75,36 @@ impl Default for Decompression {
 }
 
 impl Decompression {
-    /// With all codings.
+    /// Creates the middleware with all codings.
     pub fn new() -> Decompression {
         Decompression { codings: Coding::ALL.to_vec(), ratio: RATIO, memory: DECODER_MEMORY }
     }
 
-    /// Accepts these only.
+    /// Accepts only these codings.
     #[must_use]
     pub fn codings(mut self, codings: impl Into<Vec<Coding>>) -> Decompression {
         self.codings = codings.into();
         self
     }
 
-    /// The most bytes that a byte of a body may decode to, beyond the first mebibyte; 100 by default.
+    /// Sets the most decoded bytes per encoded byte, beyond the first decoded mebibyte; the default is 100.
     #[must_use]
     pub fn ratio(mut self, ratio: u64) -> Decompression {
         self.ratio = ratio;
         self
     }
 
-    /// The most bytes that the decoders of a worker may hold for bodies in parts; 256 MiB by default. A body of Brotli is
-    /// counted for 17 MiB, one of zstd for 9, of the others for 64 KiB, from its first byte to its end.
+    /// Sets the most bytes that the decoders of each worker may hold for bodies that are received in parts; the default
+    /// is 256 MiB. From its first byte to its end, a Brotli body counts as 17 MiB, a zstd body as 9 MiB and any other
+    /// as 64 KiB.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Decompression {
         self.memory = bytes;
         self
     }
 
-    /// The codings of a request's body, in the order in which they were applied.
+    /// Returns the codings of a request's body in the order in which the client applied them, or a response with status
+    /// 415.
     fn codings_of(&self, request: &Request<'_>) -> Result<Vec<Coding>, Response> {
         let mut codings = Vec::new();
         let fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
@@ -129,7 +131,7 @@ impl Decompression {
     }
 }
 
-/// Bytes that decoders are counted for: their windows and some.
+/// Returns the bytes counted for the decoders of a body: their windows, and some for the rest of their state.
 fn bytes(codings: &[Coding]) -> usize {
     let kibibytes = codings.iter().map(|coding| match coding {
         Coding::Gzip | Coding::Deflate => 64,
@@ -139,7 +141,7 @@ fn bytes(codings: &[Coding]) -> usize {
     kibibytes.sum::<usize>() * 1024
 }
 
-/// All of a body, decoded.
+/// Decodes a whole body.
 fn decode(body: Bytes, mut pipeline: Pipeline) -> Result<Vec<u8>, BodyError> {
     let mut whole = Vec::new();
     pipeline.push(body);
@@ -150,8 +152,8 @@ fn decode(body: Bytes, mut pipeline: Pipeline) -> Result<Vec<u8>, BodyError> {
     Ok(whole)
 }
 
-/// A body in parts, on its way to the handler. Its decoders are there once its first part is: requests whose bodies never
-/// come may not keep them from others.
+/// The decoding of a body that is received in parts. It creates its decoders when the first part arrives, so that
+/// requests without received body bytes do not take their memory.
 #[derive(Debug)]
 pub(super) struct Decoding {
     codings: Vec<Coding>,

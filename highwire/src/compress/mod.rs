@@ -1,8 +1,8 @@
-//! Compressed answers, and compressed bodies of requests: gzip, deflate, br and zstd.
+//! Compression of responses and decompression of request bodies: gzip, deflate, br and zstd.
 //!
-//! [`Compression`] is a [middleware](crate::middleware) that compresses answers for clients that accept it;
-//! [`Decompression`] is one that lets handlers read what clients compressed. Each is put where it is wanted: around an
-//! app, a nest or one handler.
+//! [`Compression`] is a [middleware](crate::middleware) that compresses responses for clients that accept it.
+//! [`Decompression`] is a middleware that decodes compressed request bodies for handlers. Add either to an app, a nest
+//! or one handler.
 //!
 //! ```
 //! use highwire::compress::{Coding, Compression, Decompression};
@@ -18,12 +18,12 @@
 //! let answer = client.get("/numbers").header("accept-encoding", "gzip").send();
 //! assert_eq!((answer.header("content-encoding"), answer.header("vary")), ("gzip", "Accept-Encoding"));
 //! assert!(answer.bytes().len() < 2000);
-//! // The client says what it can take: without that, nothing is compressed.
+//! // A response is compressed only if the client sends `Accept-Encoding`.
 //! assert_eq!(client.get("/numbers").send().header("content-encoding"), "");
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! What both cost, and what compressing secrets gives away, is in the page `docs/compression.md`.
+//! `docs/compression.md` describes their costs, and how the length of a compressed response can reveal secrets.
 
 mod compression;
 mod decode;
@@ -54,10 +54,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, in the order in which the server prefers them: by what they save for the work they cost.
+    /// All codings, in the server's default order of preference: by saved bytes relative to CPU time, best first.
     pub const ALL: [Coding; 4] = [Coding::Zstd, Coding::Brotli, Coding::Gzip, Coding::Deflate];
 
-    /// Its name in fields.
+    /// Returns the coding's name in header fields.
     pub const fn name(self) -> &'static str {
         match self {
             Coding::Zstd => "zstd",
@@ -71,7 +71,7 @@ impl Coding {
         HeaderValue::from_static(self.name())
     }
 
-    /// The coding of that name, in any case. `x-gzip` is another name of gzip (RFC 9110 section 8.4.1.3).
+    /// Returns the coding with that name, ignoring case. `x-gzip` is another name for gzip (RFC 9110 section 8.4.1.3).
     fn of(name: &[u8]) -> Option<Coding> {
         let is = |coding: &Coding| name.eq_ignore_ascii_case(coding.name().as_bytes());
         let coding = Coding::ALL.into_iter().find(is);
@@ -79,12 +79,12 @@ impl Coding {
     }
 }
 
-/// The elements of a list in fields, without the empty ones (RFC 9110 section 5.6.1).
+/// Splits a comma-separated field value into its elements, without the empty ones (RFC 9110 section 5.6.1).
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// Bytes that encoders or decoders of a worker hold, as long as this lives.
+/// A reservation of memory for an encoder or for decoders of a worker. Dropping it returns the bytes.
 #[derive(Debug)]
 struct Hold {
     account: &'static LocalKey<Cell<usize>>,
@@ -92,7 +92,7 @@ struct Hold {
 }
 
 impl Hold {
-    /// Takes bytes of an account, unless more than `most` would be taken then.
+    /// Reserves bytes from an account. Returns `None` if the account would then exceed `most` bytes.
     fn take(account: &'static LocalKey<Cell<usize>>, bytes: usize, most: usize) -> Option<Hold> {
         let held = account.get() + bytes;
         (held <= most).then(|| {

@@ -1,23 +1,24 @@
-//! Which coding a client gets: `Accept-Encoding` (RFC 9110 section 12.5.3) against what the server offers.
+//! Selection of a response's coding by `Accept-Encoding` (RFC 9110 section 12.5.3) from the codings that the server
+//! offers.
 //!
-//! The highest weight wins; among equals the server's order. No coding at all (`identity`) is always possible: it wins
-//! where the client says that it likes it better, and is what a client gets that says nothing or wants what is not there.
-//! An element that is not well formed counts as not sent.
+//! The highest weight wins; among equal weights, the server's order decides. The response has no coding (`identity`) if
+//! the client gives `identity` the highest weight, sends no such field, or accepts none of the offered codings.
+//! Malformed elements are ignored.
 
 use super::{Coding, elements};
 use crate::weight::{self, FULL, Weight};
 
-/// What a client said of each coding.
+/// The weights that a client gives to the codings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accepted {
     codings: [Option<Weight>; Coding::ALL.len()],
     identity: Option<Weight>,
-    /// `*`: of all that it does not name.
+    /// The weight of `*`: of all codings that the field does not name.
     others: Option<Weight>,
 }
 
 impl Accepted {
-    /// Reads the values of all fields of that name.
+    /// Reads the values of all `Accept-Encoding` fields of a request.
     pub(super) fn of<'r>(values: impl Iterator<Item = &'r [u8]>) -> Accepted {
         let mut accepted = Accepted::default();
         for element in values.flat_map(elements) {
@@ -37,12 +38,12 @@ impl Accepted {
         self.codings[coding as usize].or(self.others).unwrap_or(0)
     }
 
-    /// The best of `offered`, which stand in the server's order; none where the client gets no coding.
+    /// Returns the best of `offered`, which is in the server's order, or `None` if the response gets no coding.
     pub(super) fn best(&self, offered: &[Coding]) -> Option<Coding> {
         let mut best = (None, self.identity.unwrap_or(0));
         for &coding in offered {
             let weight = self.weight(coding);
-            // A coding goes before identity of the same weight: whoever names both wants the bytes saved.
+            // A coding wins over `identity` of the same weight, because it saves bytes.
             if weight > best.1 || (weight == best.1 && weight > 0 && best.0.is_none()) {
                 best = (Some(coding), weight);
             }
@@ -51,7 +52,7 @@ impl Accepted {
     }
 }
 
-/// An element's name and weight; none where it is malformed.
+/// Returns an element's name and weight, or `None` if it is malformed.
 fn weighted(element: &[u8]) -> Option<(&[u8], Weight)> {
     let mut parts = element.splitn(2, |&byte| byte == b';').map(<[u8]>::trim_ascii);
     let name = parts.next().filter(|name| !name.is_empty())?;
@@ -108,7 +109,7 @@ mod tests {
             (&["identity;q=0, deflate;q=0.1"], Some(Deflate)),
             (&["compress, exi, pack200-gzip"], None),
             (&["gzip;q=0, gzip"], None),
-            // Not well formed: as if it were not there.
+            // Malformed elements are ignored.
             (&["gzip;q=1.001"], None),
             (&["gzip;q=2"], None),
             (&["gzip;q=."], None),

@@ -1,4 +1,4 @@
-//! What the fuzz targets assert, and encoders and decoders by themselves for whoever measures them.
+//! The assertions of the fuzz targets, and single encoders and decoders for benchmarks.
 
 use super::decode::{Fault, Pipeline, RATIO_FLOOR};
 use super::encode::{Lease, Until};
@@ -6,23 +6,23 @@ use super::negotiate::Accepted;
 use super::{Coding, elements};
 use bytes::Bytes;
 
-/// An encoder as answers have it.
+/// An encoder of a response body.
 #[derive(Debug)]
 pub struct Encoding(Lease);
 
 impl Encoding {
-    /// One for a body of that length, where it is known.
+    /// Creates an encoder for a body of `length` bytes, or of unknown length.
     ///
     /// # Panics
-    /// Where there is none.
+    /// Panics if the encoder cannot be created.
     pub fn new(coding: Coding, level: u32, length: Option<usize>) -> Encoding {
         Encoding(Lease::take(coding, level, length, usize::MAX / 2).expect("an encoder"))
     }
 
-    /// Encodes a part of a body.
+    /// Encodes a part of a body, and flushes it.
     ///
     /// # Panics
-    /// Where that fails.
+    /// Panics if encoding fails.
     pub fn part(&mut self, part: &[u8]) -> Vec<u8> {
         self.encode(part, Until::Flushed)
     }
@@ -30,7 +30,7 @@ impl Encoding {
     /// Encodes the last part of a body.
     ///
     /// # Panics
-    /// Where that fails.
+    /// Panics if encoding fails.
     pub fn end(mut self, part: &[u8]) -> Vec<u8> {
         self.encode(part, Until::Ended)
     }
@@ -42,12 +42,12 @@ impl Encoding {
     }
 }
 
-/// The decoders of a body, as requests have them.
+/// A decoder of a request body.
 #[derive(Debug)]
 pub struct Decoding(Pipeline);
 
 impl Decoding {
-    /// Without bounds.
+    /// Creates a decoder without limits.
     pub fn new(coding: Coding) -> Decoding {
         Decoding(Pipeline::new(&[coding], u64::MAX, u64::MAX))
     }
@@ -55,7 +55,7 @@ impl Decoding {
     /// Decodes a part of a body.
     ///
     /// # Panics
-    /// Where that fails.
+    /// Panics if the part is malformed.
     pub fn part(&mut self, part: &[u8]) -> Vec<u8> {
         self.0.push(Bytes::copy_from_slice(part));
         let pieces = std::iter::from_fn(|| self.0.next().expect("decoded"));
@@ -63,12 +63,12 @@ impl Decoding {
     }
 }
 
-/// The most that a body of the target may decode to.
+/// The most decoded bytes of a body in the fuzz target.
 const LIMIT: u64 = 3 * RATIO_FLOOR;
 
 const RATIO: u64 = 100;
 
-/// Decodes `parts` one by one: what came out, and how it ended.
+/// Decodes `parts` one by one. Returns the decoded bytes and the result.
 fn decode<'i>(codings: &[Coding], parts: impl Iterator<Item = &'i [u8]>) -> (Vec<u8>, Result<(), Fault>) {
     let mut pipeline = Pipeline::new(codings, LIMIT, RATIO);
     let mut decoded = Vec::new();
@@ -86,11 +86,11 @@ fn decode<'i>(codings: &[Coding], parts: impl Iterator<Item = &'i [u8]>) -> (Vec
     (decoded, end)
 }
 
-/// Any bytes as an encoded body: the first byte names one or two codings, the second where it is cut. However it is cut, it
-/// decodes to the same and within its bounds.
+/// Decodes any bytes as a body, once whole and once in parts. The first byte selects one or two codings, the second the
+/// length of the parts.
 ///
 /// # Panics
-/// Where that is not so.
+/// Panics if the decoded body exceeds its limit, or if both runs differ although neither found the body too large.
 pub fn bodies(input: &[u8]) {
     let [which, cut, body @ ..] = input else { return };
     let coding = |number: u8| Coding::ALL[usize::from(number % 4)];
@@ -99,18 +99,19 @@ pub fn bodies(input: &[u8]) {
     let (whole, whole_end) = decode(codings, body.chunks(body.len().max(1)));
     let (parts, parts_end) = decode(codings, body.chunks(usize::from(*cut) + 1));
     assert!(whole.len() as u64 <= LIMIT, "{} bytes", whole.len());
-    // How far a decoder has read when the ratio is looked at depends on what it was given at once.
+    // With other parts, a decoder may have read more or less input when it checks the ratio. `TooLarge` may differ
+    // then.
     if ![whole_end, parts_end].contains(&Err(Fault::TooLarge)) {
         assert_eq!(whole_end, parts_end, "{codings:?}");
         assert!(whole_end.is_err() || whole == parts, "{codings:?}");
     }
 }
 
-/// Any bytes as the value of `Accept-Encoding`: what is chosen is offered, not refused, and nothing that is offered is liked
-/// better.
+/// Chooses codings with any bytes as the value of `Accept-Encoding`.
 ///
 /// # Panics
-/// Where that is not so.
+/// Panics if the chosen coding is not offered or has weight 0, if an offered coding has a higher weight and the value
+/// has no element that begins with `identity`, or if splitting the value at its first comma changes its meaning.
 pub fn accepted(value: &[u8]) {
     let accepted = Accepted::of(std::iter::once(value));
     for offered in [&Coding::ALL[..], &[Coding::Gzip], &[Coding::Deflate, Coding::Brotli], &[]] {
@@ -120,7 +121,7 @@ pub fn accepted(value: &[u8]) {
         let identity = elements(value).any(|element| element.to_ascii_lowercase().starts_with(b"identity"));
         assert!(identity || offered.iter().all(|&coding| accepted.weight(coding) <= liked), "{offered:?}");
     }
-    // Cut into two fields at a comma it says the same.
+    // Two fields, split at a comma, mean the same as one.
     if let Some(comma) = value.iter().position(|&byte| byte == b',') {
         assert_eq!(Accepted::of([&value[..comma], &value[comma + 1..]].into_iter()), accepted);
     }

@@ -1,9 +1,11 @@
-//! Cookies that only the server can make, and cookies that only it can read.
+//! Signed cookies, which only the server can make, and private cookies, which only the server can make and read.
 //!
-//! A signed value is the base64 of an HMAC-SHA256 over the name, a zero byte and the value, then a dot and the value. A
-//! private one is the base64 of 12 random bytes, the ciphertext and 16 bytes of tag, by AES-256-GCM-SIV with the name
-//! authenticated along: a cookie does not pass for one of another name. GCM-SIV and not GCM: several machines share
-//! a key and count no nonces, and a nonce that repeats gives GCM's authentication away.
+//! A signed value is an HMAC-SHA256 in base64url, a dot, and the value. The HMAC is over the name, a zero byte and the
+//! value. A private value is, in base64url, 12 random bytes (the nonce), the ciphertext, and a tag of 16 bytes. It is
+//! encrypted by AES-256-GCM-SIV, which also authenticates the name. Neither is valid in a cookie of another name.
+//!
+//! It is GCM-SIV and not GCM, because several machines share a key and choose nonces at random. If a nonce repeated
+//! under GCM, an attacker could forge values.
 
 use super::{Cookie, Cookies};
 use crate::base64::{decode_url, encode_url};
@@ -11,19 +13,19 @@ use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, Unbou
 use aws_lc_rs::{hkdf, hmac};
 use std::fmt;
 
-/// Bytes that a secret has at least: as strong as the keys that are made of it.
+/// The shortest secret in bytes: as long as the keys that are derived from it.
 const LEAST_SECRET_BYTES: usize = 32;
 
-/// Keys, the newest first, that cookies are signed and encrypted with. The newest makes cookies, all of them open them: to
-/// rotate, put a new secret in front, and drop the last when its cookies have expired.
+/// Keys that sign and encrypt cookies, the newest first. The newest key makes cookies; all keys verify and decrypt
+/// them. To rotate, put a new secret in front, and remove the last one when its cookies have expired.
 ///
-/// Cookies under one key are read by all servers that have its secret.
+/// Servers with the same secret accept each other's cookies.
 ///
 /// ```
 /// use highwire::cookie::{Cookie, Cookies, Keys};
 /// use highwire::{App, State, testing::Client};
 ///
-/// // Of a file that only the server reads: `openssl rand 32`.
+/// // In production, read them from files that only the server can read, made by `openssl rand 32`.
 /// let keys = Keys::new(&[b"the newest secret, 32 bytes long", b"the one before: 32 bytes as well"])?;
 /// let app = App::new()
 ///     .state(keys)
@@ -49,33 +51,33 @@ struct Key {
     sealing: LessSafeKey,
 }
 
-/// Keys do not reach a log.
+/// Shows only the number of keys, so that no key reaches a log.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("count", &self.keys.len()).finish_non_exhaustive()
     }
 }
 
-/// Why there are no keys.
+/// An error of [`Keys::new`] or [`Keys::random`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// There is no secret, or one of fewer than 32 bytes.
+    /// No secret was given, or one has fewer than 32 bytes.
     Short,
-    /// The system gives no random bytes, or the cryptography refuses.
+    /// The system has no random bytes, or the cryptography library failed.
     Refused,
 }
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeyError::Short => "a secret for cookies is missing or too short: it has 32 bytes at least",
-            KeyError::Refused => "keys for cookies cannot be made",
+            KeyError::Short => "a secret for cookies is missing or has fewer than 32 bytes",
+            KeyError::Refused => "cannot make keys for cookies: no random bytes, or the cryptography library failed",
         })
     }
 }
 
-/// In words, too: a `main` that returns an error shows it so.
+/// Writes the same text as `Display`, because a `main` that returns an error prints it by `Debug`.
 impl fmt::Debug for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -89,10 +91,11 @@ const SIGNING: &[u8] = b"highwire cookies, signed";
 const SEALING: &[u8] = b"highwire cookies, private";
 
 impl Keys {
-    /// Keys from secrets, the newest first. Each is random and has 32 bytes at least: a password is none.
+    /// Derives keys from secrets, the newest first. A secret must be random and have at least 32 bytes; do not use a
+    /// password.
     ///
     /// # Errors
-    /// Where one is too short, or there is none.
+    /// Returns an error if there is no secret, one is too short, or the cryptography library fails.
     pub fn new<S: AsRef<[u8]>>(secrets: &[S]) -> Result<Keys, KeyError> {
         if secrets.is_empty() {
             return Err(KeyError::Short);
@@ -101,10 +104,10 @@ impl Keys {
         Ok(Keys { keys })
     }
 
-    /// A key of this process alone: its cookies are worth nothing to others, and after the process has ended.
+    /// Makes a random key. No other process accepts its cookies, nor does this server after a restart.
     ///
     /// # Errors
-    /// Where the system gives no random bytes.
+    /// Returns an error if the system has no random bytes, or the cryptography library fails.
     pub fn random() -> Result<Keys, KeyError> {
         let mut secret = [0; LEAST_SECRET_BYTES];
         aws_lc_rs::rand::fill(&mut secret).map_err(|_| KeyError::Refused)?;
@@ -145,7 +148,7 @@ impl Keys {
     }
 }
 
-/// What is signed. A name has no zero byte, so that the two cannot run into each other.
+/// Returns the message to sign. The zero byte separates name and value, because a name contains none.
 fn signed(name: &str, value: &str) -> Vec<u8> {
     [name.as_bytes(), b"\0", value.as_bytes()].concat()
 }
@@ -168,14 +171,14 @@ impl Key {
     }
 }
 
-/// Cookies with signed values: a client can read them and cannot change them.
+/// Cookies with signed values. A client can read but not change them.
 #[derive(Debug)]
 pub struct Signed<'c> {
     cookies: &'c mut Cookies,
     keys: &'c Keys,
 }
 
-/// Cookies with encrypted values: a client can neither read nor change them.
+/// Cookies with encrypted values. A client can neither read nor change them.
 #[derive(Debug)]
 pub struct Private<'c> {
     cookies: &'c mut Cookies,
@@ -183,24 +186,24 @@ pub struct Private<'c> {
 }
 
 impl Cookies {
-    /// Those that are signed.
+    /// Returns access to signed cookies.
     pub fn signed<'c>(&'c mut self, keys: &'c Keys) -> Signed<'c> {
         Signed { cookies: self, keys }
     }
 
-    /// Those that are encrypted.
+    /// Returns access to encrypted cookies.
     pub fn private<'c>(&'c mut self, keys: &'c Keys) -> Private<'c> {
         Private { cookies: self, keys }
     }
 }
 
 impl Signed<'_> {
-    /// The value of the first cookie of that name with a signature of ours.
+    /// Returns the value of the first cookie with that name and a valid signature.
     pub fn get(&self, name: &str) -> Option<String> {
         self.cookies.all(name).find_map(|value| self.keys.verify(name, &value).map(str::to_string))
     }
 
-    /// As [`Cookies::add`], with the value signed.
+    /// Signs the value, and adds the cookie as [`Cookies::add`] does.
     pub fn add(&mut self, cookie: Cookie) {
         let value = self.keys.sign(&cookie.name, &cookie.value);
         put(self.cookies, cookie, value);
@@ -208,24 +211,30 @@ impl Signed<'_> {
 }
 
 impl Private<'_> {
-    /// The value of the first cookie of that name that we have encrypted.
+    /// Returns the value of the first cookie with that name that one of the keys can decrypt.
     pub fn get(&self, name: &str) -> Option<String> {
         self.cookies.all(name).find_map(|value| String::from_utf8(self.keys.open(name, &value)?).ok())
     }
 
-    /// As [`Cookies::add`], with the value encrypted.
+    /// Encrypts the value, and adds the cookie as [`Cookies::add`] does. Logs an error and adds nothing if encryption
+    /// fails.
     pub fn add(&mut self, cookie: Cookie) {
         let value = self.keys.seal(&cookie.name, cookie.value.as_bytes());
         put(self.cookies, cookie, value);
     }
 }
 
-/// Adds a cookie with a value in place of its own; none, where the cryptography has refused.
+/// Adds a cookie with the given value in place of its own, or logs an error if there is none.
 fn put(cookies: &mut Cookies, cookie: Cookie, value: Option<String>) {
     match value {
         Some(value) => cookies.add(Cookie { value, ..cookie }),
         None => {
-            highwire_engine::log!(Mistake, error, name = cookie.name(), "a cookie cannot be signed or encrypted");
+            highwire_engine::log!(
+                Mistake,
+                error,
+                name = cookie.name(),
+                "cannot sign or encrypt a cookie; it is not sent"
+            );
         }
     }
 }
@@ -241,7 +250,7 @@ mod tests {
         Keys::new(secrets).expect("secrets that are long enough")
     }
 
-    /// A text with one character changed, for each of them.
+    /// Returns, for each character of a text, the text with that character changed.
     fn changed(text: &str) -> impl Iterator<Item = String> {
         (0..text.len()).map(move |at| {
             let other = if text.as_bytes()[at] == b'A' { "B" } else { "A" };
@@ -253,10 +262,10 @@ mod tests {
     fn signatures() {
         let signed = keys(&[OLD]).sign("a", "value.x").expect("a signature");
         assert_eq!(keys(&[OLD]).verify("a", &signed), Some("value.x"));
-        assert_eq!(keys(&[NEW, OLD]).verify("a", &signed), Some("value.x"), "an old key still opens");
-        assert_eq!(keys(&[NEW]).verify("a", &signed), None, "a key that is dropped does not");
-        assert_eq!(keys(&[OLD]).verify("b", &signed), None, "of another name");
-        assert_ne!(keys(&[NEW, OLD]).sign("a", "value.x"), Some(signed.clone()), "the newest signs");
+        assert_eq!(keys(&[NEW, OLD]).verify("a", &signed), Some("value.x"), "an old key still verifies");
+        assert_eq!(keys(&[NEW]).verify("a", &signed), None, "a removed key does not");
+        assert_eq!(keys(&[OLD]).verify("b", &signed), None, "a value under another name is invalid");
+        assert_ne!(keys(&[NEW, OLD]).sign("a", "value.x"), Some(signed.clone()), "the newest key signs");
         for changed in changed(&signed).chain(["".into(), ".".into(), "value.x".into()]) {
             assert_eq!(keys(&[OLD]).verify("a", &changed), None, "{changed}");
         }
@@ -266,10 +275,10 @@ mod tests {
     fn encryption() {
         let sealed = keys(&[OLD]).seal("a", b"value").expect("a cookie");
         assert_eq!(keys(&[OLD]).open("a", &sealed).as_deref(), Some(&b"value"[..]));
-        assert_eq!(keys(&[NEW, OLD]).open("a", &sealed).as_deref(), Some(&b"value"[..]), "an old key still opens");
-        assert_eq!(keys(&[NEW]).open("a", &sealed), None, "a key that is dropped does not");
-        assert_eq!(keys(&[OLD]).open("b", &sealed), None, "of another name");
-        assert_ne!(keys(&[OLD]).seal("a", b"value"), Some(sealed.clone()), "twice the same is not seen");
+        assert_eq!(keys(&[NEW, OLD]).open("a", &sealed).as_deref(), Some(&b"value"[..]), "an old key still decrypts");
+        assert_eq!(keys(&[NEW]).open("a", &sealed), None, "a removed key does not");
+        assert_eq!(keys(&[OLD]).open("b", &sealed), None, "a value under another name is invalid");
+        assert_ne!(keys(&[OLD]).seal("a", b"value"), Some(sealed.clone()), "equal values have different ciphertexts");
         for changed in changed(&sealed).chain((0..sealed.len()).map(|end| sealed[..end].to_string())) {
             assert_eq!(keys(&[OLD]).open("a", &changed), None, "{changed}");
         }
@@ -279,11 +288,11 @@ mod tests {
     fn secrets_that_are_none() {
         assert_eq!(Keys::new(&[[0; 31]]).err(), Some(KeyError::Short));
         assert_eq!(Keys::new::<[u8; 32]>(&[]).err(), Some(KeyError::Short));
-        // A `main` that fails shows it with `Debug`, and says so in words.
+        // A `main` that returns an error prints it by `Debug`, which must be readable.
         assert_eq!(format!("{:?}", KeyError::Short), KeyError::Short.to_string());
         let random = || Keys::random().expect("random bytes");
         let signed = random().sign("a", "b").expect("a signature");
-        assert_eq!(random().verify("a", &signed), None, "no two are the same");
+        assert_eq!(random().verify("a", &signed), None, "random keys differ");
     }
 
     #[test]

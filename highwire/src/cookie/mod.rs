@@ -1,7 +1,7 @@
-//! Cookies: what a client sends, and what it is asked to keep (RFC 6265, and its successor where browsers follow it).
+//! Cookies of requests and responses (RFC 6265, and its successor as far as browsers implement it).
 //!
-//! A cookie that is made here is safe unless it is made otherwise: for https only, not for scripts, not sent along by
-//! other sites' requests, for the whole host.
+//! A new [`Cookie`] has safe attributes by default: browsers send it only over https, hide it from scripts, and omit it
+//! from the requests of other sites, except navigation. It is valid for all paths of the host.
 
 #[cfg(feature = "cookies")]
 mod keys;
@@ -17,25 +17,26 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// The longest `Set-Cookie` that browsers keep (RFC 6265 section 6.1); they drop a longer one without a word.
+/// The most bytes of a `Set-Cookie` value that browsers must accept (RFC 6265 section 6.1). They silently drop longer
+/// ones.
 pub const MOST_BYTES: usize = 4096;
 
-/// With which requests from other sites a cookie goes along.
+/// The requests from other sites with which a browser sends a cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SameSite {
-    /// With none.
+    /// None of them.
     Strict,
-    /// With those that lead here, such as links.
+    /// Only navigation to this site, such as following a link.
     #[default]
     Lax,
-    /// With all; only over https.
+    /// All of them. The cookie must be [`secure`](Cookie::secure).
     None,
 }
 
-/// A cookie to be kept by a client.
+/// A cookie that a response sets.
 ///
-/// As it is made, it is for the whole host (`Path=/`), over https only (`Secure`), out of reach of scripts (`HttpOnly`),
-/// `SameSite=Lax`, and lasts until the browser is closed.
+/// By default, it is valid for the whole host (`Path=/`), sent over https only (`Secure`), hidden from scripts
+/// (`HttpOnly`) and `SameSite=Lax`, and the browser keeps it until it is closed.
 ///
 /// ```
 /// use highwire::cookie::{Cookie, CookieError, SameSite};
@@ -43,7 +44,7 @@ pub enum SameSite {
 ///
 /// let cookie = Cookie::new("theme", "dark blue").max_age(Duration::from_secs(86_400)).http_only(false);
 /// assert_eq!(cookie.header()?, "theme=dark%20blue; Path=/; Max-Age=86400; SameSite=Lax; Secure");
-/// // Its name promises what its attributes do not keep.
+/// // A cookie whose name begins with `__Host-` must have the path `/`.
 /// let cookie = Cookie::new("__Host-id", "1").path("/shop").same_site(SameSite::Strict);
 /// assert_eq!(cookie.header(), Err(CookieError::Unsafe));
 /// # Ok::<(), CookieError>(())
@@ -60,27 +61,28 @@ pub struct Cookie {
     same_site: SameSite,
 }
 
-/// Why a cookie cannot be sent: the program's mistake.
+/// The reason why a cookie cannot be sent: a mistake of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CookieError {
-    /// The name is no token.
+    /// The name is not a token (RFC 9110 section 5.6.2).
     Name,
-    /// The path or the domain has a semicolon or a control character, or is not ASCII.
+    /// The path or the domain has a semicolon, a control character or a character outside ASCII.
     Attribute,
-    /// The name begins with `__Host-` or `__Secure-`, or [`SameSite::None`] is set, and the cookie is not as these demand.
+    /// The cookie is not `Secure`, but its name begins with `__Host-` or `__Secure-`, or [`SameSite::None`] is set; or
+    /// its name begins with `__Host-`, but it has a domain or a path other than `/`.
     Unsafe,
-    /// It is longer than [`MOST_BYTES`].
+    /// The value of `Set-Cookie` is longer than [`MOST_BYTES`].
     TooLong,
 }
 
 impl fmt::Display for CookieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CookieError::Name => "a cookie's name is no token",
-            CookieError::Attribute => "a cookie's path or domain has a character that would end it",
-            CookieError::Unsafe => "a cookie promises by its name or attributes to be safer than it is",
-            CookieError::TooLong => "a cookie is longer than browsers keep",
+            CookieError::Name => "a cookie's name is not a token (RFC 9110 section 5.6.2)",
+            CookieError::Attribute => "a cookie's path or domain has a semicolon, control or non-ASCII character",
+            CookieError::Unsafe => "a __Host-, __Secure- or SameSite=None cookie lacks required attributes",
+            CookieError::TooLong => "a cookie is longer than 4096 bytes; browsers would drop it",
         })
     }
 }
@@ -88,7 +90,8 @@ impl fmt::Display for CookieError {
 impl std::error::Error for CookieError {}
 
 impl Cookie {
-    /// A cookie. Bytes of the value that a cookie cannot hold are percent-encoded, and [`Cookies::get`] decodes them.
+    /// Creates a cookie. Bytes that a cookie's value cannot contain are percent-encoded, and [`Cookies::get`] decodes
+    /// them.
     pub fn new(name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Cookie {
         Cookie {
             name: name.into(),
@@ -102,7 +105,7 @@ impl Cookie {
         }
     }
 
-    /// For how long it is kept.
+    /// Sets how long the browser keeps the cookie (`Max-Age`, in whole seconds).
     #[must_use]
     #[doc(alias = "lasting")]
     pub fn max_age(mut self, lifetime: Duration) -> Cookie {
@@ -110,7 +113,7 @@ impl Cookie {
         self
     }
 
-    /// The path that it is for, and all below it.
+    /// Sets the path. The browser sends the cookie with requests for this path and all paths below it.
     #[must_use]
     #[doc(alias = "under")]
     pub fn path(mut self, path: impl Into<Cow<'static, str>>) -> Cookie {
@@ -118,7 +121,7 @@ impl Cookie {
         self
     }
 
-    /// The domain that it is for, with all hosts below it, instead of the one host.
+    /// Makes the cookie valid for a domain and all hosts below it, instead of this host only.
     #[must_use]
     #[doc(alias = "for_domain")]
     pub fn domain(mut self, domain: impl Into<Cow<'static, str>>) -> Cookie {
@@ -126,7 +129,7 @@ impl Cookie {
         self
     }
 
-    /// Whether it goes over https only, as it does by default.
+    /// Sets whether the browser sends the cookie over https only; the default is true.
     #[must_use]
     #[doc(alias = "in_the_clear")]
     pub fn secure(mut self, secure: bool) -> Cookie {
@@ -134,7 +137,7 @@ impl Cookie {
         self
     }
 
-    /// Whether scripts of the page cannot read it, as is the case by default.
+    /// Sets whether the cookie is hidden from the page's scripts; the default is true.
     #[must_use]
     #[doc(alias = "for_scripts")]
     pub fn http_only(mut self, http_only: bool) -> Cookie {
@@ -142,38 +145,38 @@ impl Cookie {
         self
     }
 
-    /// With which requests from other sites it goes along.
+    /// Sets the requests from other sites with which the browser sends the cookie; the default is [`SameSite::Lax`].
     #[must_use]
     pub fn same_site(mut self, same_site: SameSite) -> Cookie {
         self.same_site = same_site;
         self
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value.
+    /// Returns the value, without percent-encoding.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// The same, with another value.
+    /// Replaces the value.
     #[cfg(all(feature = "cookies", feature = "json"))]
     pub(crate) fn with_value(self, value: String) -> Cookie {
         Cookie { value, ..self }
     }
 
-    /// The cookie that makes clients forget this one.
+    /// Returns the cookie that makes a client delete this one.
     fn forgotten(self) -> Cookie {
         Cookie { value: String::new(), max_age: Some(Duration::ZERO), ..self }
     }
 
-    /// The value of `Set-Cookie`.
+    /// Returns the value of `Set-Cookie`.
     ///
     /// # Errors
-    /// Where it would not be understood, or not kept.
+    /// Returns an error if the cookie is malformed, or if browsers would not keep it.
     pub fn header(&self) -> Result<HeaderValue, CookieError> {
         if !is_token(&self.name) {
             return Err(CookieError::Name);
@@ -212,7 +215,7 @@ impl Cookie {
     }
 }
 
-/// A value with what it cannot hold percent-encoded, and the percent sign.
+/// Writes a value with percent-encoding of `%` and of the bytes that a cookie cannot contain.
 struct Encoded<'v>(&'v str);
 
 impl fmt::Display for Encoded<'_> {
@@ -228,7 +231,8 @@ impl fmt::Display for Encoded<'_> {
     }
 }
 
-/// A value without percent-encoding; as it is, where it is not encoded like ours.
+/// Decodes the percent-encoding of a value. Returns the value unchanged if its encoding or the decoded UTF-8 is
+/// malformed.
 fn decoded(value: &str) -> Cow<'_, str> {
     if !value.contains('%') {
         return Cow::Borrowed(value);
@@ -247,7 +251,7 @@ fn decoded(value: &str) -> Cow<'_, str> {
     String::from_utf8(plain).map_or(Cow::Borrowed(value), Cow::Owned)
 }
 
-/// The names and values that a client sent. What is malformed is left out.
+/// Returns the names and values in a `Cookie` field, without malformed pairs.
 pub(crate) fn parse(field: &str) -> impl Iterator<Item = (&str, &str)> {
     field.split(';').filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -257,7 +261,8 @@ pub(crate) fn parse(field: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// A client's cookies, and those that the answer changes: an extractor, and a part of an answer.
+/// The cookies of a request, and the changes that the response makes. It is an extractor; a handler that changes
+/// cookies returns it in a tuple before the rest of the response.
 ///
 /// ```
 /// use highwire::cookie::{Cookie, Cookies};
@@ -281,29 +286,30 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Those of a client that sent this field.
+    /// Creates the cookies of a request with this `Cookie` field.
     pub(crate) fn sent_as(field: &str) -> Cookies {
         Cookies { sent: field.to_string(), changed: Vec::new() }
     }
 
-    /// The value of the first cookie of that name. Clients send the one for the longest path first.
+    /// Returns the value of the first cookie with that name. Browsers send the cookie with the longest path first.
     ///
-    /// A client can send what it likes, and so can, for this name, whoever serves another host of the domain.
+    /// Do not trust the value: a client can send any, and a server on another host of the same domain can set a cookie
+    /// with this name.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         self.all(name).next()
     }
 
-    /// The values of all cookies of that name, in order.
+    /// Returns the values of all cookies with that name, in the order of the request.
     pub fn all(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
         self.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Names and values of all cookies that the client sent, in order.
+    /// Returns the names and values of all cookies that the client sent, in the order of the request.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
         parse(&self.sent).map(|(name, value)| (name, decoded(value)))
     }
 
-    /// Asks the client to keep a cookie. The last one of a name, path and domain stays.
+    /// Adds a cookie for the client to keep. It replaces an earlier change with the same name, path and domain.
     pub fn add(&mut self, cookie: Cookie) {
         let same =
             |known: &Cookie| known.name == cookie.name && known.path == cookie.path && known.domain == cookie.domain;
@@ -311,18 +317,19 @@ impl Cookies {
         self.changed.push(cookie);
     }
 
-    /// Asks the client to forget a cookie: one of that name, path and domain.
+    /// Makes the client delete the cookie with the same name, path and domain.
     pub fn remove(&mut self, cookie: Cookie) {
         self.add(cookie.forgotten());
     }
 
-    /// A response that carries the changes. Where one cannot be written it is 500, and logged.
+    /// Adds the changes to a response. If a cookie cannot be sent, logs the error and returns a response with status
+    /// 500.
     pub(crate) fn put_into(&self, mut response: Response) -> Response {
         for cookie in &self.changed {
             match cookie.header() {
                 Ok(value) => response.add_header(header::SET_COOKIE, value),
                 Err(error) => {
-                    highwire_engine::log!(Mistake, error, %error, name = cookie.name(), "a handler sets a cookie that cannot be sent");
+                    highwire_engine::log!(Mistake, error, %error, name = cookie.name(), "cannot send a cookie that a handler has set");
                     return Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n");
                 }
             }

@@ -1,4 +1,4 @@
-//! What a client asks of a file beside its name, and the answer to that.
+//! The response with a file, by the request's conditions, range and accepted codings.
 
 use super::body::{self, Piece};
 use super::coding::Wanted;
@@ -16,7 +16,7 @@ use http::{HeaderName, HeaderValue, header};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The fields of a request that its answer depends on.
+/// The fields of a request that its response depends on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms<'r> {
     conditions: Conditions<'r>,
@@ -25,7 +25,7 @@ pub(super) struct Terms<'r> {
 }
 
 impl<'r> Terms<'r> {
-    /// Reads them, in one pass over the request's fields.
+    /// Reads the fields of a request in one pass.
     pub(super) fn of(request: &Request<'r>) -> Terms<'r> {
         let mut terms = Terms::default();
         let mut codings = None;
@@ -46,7 +46,7 @@ impl<'r> Terms<'r> {
                 add(place, field.value.of(request.window));
             }
         }
-        // RFC 9110 section 14.2: a range is for GET alone.
+        // RFC 9110 section 14.2: a range is ignored for methods other than GET.
         if request.method() != "GET" {
             terms.range = None;
         }
@@ -62,7 +62,7 @@ impl<'r> Terms<'r> {
     }
 }
 
-/// Several lines of one name are one list (RFC 9110 section 5.3).
+/// Adds a field line to those of the same name: they form one list (RFC 9110 section 5.3).
 fn add<'r>(place: &mut Option<Cow<'r, [u8]>>, value: &'r [u8]) {
     match place {
         None => *place = Some(Cow::Borrowed(value)),
@@ -70,7 +70,7 @@ fn add<'r>(place: &mut Option<Cow<'r, [u8]>>, value: &'r [u8]) {
     }
 }
 
-/// The answer with a file, as far as the request's terms want it.
+/// Returns the response with a file: the whole, parts of it, 304, 412 or 416.
 pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> Response {
     match terms.conditions.judge(&variant.validators) {
         Verdict::Send => {}
@@ -107,7 +107,7 @@ pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> R
     }
 }
 
-/// A file as the answer of another status: a page for an error.
+/// Returns a response with a file as the page for a status.
 pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
     let mut response = body(variant, 0..variant.length()).with_status(status);
     let of_content = |name: &HeaderName| [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::VARY].contains(name);
@@ -116,7 +116,7 @@ pub(super) fn page(variant: &Variant, status: StatusCode) -> Response {
     response
 }
 
-/// A part of a file, without any fields.
+/// Returns a response with a part of a file and without fields.
 fn body(variant: &Variant, part: Range<u64>) -> Response {
     match &variant.content {
         Content::File(file) => {
@@ -139,12 +139,12 @@ fn place(part: &Range<u64>, length: u64) -> HeaderValue {
 }
 
 fn text(text: String) -> HeaderValue {
-    HeaderValue::try_from(text).expect("digits and signs are a value")
+    HeaderValue::try_from(text).expect("digits, letters and punctuation are a valid field value")
 }
 
-/// Several parts, each with a head of its own (RFC 9110 section 14.6).
+/// Returns a 206 with several parts, each with its own header fields (RFC 9110 section 14.6).
 fn in_parts(variant: &Variant, parts: &[Range<u64>]) -> Response {
-    // Nobody can put it into a file beforehand.
+    // The boundary is random, so that the author of a file cannot put it into the file.
     let boundary = format!("{:016x}{:016x}", highwire_io::random::system(), highwire_io::random::system());
     let media_type = variant.media_type.to_str().unwrap_or_default();
     let mut pieces = Vec::with_capacity(2 * parts.len() + 1);

@@ -1,4 +1,4 @@
-//! Several parts of a file as one body, with other bytes between them.
+//! A response body of several parts of a file, with other bytes between them.
 
 use super::open::Held;
 use crate::Response;
@@ -19,7 +19,7 @@ pub(super) enum Piece {
     File(Range<u64>),
 }
 
-/// A response whose body is a file's parts, with other bytes between them; without a content type.
+/// Returns a response whose body consists of the pieces, without header fields.
 pub(super) fn response(file: &Arc<Held>, pieces: Vec<Piece>) -> Response {
     let length = pieces.iter().map(|piece| match piece {
         Piece::Bytes(bytes) => bytes.len() as u64,
@@ -34,11 +34,11 @@ pub(super) fn response(file: &Arc<Held>, pieces: Vec<Piece>) -> Response {
     Response::with_content(Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None })))
 }
 
-/// Bodies one after another.
+/// A body that consists of several bodies in sequence.
 struct Pieces(VecDeque<BodyStream>);
 
 impl Pieces {
-    /// What the first gives that is not over yet.
+    /// Polls the first body that has not ended.
     fn poll_first<T>(&mut self, mut poll: impl FnMut(&mut BodyStream) -> Poll<Option<T>>) -> Poll<Option<T>> {
         while let Some(first) = self.0.front_mut() {
             match poll(first) {

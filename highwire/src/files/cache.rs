@@ -1,8 +1,8 @@
-//! What a worker keeps of the files that it has sent: the bytes of small ones, and large ones open.
+//! A worker's cache of the files that it has sent: the bytes of small files, and large files kept open.
 //!
-//! Each kind has a bound of its own. Only paths that lead to files are kept, so nobody fills it with spellings. Whoever is not
-//! asked for goes first, in about that order: a hand goes round, takes a mark from those that were used since it came by, and
-//! throws out those without one.
+//! Each kind has its own limit. Only paths of existing files are cached, so that a client cannot fill the cache with
+//! invented paths. The CLOCK algorithm removes entries that were not used for long: a hand circles over the entries,
+//! clears the mark of each one used since its last visit, and removes the first one without a mark.
 
 use super::entry::Entry;
 use super::open::Keeping;
@@ -11,41 +11,43 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an entry counts as what is in the folder. A file that was changed is seen after that at the latest.
+/// How long an entry is served after a check without another look into the folder. A changed file is noticed after this
+/// time at the latest.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long an entry is served that cannot be looked at, since it was last seen in the folder: a server that has run
-/// out of descriptors has them again when connections end, and until then it sends what it has rather than errors.
+/// How long an entry is served if the system cannot check it, counted from its last successful check. A server that has
+/// run out of descriptors gets some back when connections end; until then it sends cached files instead of errors.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// How long a file stays open that nobody asks for, as long as others are asked for: if it was removed, its bytes take place on
-/// the disk until then.
+/// How long a file stays open without a request for it. Requests for other files trigger the check. The bytes of a
+/// removed file stay on the disk until it is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Descriptors of large files that a worker keeps: few beside those of its connections, and most of what sites have of them.
+/// Descriptors of large files that a worker keeps for a folder: few compared with its connections, and enough for the
+/// large files of most sites.
 const OPEN_FILES: usize = 64;
 
-/// The part of the process's descriptors that they may be at most, for each worker and folder: one of so many.
+/// The divisor for a lower limit in processes with few descriptors: 1/256 of them, for each worker and folder.
 const OPEN_SHARE: usize = 256;
 
-/// See the module.
+/// The cache of one folder in one worker. The module describes it.
 pub(super) struct Cache {
-    /// Weighed by bytes.
+    /// Small files; their weight is in bytes.
     small: Kind,
-    /// Weighed by descriptors.
+    /// Files that are kept open; their weight is in descriptors.
     open: Kind,
 }
 
-/// Entries up to a bound of weight.
+/// Entries with a limit on their total weight.
 struct Kind {
     most: usize,
-    /// What one entry may weigh.
+    /// The most weight of one entry.
     most_of_one: usize,
     weight: usize,
     places: HashMap<Box<[u8]>, usize>,
     kept: Vec<Kept>,
     hand: usize,
-    /// Where [`Kind::close_idle`] looks next.
+    /// The index that [`Kind::close_idle`] checks next.
     next: usize,
 }
 
@@ -55,30 +57,31 @@ struct Kept {
     weight: usize,
     was_used: bool,
     looked_at: Instant,
-    /// When it was last seen to be what is in the folder.
+    /// When a check last found it equal to the files in the folder.
     seen_at: Instant,
-    /// Its place among all that are kept.
+    /// Its reserved places among the open files of all caches.
     _keeping: Keeping,
 }
 
-/// What the cache knows of a path.
+/// The result of [`Cache::get`].
 pub(super) enum Known {
     Fresh(Rc<Entry>),
-    /// To be looked at again: [`Cache::confirm`], [`Cache::remove`].
+    /// The caller must compare the entry with the folder, and call [`Cache::confirm`], [`Cache::doubt`] or
+    /// [`Cache::remove`].
     Stale(Rc<Entry>),
     Nothing,
 }
 
 impl Cache {
-    /// A cache for so many bytes of small files; without any, large ones are not kept open either.
+    /// Creates a cache for `most_bytes` of small files. If this is 0, it does not keep large files open either.
     pub(super) fn new(most_bytes: usize) -> Cache {
         let open = if most_bytes == 0 { 0 } else { OPEN_FILES.min(highwire_io::memory::descriptors() / OPEN_SHARE) };
         Cache::with_open(most_bytes, open)
     }
 
     fn with_open(most_bytes: usize, open: usize) -> Cache {
-        // A file with all its siblings has few descriptors, and where there may be few in all, one file is better than
-        // none.
+        // One small file may use a fourth of the bytes. One large file with its precompressed siblings may use all
+        // descriptors: it has few, and if the limit is low, keeping one file is better than none.
         Cache { small: Kind::new(most_bytes, most_bytes / 4), open: Kind::new(open, open) }
     }
 
@@ -90,13 +93,13 @@ impl Cache {
         }
     }
 
-    /// The entry was looked at and is what is in the folder.
+    /// Records that the entry is equal to the files in the folder.
     pub(super) fn confirm(&mut self, path: &[u8], now: Instant) {
         self.small.confirm(path, now);
         self.open.confirm(path, now);
     }
 
-    /// The system cannot say whether the entry is what is in the folder: whether it stays for now.
+    /// Records that the system could not compare the entry with the folder. Returns true if it may still be served.
     pub(super) fn doubt(&mut self, path: &[u8], now: Instant) -> bool {
         self.small.doubt(path, now) || self.open.doubt(path, now)
     }
@@ -106,7 +109,7 @@ impl Cache {
         self.open.remove(path);
     }
 
-    /// Keeps an entry, where it is not larger than a part of all that may be kept.
+    /// Adds an entry, unless it has more weight than one entry may have.
     pub(super) fn insert(&mut self, path: &[u8], entry: &Rc<Entry>, now: Instant, keeping: Keeping) {
         self.remove(path);
         match entry.descriptors() {
@@ -172,7 +175,7 @@ impl Kind {
     fn throw_one_out(&mut self) {
         loop {
             let place = if self.hand < self.kept.len() { self.hand } else { 0 };
-            // Whichever moves into the place of one that goes came last, and has a round to be used in.
+            // Removal moves the last entry to this place. The hand skips it, so that it has a full round to be used.
             self.hand = place + 1;
             let kept = &mut self.kept[place];
             if !std::mem::take(&mut kept.was_used) {
@@ -182,7 +185,7 @@ impl Kind {
         }
     }
 
-    /// Looks at one of them, another each time, and throws it out where nobody has asked for it in a while.
+    /// Checks one entry, another one at each call, and removes it if it was not requested for [`IDLE`].
     fn close_idle(&mut self, now: Instant) {
         self.next = if self.next < self.kept.len() { self.next } else { 0 };
         let Some(kept) = self.kept.get(self.next) else { return };
@@ -207,7 +210,7 @@ mod tests {
     const NOW: Instant = Instant { nanoseconds: 0 };
 
     fn keeping() -> Keeping {
-        OpenFiles::new(4).keep(0).expect("it is none")
+        OpenFiles::new(4).keep(0).expect("a reservation of no places")
     }
 
     fn entry(length: usize) -> Rc<Entry> {
@@ -218,7 +221,7 @@ mod tests {
         let folder = highwire_io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
         let file = highwire_io::file::Files::open(&folder, b"")
             .expect("the folder itself, which takes a descriptor like any file");
-        let held = OpenFiles::new(4).hold(file).expect("it is the first");
+        let held = OpenFiles::new(4).hold(file).expect("the first open file");
         entry_of(1 << 20, Content::File(held))
     }
 
@@ -273,7 +276,7 @@ mod tests {
         let mut cache = Cache::with_open(100_000, OPEN_FILES);
         let (small, large, open) = (entry(9_000), entry(30_000), open_entry());
         cache.insert(b"large", &large, NOW, keeping());
-        assert!(!has(&mut cache, "large"), "it is more than a fourth of all");
+        assert!(!has(&mut cache, "large"), "it is larger than a fourth of the limit");
         for (entry, name) in [(&small, "small"), (&open, "open")] {
             cache.insert(b"wanted", entry, NOW, keeping());
             for number in 0..100 {
@@ -287,14 +290,14 @@ mod tests {
         }
         let mut none = Cache::new(0);
         none.insert(b"a", &open, NOW, keeping());
-        assert!(!has(&mut none, "a"), "nothing is kept where nothing is to be kept");
+        assert!(!has(&mut none, "a"), "a cache of 0 bytes keeps nothing");
     }
 
     #[test]
     fn where_few_may_be_open_one_with_its_siblings_is_kept() {
         let held = || match &open_entry().variant(Wanted::default()).content {
             Content::File(held) => held.clone(),
-            Content::Bytes(_) => unreachable!("it is open"),
+            Content::Bytes(_) => unreachable!("the entry has an open file"),
         };
         for (most, siblings, is_kept) in [(4, 3, true), (4, 0, true), (1, 0, true), (1, 1, false), (0, 0, false)] {
             let mut cache = Cache::with_open(1 << 20, most);

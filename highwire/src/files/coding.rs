@@ -1,8 +1,8 @@
-//! Which coding of a file a client wants: Accept-Encoding (RFC 9110 section 12.5.3).
+//! The codings of a file that a client accepts: Accept-Encoding (RFC 9110 section 12.5.3).
 
 use crate::weight::{self, FULL, Weight};
 
-/// A coding that a file may lie there in, beside itself. Better compression first: that is the order among equals.
+/// A coding of a precompressed file. The order decides between equal weights: better compression first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Brotli,
@@ -13,7 +13,7 @@ pub(super) enum Coding {
 pub(super) const CODINGS: [Coding; 3] = [Coding::Brotli, Coding::Zstandard, Coding::Gzip];
 
 impl Coding {
-    /// What it is called in fields.
+    /// Returns the coding's name in header fields.
     pub(super) fn name(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -22,7 +22,7 @@ impl Coding {
         }
     }
 
-    /// What is put behind a file's name.
+    /// Returns the ending of the precompressed file's name, after the original name.
     pub(super) fn ending(self) -> &'static [u8] {
         match self {
             Coding::Brotli => b".br",
@@ -32,16 +32,17 @@ impl Coding {
     }
 }
 
-/// The codings that a client wants rather than the file itself, best first.
+/// The codings that a client prefers to the original file, best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     order: [Option<Coding>; CODINGS.len()],
 }
 
 impl Wanted {
-    /// Reads the field's value. A client that says nothing takes the file as it is.
+    /// Parses the field's value.
     pub(super) fn parse(value: &[u8]) -> Wanted {
-        // In thousandths; what is not named has what `*` has, and the file itself the least weight there is.
+        // Weights are in thousandths. A coding that is not named has the weight of `*`. The original file, if it is not
+        // named, has the lowest weight that is not 0.
         let mut weights: [Option<Weight>; CODINGS.len()] = [None; CODINGS.len()];
         let (mut any, mut itself) = (None, None);
         for element in value.split(|&byte| byte == b',') {
@@ -74,7 +75,7 @@ impl Wanted {
     }
 }
 
-/// A coding's name and weight in thousandths; a weight that is none counts as 0.
+/// Returns a coding's name and its weight in thousandths. A malformed weight counts as 0.
 fn element_of(element: &[u8]) -> (&[u8], Weight) {
     let mut parts = element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
     let name = parts.next().unwrap_or_default();

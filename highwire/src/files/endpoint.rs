@@ -1,4 +1,5 @@
-//! The route of a folder: from a request to its answer, by the cache, by a look at once, or by one on the blocking pool.
+//! The route of a folder. It responds from the cache, after a look that needs no wait, or after one on the blocking
+//! pool.
 
 use super::Site;
 use super::answer::{Terms, answer, page};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-/// A folder's route, as the app keeps it.
+/// The route of a folder, which all workers share.
 pub(super) struct FilesRoute(pub(super) Arc<Site>);
 
 impl Route for FilesRoute {
@@ -34,21 +35,21 @@ impl Route for FilesRoute {
     }
 }
 
-/// The same for one worker.
+/// The route of a folder in one worker.
 struct FilesEndpoint {
     site: Arc<Site>,
     cache: RefCell<Cache>,
     waiting: RefCell<Slab<Waiting>>,
 }
 
-/// A request whose look is on the blocking pool.
+/// A request that waits for a look on the blocking pool.
 struct Waiting {
     asked: Asked<Result<Found, Obstacle>>,
     case: Case<'static>,
     location: Option<HeaderValue>,
 }
 
-/// What an answer is made of beside what is found.
+/// The properties of a request that its response depends on, apart from the file.
 struct Case<'r> {
     name: Option<Name<'r>>,
     terms: Terms<'r>,
@@ -56,7 +57,7 @@ struct Case<'r> {
 }
 
 impl FilesEndpoint {
-    /// The entry in the cache, where it is what is in the folder.
+    /// Returns the cached entry if it is still valid, and removes it otherwise.
     #[inline]
     fn cached(&self, name: &Name<'_>, shared: &Shared) -> Option<Rc<Entry>> {
         let now = context::now();
@@ -78,7 +79,7 @@ impl FilesEndpoint {
         stays.then_some(entry)
     }
 
-    /// Whether an entry that has to be looked at again is still what is in the folder, as far as can be told.
+    /// Compares a stale entry with the folder. Returns true if it may still be served.
     fn stays(&self, name: &Name<'_>, entry: &Entry, shared: &Shared) -> bool {
         let now = context::now();
         match entry.standing(self.look(shared)) {
@@ -96,7 +97,7 @@ impl FilesEndpoint {
         Look { site: &self.site, open_files: &shared.app.open_files, patience: Patience::None, at }
     }
 
-    /// The answer with what was found.
+    /// Returns the response with the result of a look, and caches a file that was found.
     fn finish(&self, found: Found, case: &Case<'_>, location: impl FnOnce() -> Option<HeaderValue>) -> Response {
         let Case { name, terms, shared } = case;
         match found {
@@ -172,7 +173,7 @@ impl Endpoint for FilesEndpoint {
         drop(all);
         Poll::Ready(match found {
             Some(Ok(found)) => self.finish(found, &case, || location),
-            // The pool had no room for it.
+            // The pool was full, or the look panicked.
             _ => Overloaded.into_response(),
         })
     }
@@ -182,10 +183,11 @@ impl Endpoint for FilesEndpoint {
     }
 }
 
-/// Where a folder is whose path came without the slash: the same path with it, and the query.
+/// Returns the target of a redirect to a folder whose path lacks the final slash: the path with the slash, and the
+/// query.
 pub(super) fn location(request: &Request<'_>) -> Option<HeaderValue> {
     let path = request.params.path;
-    // Two slashes would lead to another host, and so would a backslash where a client takes it for a slash.
+    // A target that begins with two slashes leads to another host. Some clients treat a backslash as a slash.
     if path.first() != Some(&b'/') || matches!(path.get(1), Some(b'/' | b'\\')) {
         return None;
     }

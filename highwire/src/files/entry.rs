@@ -1,4 +1,4 @@
-//! A file with the fields of its answers rendered: what the cache keeps, and what all answers are made of.
+//! A file with the rendered header fields of its responses. The cache keeps it, and every response with a file uses it.
 
 use super::Site;
 use super::coding::{CODINGS, Coding, Wanted};
@@ -13,25 +13,25 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-/// What is kept of an entry beside contents and path, in bytes: fields, heads, tables.
+/// The estimated bytes of an entry without its contents and path: fields, heads, tables.
 const ENTRY_BYTES: usize = 1024;
 
-/// A file in its codings.
+/// A file with its precompressed variants.
 pub(super) struct Entry {
     path: Vec<u8>,
     itself: Variant,
     coded: [Option<Variant>; CODINGS.len()],
     pub(super) may_be_kept: bool,
-    /// When its files were last seen unchanged.
+    /// When the open files were last seen unchanged.
     seen_at: Cell<Option<Instant>>,
 }
 
-/// What an entry is, beside what is in the folder.
+/// The result of comparing an entry with the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Current,
     Outdated,
-    /// The system cannot say: it has no descriptor for a look, or its disk fails.
+    /// The system cannot look into the folder: it has no descriptors left, or the disk failed.
     Unknown,
 }
 
@@ -40,16 +40,16 @@ pub(super) struct Variant {
     pub(super) content: Content,
     pub(super) validators: Validators,
     pub(super) media_type: HeaderValue,
-    /// What goes with 200.
+    /// The fields of a response with the file.
     pub(super) fields: Rc<Rendered>,
-    /// What goes with 304.
+    /// The fields of a 304.
     pub(super) fields_unmodified: Rc<Rendered>,
     metadata: Metadata,
-    /// Until when its begin counts as in memory.
+    /// The time until which the beginning of the file is assumed to be in memory.
     warm_until: Cell<Option<Instant>>,
 }
 
-/// How long the begin of a file that was in memory is taken to be there still: what was just sent is the last to be pushed out.
+/// How long the beginning of a file is assumed to stay in memory: the kernel evicts recently read bytes last.
 const WARM: Duration = Duration::from_secs(1);
 
 impl Entry {
@@ -65,12 +65,12 @@ impl Entry {
         Entry { itself, coded, may_be_kept, path, seen_at: Cell::new(None) }
     }
 
-    /// The variant for a client.
+    /// Returns the variant that the client prefers.
     pub(super) fn variant(&self, wanted: Wanted) -> &Variant {
         wanted.iter().find_map(|coding| self.coded[coding as usize].as_ref()).unwrap_or(&self.itself)
     }
 
-    /// What it costs to keep it.
+    /// Returns the bytes of memory that keeping the entry costs, without the path as the cache's key.
     pub(super) fn cost(&self) -> usize {
         let contents = self.variants().map(|variant| match &variant.content {
             Content::Bytes(bytes) => bytes.len(),
@@ -79,7 +79,7 @@ impl Entry {
         ENTRY_BYTES + self.path.len() + contents.sum::<usize>()
     }
 
-    /// How many files it keeps open.
+    /// Returns the number of files that the entry keeps open.
     pub(super) fn descriptors(&self) -> usize {
         self.files().count()
     }
@@ -95,8 +95,8 @@ impl Entry {
         })
     }
 
-    /// Whether the files that it keeps open are as they were when they were opened: asked once for all requests that a worker
-    /// has at the same time.
+    /// Returns true if the metadata of the entry's open files has not changed since they were opened. All requests of a
+    /// worker's turn have the same `now`; the kernel is asked once for all of them, unless a file has changed.
     pub(super) fn is_unchanged(&self, now: Instant) -> bool {
         let is_same = |(variant, file): (&Variant, &Open)| file.metadata_now().is_ok_and(|now| now == variant.metadata);
         if self.seen_at.get() == Some(now) {
@@ -107,14 +107,15 @@ impl Entry {
         is_same
     }
 
-    /// Whether the folder still has just this. A look that would have to wait says no as well.
+    /// Compares the entry with the folder. A look that would have to wait for the disk counts as a difference.
     pub(super) fn standing(&self, look: Look<'_>) -> Standing {
         let variants = CODINGS.into_iter().zip(&self.coded).filter(|_| look.site.precompressed);
         let variants = variants.map(|(coding, variant)| (Some(coding), variant.as_ref()));
         let mut standing = Standing::Current;
         for (coding, variant) in variants.chain([(None, Some(&self.itself))]) {
             match (look.metadata(&self.path, coding), variant) {
-                // Unchanged. A weak validator never counts as unchanged: its file may have changed under the same metadata.
+                // Unchanged. A file with a weak validator counts as changed: its bytes may differ under the same
+                // metadata.
                 (Ok(metadata), Some(variant)) if metadata == variant.metadata && !variant.validators.is_weak() => {}
                 (Err(Obstacle::Missing), None) => {}
                 (Err(Obstacle::Failed), _) => standing = Standing::Unknown,
@@ -130,7 +131,7 @@ impl Variant {
         self.metadata.length
     }
 
-    /// Whether what is sent first of it is in memory: looked at once in a while.
+    /// Returns true if the beginning of the file is in memory, as of a check at most [`WARM`] ago.
     pub(super) fn begins_warm(&self, file: &Open, now: Instant) -> bool {
         if self.warm_until.get().is_some_and(|until| now < until) {
             return true;
@@ -168,7 +169,7 @@ impl Variant {
     }
 }
 
-/// Whether a path is of a pattern, in which one `*` stands for anything.
+/// Returns true if a path matches a pattern, in which one `*` stands for any text.
 fn matches(pattern: &str, path: &[u8]) -> bool {
     match pattern.split_once('*') {
         None => pattern.as_bytes() == path,

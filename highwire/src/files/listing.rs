@@ -1,17 +1,17 @@
-//! What is in a folder, as a page.
+//! The listing of a folder, as an HTML page.
 
 use highwire_io::file::Listing;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Items that a page shows: a folder of more is nothing to be read by eye, and the page would be megabytes.
+/// The most items on a page. A longer list is of no use to a reader, and its page would have megabytes.
 pub(super) const MOST_ITEMS: usize = 10_000;
 
-/// What is not written as it is in a reference (RFC 3986 section 2.3).
+/// Characters that are percent-encoded in a link: all but the unreserved ones (RFC 3986 section 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The last date that can be written with four digits for its year: files may claim any.
+/// The last second of the year 9999. A file's date may be later, but an HTTP date has only four digits for the year.
 const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
 const STYLE: &str = "body{font:1rem/1.6 system-ui,sans-serif;margin:1rem auto;max-width:60rem;padding:0 1rem}\
@@ -20,7 +20,7 @@ td{border-top:1px solid #8884;padding:.3rem .5rem;vertical-align:top}td:first-ch
 td+td{text-align:right;white-space:nowrap}a{display:block}\
 @media(max-width:40rem){td+td+td{display:none}}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
-/// The page of a folder: its folders first, each in the order of the names' bytes.
+/// Returns the page of a folder: first folders, then files, both sorted by the bytes of their names.
 pub(super) fn page(path: &[u8], mut listing: Listing) -> String {
     listing
         .items
@@ -50,21 +50,21 @@ pub(super) fn page(path: &[u8], mut listing: Listing) -> String {
         page.push_str(slash);
         let size = if metadata.is_folder { String::new() } else { size(metadata.length) };
         let date = httpdate::fmt_http_date(metadata.modified.min(UNIX_EPOCH + LAST_DATE));
-        writeln!(page, "</a></td><td>{size}</td><td>{date}</td></tr>").expect("a string takes all that is written");
+        writeln!(page, "</a></td><td>{size}</td><td>{date}</td></tr>").expect("writing to a string cannot fail");
     }
     page.push_str("</table>\n");
     if listing.more {
-        writeln!(page, "<p>There is more than these {MOST_ITEMS}.</p>").expect("a string takes all that is written");
+        writeln!(page, "<p>There is more than these {MOST_ITEMS}.</p>").expect("writing to a string cannot fail");
     }
     page
 }
 
-/// Whether an item can be asked for by its name.
+/// Returns true if a request for an item with this name can succeed.
 pub(super) fn is_shown(name: &[u8], hidden: bool) -> bool {
     (hidden || !name.starts_with(b".")) && !name.contains(&b'\\')
 }
 
-/// Text as HTML has it, also within quotes.
+/// Escapes text for HTML, also for attribute values in quotes.
 fn escape(text: &str, page: &mut String) {
     for letter in text.chars() {
         match letter {
@@ -78,7 +78,7 @@ fn escape(text: &str, page: &mut String) {
     }
 }
 
-/// A number of bytes to be read by eye.
+/// Formats a number of bytes for readers, such as `5.0 MiB`.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {

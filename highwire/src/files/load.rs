@@ -1,7 +1,7 @@
-//! Looking at the folder: what a name leads to there, read where it is small.
+//! Looking up a name in the folder, and reading the file if it is small.
 //!
-//! Each look has two forms. On a worker it takes only what the kernel has in its caches, and gives up where it would have to wait
-//! ([`Obstacle::Cold`]); then the same look is taken on the blocking pool, where it may wait.
+//! A worker looks up only what the kernel has in its caches, and gives up if it would have to wait
+//! ([`Obstacle::Cold`]). Then the blocking pool repeats the same look, and may wait.
 
 use super::coding::{CODINGS, Coding};
 use super::name::Name;
@@ -15,31 +15,31 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A file up to this length is read whole and kept in memory; a longer one is kept open and sent in parts. Sixteen times what most pages'
-/// scripts and styles have.
+/// A file up to this length is read whole and cached in memory; a longer one is kept open and sent in parts. Most
+/// scripts and styles of pages have a sixteenth of this length.
 pub(super) const SMALL_BYTES: u64 = 64 * 1024;
 
-/// What lies behind a name.
+/// The result of looking up a name.
 pub(super) enum Found {
     File(Source),
-    /// The file that stands for paths which lead nowhere.
+    /// The file that is sent for paths that do not exist.
     SinglePage(Source),
-    /// A folder whose name came without the slash.
+    /// A folder, but the name lacks the final slash.
     Folder,
-    /// What is in a folder, as a page.
+    /// The contents of a folder, as an HTML page.
     Listing(String),
-    /// An error in words, or the page for it.
+    /// An error status, with its page if there is one.
     Failed(StatusCode, Option<Source>),
 }
 
-/// A file as it was found, in the codings that were looked for.
+/// A file with its precompressed variants, if these are enabled.
 pub(super) struct Source {
-    /// Its path beneath the folder, decoded.
+    /// The decoded path, relative to the folder.
     pub(super) path: Vec<u8>,
     pub(super) itself: Part,
     /// In the order of [`CODINGS`].
     pub(super) coded: [Option<Part>; CODINGS.len()],
-    /// None of them is being written: it may be kept.
+    /// True if the file may be cached: neither it nor a variant was being written.
     pub(super) may_be_kept: bool,
     pub(super) looked_at: Moment,
 }
@@ -56,52 +56,53 @@ pub(super) enum Content {
     File(Arc<Held>),
 }
 
-/// Why a look came to nothing.
+/// The reason why a look found nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// The disk would have to be waited for.
+    /// The look would have to wait for the disk.
     Cold,
-    /// There is nothing of that name, or nothing for others to see.
+    /// There is no such file or folder, or clients must not see it.
     Missing,
-    /// The system has failed, or has no more descriptors.
+    /// The system failed, or has no descriptors left.
     Failed,
-    /// There are as many open files as there may be.
+    /// The limit on open files is reached.
     Full,
 }
 
 impl From<std::io::Error> for Obstacle {
     fn from(error: std::io::Error) -> Obstacle {
         match error.kind() {
-            // A link that leads out, a file without permission, a device: that it exists is nobody's business.
+            // This includes links out of the folder, files without permission and devices. Clients must not learn that
+            // they exist.
             ErrorKind::NotFound
             | ErrorKind::NotADirectory
             | ErrorKind::PermissionDenied
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidFilename => Obstacle::Missing,
             _ => {
-                highwire_engine::log!(Failure, warn, %error, "a file cannot be opened or read");
+                highwire_engine::log!(Failure, warn, %error, "cannot open or read a file");
                 Obstacle::Failed
             }
         }
     }
 }
 
-/// Whether a look may wait for the disk.
+/// A look's permission to wait for the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     None,
     Waits,
 }
 
-/// When a look was begun, by the clock of timers and by that of files. What it finds counts from then on: a change
-/// while it waits for the disk, or for a thread, is one after it.
+/// The time at which a look began, by the clock of timers and by the clock of files. The age of its result counts from
+/// then, because the file may change while the look waits for the disk or for a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) instant: Instant,
     pub(super) date: SystemTime,
 }
 
-/// A look at a folder.
+/// A look into a folder.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'s> {
     pub(super) site: &'s Site,
@@ -111,7 +112,7 @@ pub(super) struct Look<'s> {
 }
 
 impl Look<'_> {
-    /// What a name leads to; only [`Obstacle::Cold`] is an error.
+    /// Looks up a name; `None` is one that cannot exist. The only error is [`Obstacle::Cold`].
     pub(super) fn find(self, name: Option<&Name<'_>>) -> Result<Found, Obstacle> {
         let found = match name {
             None => Err(Obstacle::Missing),
@@ -155,7 +156,7 @@ impl Look<'_> {
         Ok(Found::Listing(listing::page(path, listing)))
     }
 
-    /// There is nothing of that name: what the program has for that.
+    /// Returns the single page, or else a 404, for a name that does not exist.
     fn missing(self, name: Option<&Name<'_>>) -> Result<Found, Obstacle> {
         if let (Some(page), Some(name)) = (&self.site.single_page, name)
             && !name.last().contains(&b'.')
@@ -168,7 +169,7 @@ impl Look<'_> {
         self.failed(StatusCode::NOT_FOUND)
     }
 
-    /// An error, with its page where there is one.
+    /// Returns an error status, with its page if there is one.
     pub(super) fn failed(self, status: StatusCode) -> Result<Found, Obstacle> {
         let page = self.site.error_pages.iter().find(|(known, _)| *known == status);
         let page = match page.map(|(_, page)| self.file(page)) {
@@ -191,7 +192,8 @@ impl Look<'_> {
         }
     }
 
-    /// What is said of a file and its codings now: [`Obstacle::Missing`] for those that are not there.
+    /// Returns the current metadata of a file or of its variant in a coding. If there is no such file, returns
+    /// [`Obstacle::Missing`].
     pub(super) fn metadata(self, path: &[u8], coding: Option<Coding>) -> Result<Metadata, Obstacle> {
         let file = match coding {
             None => self.open(path)?,
@@ -200,7 +202,7 @@ impl Look<'_> {
         if file.metadata().is_folder { Err(Obstacle::Missing) } else { Ok(file.metadata()) }
     }
 
-    /// Reads a file in all its codings, so that it can be kept for everybody.
+    /// Reads a file in all its codings, so that the cache can serve every client.
     fn source(self, path: &[u8], file: Open) -> Result<Source, Obstacle> {
         let mut coded = [const { None }; CODINGS.len()];
         for coding in CODINGS.into_iter().filter(|_| self.site.precompressed) {
@@ -222,7 +224,7 @@ impl Look<'_> {
         if metadata.length > SMALL_BYTES {
             return self.hold(file);
         }
-        // One more than it has: a file that has grown is noticed as well as one that has shrunk.
+        // One byte more than the file's length, to notice that it has grown.
         let mut bytes = vec![0; metadata.length as usize + 1];
         let mut length = 0;
         while length < bytes.len() {
@@ -237,14 +239,14 @@ impl Look<'_> {
             length += count;
         }
         if length as u64 != metadata.length {
-            // It is being written: sent in parts it ends where it ends then.
+            // The file is being written. It is kept open, and read while it is sent.
             return self.hold(file);
         }
         bytes.truncate(length);
         Ok(Part { metadata, content: Content::Bytes(Bytes::from(bytes.into_boxed_slice())) })
     }
 
-    /// A file that stays open, for whoever is sent it.
+    /// Keeps a file open as long as a response or the cache uses it. Returns [`Obstacle::Full`] at the limit.
     fn hold(self, file: Open) -> Result<Part, Obstacle> {
         let metadata = file.metadata();
         let held = self.open_files.hold(file).ok_or(Obstacle::Full)?;
@@ -276,7 +278,7 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("a");
         std::fs::write(&path, "a").expect("a file");
-        // Long ago, so that the machine's own clock would say that it has rested since.
+        // A date long ago, so that the file would count as old by the machine's clock.
         let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
         std::fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(date)).expect("a date");
         let site = Site::open(crate::files::Files::new(&folder)).expect("a folder");
@@ -285,11 +287,11 @@ mod tests {
             let instant = Instant { nanoseconds: seconds };
             let at = Moment { instant, date: date + Duration::from_secs(seconds) };
             let look = Look { site: &site, open_files: &OpenFiles::new(4), patience: Patience::Waits, at };
-            let Ok(Found::File(source)) = look.find(Some(&name)) else { panic!("it is there") };
+            let Ok(Found::File(source)) = look.find(Some(&name)) else { panic!("the file was not found") };
             assert_eq!(source.looked_at.instant, instant);
             let entry = Entry::new(source, &site);
             assert_eq!(entry.variant(Default::default()).validators.is_weak(), is_weak, "after {seconds} seconds");
         }
-        std::fs::remove_dir_all(&folder).expect("it was there");
+        std::fs::remove_dir_all(&folder).expect("the folder can be removed");
     }
 }

@@ -1,30 +1,31 @@
-//! Media types by the ends of files' names.
+//! Media types by the endings of file names.
 //!
-//! A table of our own and not a library's: what browsers act on is some hundred rows, each a whole field value with its charset,
-//! and where registries disagree (`.js`, `.ts`, `.xml`) the choice shows here. What is not in it is `application/octet-stream`,
-//! which browsers save and do not run; [`Files::media_type`](super::Files::media_type) adds to it.
+//! The table replaces a library: browsers act on about a hundred types, each row is a complete field value with its
+//! charset, and the choice is visible where registries disagree (`.js`, `.ts`, `.xml`). All other files are
+//! `application/octet-stream`, which browsers save and do not run; [`Files::media_type`](super::Files::media_type) adds
+//! types.
 
-/// What nothing is known of.
+/// The type of files with an unknown ending.
 pub(super) const UNKNOWN: &str = "application/octet-stream";
 
-/// The longest ending that is looked up.
+/// The longest ending that is looked up, in bytes.
 const ENDING_BYTES: usize = 16;
 
-/// The ending of a file's name, without its dot.
+/// Returns the ending of a file's name after its last dot.
 pub(super) fn ending(path: &[u8]) -> Option<&[u8]> {
     let name = &path[path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1)..];
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
     Some(&name[dot + 1..])
 }
 
-/// The media type of a path.
+/// Returns the media type of a path.
 pub(super) fn of(path: &[u8]) -> &'static str {
     let Some(ending) = ending(path).filter(|ending| ending.len() <= ENDING_BYTES) else { return UNKNOWN };
     let ending = ending.to_ascii_lowercase();
     TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(&ending)).map_or(UNKNOWN, |at| TYPES[at].1)
 }
 
-/// In the order of the endings.
+/// Endings and their media types, sorted by ending for binary search.
 const TYPES: &[(&str, &str)] = &[
     ("3gp", "video/3gpp"),
     ("7z", "application/x-7z-compressed"),
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_table_is_in_order_and_within_its_bounds() {
-        assert!(TYPES.windows(2).all(|pair| pair[0].0 < pair[1].0), "the order of the endings");
+        assert!(TYPES.windows(2).all(|pair| pair[0].0 < pair[1].0), "the endings are sorted");
         for (ending, media_type) in TYPES {
             assert!(ending.len() <= ENDING_BYTES && *ending == ending.to_ascii_lowercase(), "{ending}");
             assert_eq!(media_type.starts_with("text/"), media_type.ends_with("; charset=utf-8"), "{media_type}");

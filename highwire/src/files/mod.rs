@@ -1,7 +1,8 @@
-//! Files of a folder, as [`App::files`](crate::App::files) serves them.
+//! The files of a folder, which [`App::files`](crate::App::files) serves.
 //!
-//! A request goes from `endpoint` by its `name` to the `cache`; what is not there is `load`ed, at once or on the blocking pool;
-//! `entry` renders its fields, and `answer` picks what the client asks for: by `coding`, `validators` and `range`.
+//! For each request, `endpoint` parses the path (`name`) and looks for the file in the `cache`. If the cache does not
+//! have it, `load` reads it at once or on the blocking pool, and `entry` renders its header fields. Then `answer` makes
+//! the response, using `coding`, `validators` and `range`.
 
 mod answer;
 mod body;
@@ -22,10 +23,10 @@ use crate::{Error, HeaderValue, Response, Result, StatusCode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A folder to serve, and how: an argument of [`App::files`](crate::App::files), which also takes a path for it.
+/// A folder to serve, with its settings: an argument of [`App::files`](crate::App::files), which also takes a path.
 ///
-/// Nothing outside of the folder is ever reached: paths are resolved by the kernel, which refuses to leave it, also by links.
-/// Paths in these settings are beneath the folder, their parts separated by slashes.
+/// A request cannot reach a file outside of the folder: the kernel resolves each path, and refuses to leave the folder,
+/// also through symbolic links. Paths in these settings are relative to the folder and use slashes.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -60,11 +61,12 @@ pub struct Files {
     cache_bytes: usize,
 }
 
-/// Bytes of small files that each worker keeps, by default: most sites' pages, scripts and styles.
+/// Bytes of small files that each worker keeps by default. Most sites' pages, scripts and styles fit.
 const CACHE_BYTES: usize = 16 << 20;
 
 impl Files {
-    /// The files of a folder. It is opened when the app is built, and stays the same one wherever its path leads afterwards.
+    /// Serves the files of a folder. The folder is opened when the app is built; if its path later leads to another
+    /// folder, this one is still served.
     pub fn new(folder: impl Into<PathBuf>) -> Files {
         Files {
             folder: folder.into(),
@@ -80,19 +82,19 @@ impl Files {
         }
     }
 
-    /// The name of the file that is sent for a folder; `index.html` by default.
+    /// Sets the name of the file that is sent for a folder; the default is `index.html`.
     pub fn index(mut self, name: impl Into<String>) -> Files {
         self.index = Some(name.into());
         self
     }
 
-    /// No file stands for its folder.
+    /// Sends no index file for a folder.
     pub fn without_index(mut self) -> Files {
         self.index = None;
         self
     }
 
-    /// Shows what is in a folder that has no index file.
+    /// Lists the contents of folders that have no index file.
     pub fn listing(mut self) -> Files {
         self.has_listing = true;
         self
@@ -104,41 +106,41 @@ impl Files {
         self
     }
 
-    /// Sends `a.js.br`, `a.js.zst` or `a.js.gz` for `a.js`, where it is there and the client takes it. Whoever makes these files
-    /// keeps them in step with the one that they are made of.
+    /// Sends `a.js.br`, `a.js.zst` or `a.js.gz` for `a.js`, if it exists and the client accepts it. You must update
+    /// these files together with the original: their dates are not compared.
     pub fn precompressed(mut self) -> Files {
         self.precompressed = true;
         self
     }
 
-    /// Sends this file, with 200, for paths that lead nowhere and whose last part has no dot: for applications that have their
-    /// paths in the browser. A script or an image that is missing stays 404.
+    /// Sends this file with status 200 for paths that do not exist, if their last part has no dot: for applications
+    /// that route in the browser. A missing script or image still gets 404.
     pub fn single_page(mut self, path: impl Into<String>) -> Files {
         self.single_page = Some(path.into());
         self
     }
 
-    /// Sends this file's content with an error: 404 (not found) or 503 (the system cannot open or read a file).
+    /// Sends this file as the body of an error: 404 (not found) or 503 (the system cannot open or read a file).
     pub fn error_page(mut self, status: StatusCode, path: impl Into<String>) -> Files {
         self.error_pages.push((status, path.into()));
         self
     }
 
-    /// Sets `Cache-Control` for the files of a pattern: a path in which one `*` stands for anything (`*.css`, `assets/*`, `*`).
-    /// The first pattern that fits counts.
+    /// Sets `Cache-Control` for files whose paths match a pattern, in which one `*` stands for any text (`*.css`,
+    /// `assets/*`, `*`). The first matching pattern counts.
     pub fn cache_control(mut self, pattern: impl Into<String>, value: impl Into<String>) -> Files {
         self.cache_control.push((pattern.into(), value.into()));
         self
     }
 
-    /// Sets the media type of files with this ending (`md`, in any case), whole with its charset.
+    /// Sets the media type, including its charset, of files with this ending (such as `md`). Case is ignored.
     pub fn media_type(mut self, ending: impl Into<String>, media_type: impl Into<String>) -> Files {
         self.media_types.push((ending.into(), media_type.into()));
         self
     }
 
-    /// Sets how many bytes of small files each worker keeps in memory, with what keeping them costs; 0 is none. Unless it
-    /// is 0, up to 64 larger files are kept open as well.
+    /// Sets the most bytes of small files that each worker keeps in memory, including overhead; the default is 16 MiB,
+    /// and 0 disables it. Unless it is 0, each worker also keeps up to 64 larger files open.
     pub fn cache_bytes(mut self, bytes: usize) -> Files {
         self.cache_bytes = bytes;
         self
@@ -163,7 +165,7 @@ impl From<PathBuf> for Files {
     }
 }
 
-/// A folder that is served, as all workers share it.
+/// A folder to serve, with its checked settings. All workers share it.
 struct Site {
     folder: highwire_io::file::Folder,
     index: Option<Vec<u8>>,
@@ -180,26 +182,22 @@ struct Site {
 impl Site {
     fn open(files: Files) -> Result<Site> {
         let folder = highwire_io::file::Folder::open(&files.folder).map_err(|error| {
-            let text = format!("the folder {}: {error}", files.folder.display());
+            let text = format!("cannot open the folder {}: {error}", files.folder.display());
             Error::System(std::io::Error::new(error.kind(), text))
         })?;
         let values = |name: &str, settings: Vec<(String, String)>| -> Result<Vec<(String, HeaderValue)>> {
             let checked = settings.into_iter().map(|(key, text)| match HeaderValue::try_from(&text) {
                 Ok(value) => Ok((key, value)),
-                Err(_) => Err(Error::Setting(format!("{text:?} cannot be the {name} of {key}"))),
+                Err(_) => Err(Error::Setting(format!("{text:?} is not a valid {name} for {key}"))),
             });
             checked.collect()
         };
         let pages = files.single_page.iter().chain(files.error_pages.iter().map(|(_, page)| page));
         for page in pages {
-            // It may come later, and goes out when it does.
+            // The page may be added later, and is sent from then on.
             if let Err(error) = highwire_io::file::Files::open(&folder, page.as_bytes()) {
                 let folder = files.folder.display();
-                highwire_engine::log!(
-                    Mistake,
-                    warn,
-                    "the page {page} cannot be sent now: there is none in {folder} ({error})"
-                );
+                highwire_engine::log!(Mistake, warn, "cannot open the page {page} in {folder}: {error}");
             }
         }
         Ok(Site {
@@ -224,12 +222,12 @@ impl Site {
     }
 }
 
-/// The route of a folder's files.
+/// Opens a folder, and returns the route for its files.
 pub(crate) fn route(files: Files) -> Result<Arc<dyn Route>> {
     Ok(Arc::new(endpoint::FilesRoute(Arc::new(Site::open(files)?))))
 }
 
-/// Answers for the folder itself where the slash behind it is missing.
+/// Redirects a request for the folder whose path lacks the final slash.
 pub(crate) fn to_folder(request: &crate::Request<'_>) -> Response {
     endpoint::redirect(endpoint::location(request))
 }

@@ -1,17 +1,18 @@
-//! What a request's path names beneath the folder.
+//! The path of a request, relative to the folder.
 //!
-//! The kernel alone decides where a path leads ([`highwire_io::file`]). This is about spelling: each file is reached by one path, decoded
-//! once, and nobody reaches a hidden one by spelling it differently.
+//! Only the kernel decides where a path leads ([`highwire_io::file`]). This module checks its spelling: it decodes a
+//! path once, accepts one decoded path for each file, and refuses hidden files in every spelling.
 
 use percent_encoding::percent_decode;
 use std::borrow::Cow;
 
-/// A path beneath the folder: decoded, relative, with a slash at its end where it names a folder. Empty is the folder itself.
+/// A decoded path relative to the folder. It is empty for the folder itself, and ends with a slash if it names a folder
+/// in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name<'p>(pub(super) Cow<'p, [u8]>);
 
 impl<'p> Name<'p> {
-    /// Reads what stands behind the route's prefix, percent-encoded; none where it can name nothing.
+    /// Parses the percent-encoded path after the route's prefix. Returns `None` if it cannot name a file or folder.
     pub(super) fn parse(text: &'p [u8], hidden: bool) -> Option<Name<'p>> {
         if !text.contains(&b'%') {
             return is_name(text, hidden).then_some(Name(Cow::Borrowed(text)));
@@ -23,7 +24,7 @@ impl<'p> Name<'p> {
             }
             let begin = decoded.len();
             decoded.extend(percent_decode(segment));
-            // A slash that was encoded is no separator, and no file's name has one.
+            // An encoded slash is not a separator, and file names contain none.
             if decoded[begin..].contains(&b'/') {
                 return None;
             }
@@ -31,17 +32,17 @@ impl<'p> Name<'p> {
         is_name(&decoded, hidden).then_some(Name(Cow::Owned(decoded)))
     }
 
-    /// Whether it names a folder.
+    /// Returns true if the path names a folder.
     pub(super) fn is_folder(&self) -> bool {
         self.0.is_empty() || self.0.ends_with(b"/")
     }
 
-    /// The folder's path without the slash at its end.
+    /// Returns the path without a final slash.
     pub(super) fn without_slash(&self) -> &[u8] {
         self.0.strip_suffix(b"/").unwrap_or(&self.0)
     }
 
-    /// The last segment.
+    /// Returns the last segment.
     pub(super) fn last(&self) -> &[u8] {
         let path = self.without_slash();
         &path[path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1)..]
@@ -54,7 +55,7 @@ impl<'p> Name<'p> {
 
 fn is_name(path: &[u8], hidden: bool) -> bool {
     let segments = path.strip_suffix(b"/").unwrap_or(path);
-    // A backslash separates on other systems, and some clients take it for a slash.
+    // A backslash is a separator on other systems, and some clients treat it as a slash.
     let is_segment = |segment: &[u8]| match segment {
         b"" | b"." | b".." => false,
         [b'.', ..] if !hidden => false,

@@ -1,30 +1,29 @@
-//! Files that are open to be sent or kept: counted over all workers, up to a bound, for as long as anybody has them.
+//! The count of open files over all workers, and its limit. It includes files that are being sent and cached files.
 //!
-//! A client decides how long an answer takes, and over HTTP/2 how many are under way on one connection: without a
-//! bound, a few clients that ask for large files and take nothing of them would hold all descriptors of the process.
+//! A client decides how long a response takes, and over HTTP/2 how many are in progress on a connection. Without a
+//! limit, a few clients that request large files and do not read them would use up all descriptors of the process.
 
 use highwire_io::file::{File, FileHandle, Metadata, Open};
 use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The part of the process's descriptors that open files may be at most, all together: one of so many. The others are
-/// for connections, without which there is nobody to send files to.
+/// The divisor for the limit on open files: a fourth of the process's descriptors. The rest is for connections.
 const FILES_SHARE: usize = 4;
 
-/// The part of the open files that workers may keep for later requests, whatever answers have open: one of so many.
+/// The divisor for the files that caches keep open: half of the limit on open files, even if no response uses the rest.
 const KEPT_SHARE: usize = 2;
 
-/// How many files are open, over all workers and folders.
+/// The number of open files over all workers and folders.
 pub(crate) struct OpenFiles {
     count: AtomicUsize,
-    /// Of them, those that are kept for later requests.
+    /// The number of files that caches keep open.
     kept: AtomicUsize,
     most: usize,
 }
 
 impl OpenFiles {
-    /// For a process that may have so many descriptors.
+    /// Creates the count for a process that may have `descriptors` descriptors.
     pub(crate) fn new(descriptors: usize) -> Arc<OpenFiles> {
         Arc::new(OpenFiles {
             count: AtomicUsize::new(0),
@@ -33,14 +32,15 @@ impl OpenFiles {
         })
     }
 
-    /// Counts a file from now on; none where there are as many as there may be.
+    /// Counts a file until the last clone of the returned value is dropped. At the limit, closes the file and returns
+    /// `None`.
     pub(super) fn hold(self: &Arc<Self>, file: Open) -> Option<Arc<Held>> {
         let add = |count| (count < self.most).then_some(count + 1);
         self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
         Some(Arc::new(Held { file, all: self.clone() }))
     }
 
-    /// Lets so many of them stay open for later requests, for as long as the place is had.
+    /// Reserves places for `files` files in a cache until the returned value is dropped. Returns `None` at the limit.
     pub(super) fn keep(self: &Arc<Self>, files: usize) -> Option<Keeping> {
         let most = (self.most / KEPT_SHARE).max(1);
         let add = |kept: usize| (files == 0 || kept + files <= most).then_some(kept + files);
@@ -49,7 +49,7 @@ impl OpenFiles {
     }
 }
 
-/// The place of files that are kept.
+/// The reserved places of a cache entry's files.
 pub(super) struct Keeping {
     files: usize,
     all: Arc<OpenFiles>,
@@ -61,7 +61,7 @@ impl Drop for Keeping {
     }
 }
 
-/// One of them.
+/// An open file that is counted.
 pub(super) struct Held {
     pub(super) file: Open,
     all: Arc<OpenFiles>,
@@ -105,19 +105,20 @@ mod tests {
     fn files_count_until_the_last_one_who_has_them_lets_go() {
         let folder = highwire_io::file::Folder::open(&std::env::temp_dir()).expect("a folder");
         let file = || {
-            highwire_io::file::Files::open(&folder, b"").expect("the folder itself takes a descriptor like any file")
+            highwire_io::file::Files::open(&folder, b"")
+                .expect("the folder itself, which takes a descriptor like any file")
         };
         let all = OpenFiles::new(2 * FILES_SHARE);
-        let one = all.hold(file()).expect("the first");
-        let other = all.hold(file()).expect("the second");
-        let kept = all.keep(1).expect("answers take no places of what is kept");
-        assert!(all.keep(1).is_none(), "the rest is for answers");
-        assert!(all.keep(0).is_some(), "what is in memory takes none");
+        let one = all.hold(file()).expect("the first file");
+        let other = all.hold(file()).expect("the second file");
+        let kept = all.keep(1).expect("files of responses take no places of the caches");
+        assert!(all.keep(1).is_none(), "the rest is for responses");
+        assert!(all.keep(0).is_some(), "an entry without open files takes no place");
         drop(kept);
         assert!(all.keep(1).is_some());
         let again = one.clone();
         drop(one);
-        assert!(all.hold(file()).is_none(), "there are two still");
+        assert!(all.hold(file()).is_none(), "two files are still open");
         drop(again);
         assert!(all.hold(file()).is_some());
         drop(other);

@@ -1,29 +1,31 @@
-//! Which parts of a file a request asks for (RFC 9110 section 14).
+//! Parsing of range requests (RFC 9110 section 14).
 //!
-//! Parts come in the order of the file, and those that overlap or nearly touch as one: whoever asks for the same bytes over and
-//! over gets them once. Who asks for very many parts gets the whole file, as a server without ranges would answer.
+//! Parts are sent in the order of the file. Parts that overlap or nearly touch are merged, so that a client that
+//! requests the same bytes many times gets them once. A client that requests too many parts gets the whole file, as
+//! from a server without ranges.
 
 use std::ops::Range;
 
-/// Parts that one answer may have. Players and readers of documents ask for a few; a hundred are an attack (CVE-2011-3192).
+/// The most parts of a request. Media players and document viewers request a few; hundreds are an attack
+/// (CVE-2011-3192).
 const MOST_PARTS: usize = 16;
 
-/// Bytes between two parts that are sent along: the head of another part would take more.
+/// Parts with fewer bytes than this between them are merged, because the header of a separate part would take more.
 const GAP_BYTES: u64 = 80;
 
-/// What a Range field comes to.
+/// The meaning of a Range field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ranges {
-    /// All of it: the field is none, or asks for too much.
+    /// The whole file: the field is malformed, has an unknown unit or requests too many parts.
     Whole,
-    /// These parts, none empty, in order and apart from each other.
+    /// These parts: in order, none empty, and at least [`GAP_BYTES`] apart.
     Parts(Vec<Range<u64>>),
-    /// None of the parts is in the file: 416.
+    /// None of the requested parts is in the file (416).
     Unsatisfiable,
 }
 
 impl Ranges {
-    /// Reads a field's value for a file of that length.
+    /// Parses a field's value for a file of `length` bytes.
     pub(crate) fn parse(value: &[u8], length: u64) -> Ranges {
         let Some(set) = value.get(..5).filter(|unit| unit.eq_ignore_ascii_case(b"bytes")).map(|_| &value[5..]) else {
             return Ranges::Whole;
@@ -37,7 +39,8 @@ impl Ranges {
             }
             match (text.trim_ascii(), length) {
                 (b"", _) => continue,
-                // The end of nothing is all of it, and has no place that could be told.
+                // The last bytes of an empty file are the whole file, and `Content-Range` cannot express an empty
+                // range.
                 (text, 0) if text.starts_with(b"-") => return Ranges::Whole,
                 (text, length) => match part(text, length) {
                     None => return Ranges::Whole,
@@ -55,7 +58,8 @@ impl Ranges {
     }
 }
 
-/// `first-last`, `first-` or `-count`: the part of the file; none where it is none of these, empty where the file has none of it.
+/// Parses `first-last`, `first-` or `-count`. Returns `None` if it is malformed, and an empty range if no byte of it is
+/// in the file.
 fn part(text: &[u8], length: u64) -> Option<Range<u64>> {
     let dash = text.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&text[..dash], &text[dash + 1..]);
@@ -70,7 +74,7 @@ fn part(text: &[u8], length: u64) -> Option<Range<u64>> {
     }
 }
 
-/// Digits; more than any file has bytes is as much as one could have.
+/// Parses digits. A number that does not fit becomes `u64::MAX`.
 fn number(digits: &[u8]) -> Option<u64> {
     let digit = |number: u64, digit: u8| {
         digit.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
@@ -90,8 +94,9 @@ fn merged(mut parts: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// What a fuzz target asserts: the first eight bits are the file's length, the rest is the field's value; what is read of it
-/// equals what a twin says that looks at every byte of the file.
+/// The assertion of a fuzz target. The file's length is three times the first byte; the other bytes are the field's
+/// value. The parsed parts must contain the same bytes as those of the naive [`twin`], except for gaps between merged
+/// parts.
 pub(crate) fn assert_equals_twin(input: &[u8]) {
     let Some((&length, value)) = input.split_first() else { return };
     let length = u64::from(length) * 3;
@@ -102,7 +107,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
     let is_asked = |at: u64| asked.iter().any(|part| part.contains(&u128::from(at)));
     let Ranges::Parts(parts) = ranges else {
         assert_eq!(ranges, Ranges::Unsatisfiable, "{}", value.escape_ascii());
-        return assert!(!(0..length).any(is_asked), "something of it is there: {}", value.escape_ascii());
+        return assert!(!(0..length).any(is_asked), "a requested byte is in the file: {}", value.escape_ascii());
     };
     assert!(!parts.is_empty() && parts.len() <= MOST_PARTS, "{parts:?}");
     assert!(parts.windows(2).all(|pair| pair[0].end + GAP_BYTES <= pair[1].start), "{parts:?}");
@@ -119,7 +124,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
     assert!((0..length).filter(|&at| is_asked(at)).all(is_sent), "{parts:?}: {}", value.escape_ascii());
 }
 
-/// The parts that a value names, as they stand there; none where it is ignored.
+/// Returns the parts in a value as they are written, or `None` if the value is ignored.
 fn twin(value: &[u8], length: u64) -> Option<Vec<Range<u128>>> {
     let text = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
     let elements: Vec<&str> = text.strip_prefix("bytes=")?.split(',').collect();
@@ -208,7 +213,7 @@ mod tests {
             for length in [0, 1, 80] {
                 assert_equals_twin(&[&[length][..], b"bytes=", text.as_bytes()].concat());
             }
-            // All places count as one number with as many digits as there are words, and one more for nothing.
+            // Count up: each place is a digit that selects a word, or, at its highest value, none.
             let Some(at) = places.iter().position(|&place| place < words.len()) else { return };
             places[at] += 1;
             places[..at].fill(0);

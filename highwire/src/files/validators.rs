@@ -1,36 +1,36 @@
-//! What tells one state of a file from another, and what a request makes depend on it (RFC 9110 sections 8.8 and 13).
+//! The validators of a file (`ETag`, `Last-Modified`), and the conditions of requests (RFC 9110 sections 8.8 and 13).
 
 use http::HeaderValue;
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file that was changed so recently may change again without its date and length telling: clocks of file systems tick every few
-/// milliseconds, some every second or two.
+/// A file that changed less than this time ago may change again with the same date and length: the clocks of file
+/// systems tick every few milliseconds, of some only every second or two.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// Dates before this one (1990-01-01) are what builds and archives write in place of one: 1970-01-01, 1980-01-01 (zip),
-/// 1980-02-01 (Gradle), 1985-10-26 (npm). Files that are served and really that old are few, and lose but a
+/// Dates before this one (1990-01-01) count as placeholders of build tools and archives: 1970-01-01, 1980-01-01 (zip),
+/// 1980-02-01 (Gradle), 1985-10-26 (npm). The tag of such a file uses its change time (`ctime`), and it has no
 /// `Last-Modified`.
 const FIRST_DATE: Duration = Duration::from_secs(631_152_000);
 
 /// A file's ETag and Last-Modified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// `"…"`, without the `W/` of a weak one.
+    /// The tag in quotes, without the `W/` of a weak tag.
     tag: String,
     is_weak: bool,
-    /// In whole seconds, as the field tells it.
+    /// The date in whole seconds, as in the field.
     modified: Option<SystemTime>,
     modified_text: String,
 }
 
-/// What the validators are made of.
+/// The properties of a file from which its validators are made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State<'a> {
     pub(crate) length: u64,
     pub(crate) modified: SystemTime,
     pub(crate) changed: SystemTime,
-    /// The coding that it lies there in: two codings of one file are not the same bytes.
+    /// The coding of the file's variant, or empty. Two variants have different bytes, and so different tags.
     pub(crate) coding: &'a str,
     pub(crate) now: SystemTime,
 }
@@ -42,21 +42,22 @@ impl Validators {
         let stamp = if has_date { state.modified } else { state.changed };
         let (separator, length) = (if state.coding.is_empty() { "" } else { "-" }, state.length);
         let tag = format!("\"{:x}-{length:x}{separator}{}\"", since(stamp).as_nanos(), state.coding);
-        // A date in the future is nobody's to send (section 8.8.2.1), and says as little as one just now.
+        // A date in the future must not be sent (section 8.8.2.1), and makes the tag weak, as a recent date does.
         let is_told = has_date && state.modified <= state.now;
         let modified = is_told.then(|| UNIX_EPOCH + Duration::from_secs(since(state.modified).as_secs()));
         let is_weak = state.now.duration_since(stamp).map_or(true, |age| age < YOUNG);
         Validators { tag, is_weak, modified, modified_text: modified.map_or_else(String::new, httpdate::fmt_http_date) }
     }
 
-    /// Whether the file may still change unseen.
+    /// Returns true if the file may still change without a change of its metadata.
     pub(crate) fn is_weak(&self) -> bool {
         self.is_weak
     }
 
     pub(crate) fn etag(&self) -> HeaderValue {
         let weak = if self.is_weak { "W/" } else { "" };
-        HeaderValue::try_from(format!("{weak}{}", self.tag)).expect("hex digits in quotes are a value")
+        HeaderValue::try_from(format!("{weak}{}", self.tag))
+            .expect("hex digits and a coding in quotes are a valid field value")
     }
 
     pub(crate) fn last_modified(&self) -> Option<HeaderValue> {
@@ -64,7 +65,7 @@ impl Validators {
     }
 }
 
-/// What a request makes its answer depend on: the values of the fields, each with all its lines.
+/// The conditional fields of a request. Each value contains all lines of its field.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conditions<'r> {
     pub(crate) if_match: Option<Cow<'r, [u8]>>,
@@ -74,19 +75,19 @@ pub(crate) struct Conditions<'r> {
     pub(crate) if_range: Option<Cow<'r, [u8]>>,
 }
 
-/// What the conditions of a GET or HEAD come to.
+/// The result of the conditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// They hold, or there are none.
+    /// All conditions hold, or there are none.
     Send,
-    /// 304: the client has it.
+    /// The client has the current file (304).
     NotModified,
-    /// 412: it is not what the client means.
+    /// The file is not in the state that the client requires (412).
     Failed,
 }
 
 impl Conditions<'_> {
-    /// Judges all but If-Range, in the order of section 13.2.2.
+    /// Evaluates all conditions but If-Range, in the order of section 13.2.2.
     pub(crate) fn judge(&self, of: &Validators) -> Verdict {
         if let Some(tags) = &self.if_match {
             if !names(tags, of, Comparison::Strong) {
@@ -109,12 +110,13 @@ impl Conditions<'_> {
         Verdict::Send
     }
 
-    /// Whether a Range field counts: there is no If-Range, or it names this very state of the file (section 13.1.5).
+    /// Returns true if a Range field counts: there is no If-Range, or it matches the current file (section 13.1.5).
     pub(crate) fn ranges_count(&self, of: &Validators) -> bool {
         let Some(value) = self.if_range.as_deref() else { return true };
         match value.first() {
             Some(b'"') => !of.is_weak && value == of.tag.as_bytes(),
-            // A date tells states apart where the file has rested since: that is when its tag is strong.
+            // A date identifies the file's state only if the file has not changed for some time. Its tag is strong
+            // then.
             _ => !of.is_weak && of.modified.is_some() && value == of.modified_text.as_bytes(),
         }
     }
@@ -131,21 +133,22 @@ impl Conditions<'_> {
     }
 }
 
-/// A date in any of the three forms; none, and the field is ignored, where it is not one.
+/// Parses a date in any of the three forms. A field with a malformed date is ignored.
 fn date(text: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// How tags are compared (section 8.8.3.2).
+/// The way to compare tags (section 8.8.3.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// Equal, and neither is weak.
+    /// The tags are equal, and neither is weak.
     Strong,
-    /// Equal but for that.
+    /// The tags are equal; either may be weak.
     Weak,
 }
 
-/// Whether a list of tags, or `*`, names this state. A list with anything else in it names nothing.
+/// Returns true if a field's value is `*`, or a list of tags that contains the file's tag. A malformed list contains
+/// none.
 fn names(list: &[u8], of: &Validators, comparison: Comparison) -> bool {
     if list.trim_ascii() == b"*" {
         return true;
@@ -179,8 +182,9 @@ fn names(list: &[u8], of: &Validators, comparison: Comparison) -> bool {
     }
 }
 
-/// What a fuzz target asserts: a byte says which fields there are and whether the file is young, the lines behind it are their
-/// values. The verdict equals that of a twin, which follows section 13.2.2 word by word and splits lists at their quotes.
+/// The assertion of a fuzz target. The first byte selects the fields, the file's age and its coding; the lines after it
+/// are the fields' values. The verdict must equal that of a naive [`twin`], which follows the text of section 13.2.2
+/// and splits lists at their quotes.
 pub(crate) fn assert_equals_twin(input: &[u8]) {
     let Some((&flags, text)) = input.split_first() else { return };
     let mut lines = text.split(|&byte| byte == b'\n');
@@ -192,7 +196,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
         if_modified_since: next(3),
         if_range: next(4),
     };
-    // Friday, 15 January 2027, 08:00:00: its tag and date are in the seeds.
+    // Friday, 15 January 2027, 08:00:00. The fuzzer's seeds contain the tag and the date.
     let modified = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let age = if flags >> 5 & 1 == 1 { Duration::ZERO } else { YOUNG };
     let coding = if flags >> 6 & 1 == 1 { "br" } else { "" };
@@ -208,7 +212,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
 
 fn twin(conditions: &Conditions<'_>, of: &Validators) -> Verdict {
     let listed = |list: &[u8]| -> Vec<(bool, Vec<u8>)> {
-        // Every second piece is within quotes.
+        // Every second piece was in quotes.
         let pieces: Vec<&[u8]> = list.split(|&byte| byte == b'"').collect();
         let mut tags = Vec::new();
         for (number, piece) in pieces.iter().enumerate() {
@@ -231,7 +235,7 @@ fn twin(conditions: &Conditions<'_>, of: &Validators) -> Verdict {
     };
     let is_any = |list: &[u8]| list.trim_ascii() == b"*";
     let dated = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| httpdate::parse_http_date(text).ok());
-    let modified = of.modified.expect("it has a date");
+    let modified = of.modified.expect("the file has a date");
     match (&conditions.if_match, conditions.if_unmodified_since.as_deref().and_then(dated)) {
         (Some(list), _) => {
             let is_it = |(is_weak, tag): &(bool, Vec<u8>)| !is_weak && !of.is_weak && tag == of.tag.as_bytes();
@@ -266,7 +270,7 @@ mod tests {
         assert_eq!(validators(YOUNG, "br").etag(), "\"18fae27693b401f4-ff-br\"");
         assert_eq!(validators(Duration::ZERO, "").etag(), "W/\"18fae27693b401f4-ff\"");
         let changed = UNIX_EPOCH + Duration::from_secs(1 << 30);
-        // What zip, Gradle and npm write, among others.
+        // Placeholder dates of zip, Gradle, npm and others.
         for seconds in [0, 1, 315_532_800, 315_619_200, 318_211_200, 499_162_500] {
             let (modified, now) = (UNIX_EPOCH + Duration::from_secs(seconds), changed + YOUNG);
             let built = Validators::new(State { length: 1, modified, changed, coding: "", now });

@@ -1,14 +1,14 @@
-//! What stands before a part's data: its name, a file's name, its media type (RFC 7578 section 4.2).
+//! The header fields of a part: its name, file name and media type (RFC 7578 section 4.2).
 //!
-//! Browsers write `"`, CR and LF in names as `%22`, `%0D` and `%0A`, and a backslash as itself; others put a backslash
-//! before a quote and before another backslash. Both are read. `filename*` (RFC 8187), which RFC 7578 forbids and some
-//! clients send all the same, is read where there is no `filename`; two names for one file are refused.
+//! Browsers write `"`, CR and LF in names as `%22`, `%0D` and `%0A`, and a backslash as itself. Other clients put a
+//! backslash before a quote and before a backslash. The parser accepts both. It accepts `filename*` (RFC 8187), which
+//! RFC 7578 forbids but some clients send, only without `filename`.
 
 use crate::media::{Parameters, Value, hex, is_token, trim, unescape};
 use bytes::Bytes;
 use std::fmt;
 
-/// Why a part's header fields are refused.
+/// An error of a part's header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadFault {
     Line,
@@ -42,13 +42,13 @@ pub(crate) struct Head {
     pub(crate) content_type: Option<String>,
 }
 
-/// Reads the lines before a part's data.
+/// Parses the header lines of a part.
 pub(crate) fn parse(lines: &Bytes) -> Result<Head, HeadFault> {
     let lines = std::str::from_utf8(lines).map_err(|_| HeadFault::NotUtf8)?;
     let (mut disposition, mut content_type, mut encoding) = (None, None, None);
     for line in lines.split_terminator("\r\n") {
         let (name, value) = line.split_once(':').ok_or(HeadFault::Line)?;
-        // A folded line is no token.
+        // This also refuses folded lines: they begin with white space, so that the name is not a token.
         if !is_token(name) || value.chars().any(|character| character != '\t' && character.is_ascii_control()) {
             return Err(HeadFault::Line);
         }
@@ -56,14 +56,14 @@ pub(crate) fn parse(lines: &Bytes) -> Result<Head, HeadFault> {
             () if name.eq_ignore_ascii_case("content-disposition") => &mut disposition,
             () if name.eq_ignore_ascii_case("content-type") => &mut content_type,
             () if name.eq_ignore_ascii_case("content-transfer-encoding") => &mut encoding,
-            // The others mean nothing (RFC 7578 section 4.8).
+            // Other fields are ignored (RFC 7578 section 4.8).
             () => continue,
         };
         if place.replace(trim(value)).is_some() {
             return Err(HeadFault::Twice);
         }
     }
-    // RFC 7578 section 4.7: deprecated, and a reader that does not know it takes the data for something else.
+    // RFC 7578 section 4.7 deprecates this field. A reader that ignores it would misread encoded data.
     if encoding
         .is_some_and(|encoding| !["7bit", "8bit", "binary"].iter().any(|plain| encoding.eq_ignore_ascii_case(plain)))
     {
@@ -73,7 +73,7 @@ pub(crate) fn parse(lines: &Bytes) -> Result<Head, HeadFault> {
     Ok(Head { name, file_name, content_type: content_type.map(str::to_string) })
 }
 
-/// The name of a part and of its file.
+/// Returns the name of a part, and of its file if it has one.
 fn names(disposition: &str) -> Result<(String, Option<String>), HeadFault> {
     let end = disposition.find(';').unwrap_or(disposition.len());
     if !trim(&disposition[..end]).eq_ignore_ascii_case("form-data") {
@@ -102,7 +102,7 @@ fn names(disposition: &str) -> Result<(String, Option<String>), HeadFault> {
     Ok((name.map(written).ok_or(HeadFault::Name)?, file_name))
 }
 
-/// A name as browsers and others write it.
+/// Decodes a name, as the module describes.
 fn written(value: Value<'_>) -> String {
     match value {
         Value::Token(text) => text.to_string(),
@@ -116,13 +116,13 @@ fn written(value: Value<'_>) -> String {
     }
 }
 
-/// The longest name that is made for a file: file systems take 255, and whoever stores it may add to it.
+/// The most bytes of a safe file name. File systems allow 255, and the program may append to the name.
 const MOST_NAME_BYTES: usize = 200;
 
-/// Names that are devices on Windows, whatever follows a dot.
+/// Names of devices on Windows. Digits, or a dot and any text, may follow.
 const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
 
-/// A name for a file out of what a peer calls it.
+/// Makes a safe name for a file from the name that the peer sent.
 pub(super) fn safe_file_name(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let unsafe_character = |character: char| character.is_control() || "<>:\"|?*".contains(character);
@@ -138,7 +138,7 @@ pub(super) fn safe_file_name(name: &str) -> Option<String> {
     }
 }
 
-/// A value with its charset, a language and percent-encoding: `utf-8''na%C3%AFve` (RFC 8187 section 3.2).
+/// Decodes a value with charset, language and percent-encoding: `utf-8''na%C3%AFve` (RFC 8187 section 3.2).
 fn decoded(value: &str) -> Option<String> {
     let (charset, rest) = value.split_once('\'')?;
     let (_, text) = rest.split_once('\'')?;

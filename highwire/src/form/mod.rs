@@ -1,7 +1,7 @@
 //! Forms: `application/x-www-form-urlencoded` and `multipart/form-data`.
 //!
-//! [`Form`] reads the fields of either into a type. [`Multipart`] hands on the parts of a body while it arrives, to memory
-//! or to a file:
+//! [`Form`] reads the fields of either into a type. [`Multipart`] returns the parts of a body while it is received, and
+//! reads each into memory or a file:
 //!
 //! ```
 //! use highwire::{App, IntoResponse, Multipart, form::MultipartError, testing::Client};
@@ -12,7 +12,7 @@
 //!         let part = part?;
 //!         let name = part.name().to_string();
 //!         if part.file_name().is_some() {
-//!             // Gone at the end of the block: `Spool::keep` leaves it in its folder.
+//!             // The file is removed at the end of the block. `Spool::keep` would keep it.
 //!             let file = part.spool(std::env::temp_dir()).await?;
 //!             said += &format!("{name}: {} bytes\n", file.len());
 //!         } else {
@@ -45,10 +45,11 @@ pub(crate) use spool::remove_dropped;
 #[cfg(feature = "json")]
 pub use typed::Form;
 
-/// The most fields of a query or a form. PHP and Express have the same bound.
+/// The most fields of a query or a form. PHP and Express have the same limit.
 pub const MOST_FIELDS: usize = 1000;
 
-/// What a multipart body may have. [`App::state`](crate::App::state) sets it for all routes, [`Multipart::limited`] for one.
+/// Limits on multipart bodies. Set them for all routes by [`App::state`](crate::App::state), for one by
+/// [`Multipart::limited`].
 ///
 /// ```
 /// let limits = highwire::form::Limits { part_bytes: 5 << 30, total_bytes: 5 << 30, ..Default::default() };
@@ -56,24 +57,24 @@ pub const MOST_FIELDS: usize = 1000;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Parts.
+    /// The most parts.
     pub parts: usize,
-    /// Bytes of header fields before a part's data, and of what stands before the first part.
+    /// The most bytes of a part's header fields, and of the preamble before the first part.
     pub head_bytes: usize,
-    /// Bytes of one part's data.
+    /// The most bytes of one part's data.
     pub part_bytes: u64,
-    /// Bytes of the whole body.
+    /// The most bytes of the whole body.
     pub total_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            // As for the fields of a form that is not multipart.
+            // The same as for a form that is not multipart.
             parts: MOST_FIELDS,
-            // A name, a file's name and a media type: a few hundred bytes.
+            // A name, a file's name and a media type take a few hundred bytes.
             head_bytes: 8 * 1024,
-            // A photograph or a document; who takes films says so.
+            // Enough for photographs and documents; apps that accept videos must set more.
             part_bytes: 64 << 20,
             total_bytes: 256 << 20,
         }

@@ -1,4 +1,4 @@
-//! Multipart bodies for handlers: part by part, while they arrive.
+//! The extractor of multipart forms, which returns the parts while the body is received.
 
 use super::Limits;
 use super::head::{self, Head};
@@ -18,35 +18,36 @@ use std::path::Path;
 
 const MEDIA_TYPE: &str = "multipart/form-data";
 
-/// Why a part, or a whole multipart body, could not be had: an answer as well, a [`Problem`] that names the place.
+/// An error of a multipart body or of one of its parts. It converts into a response: a [`Problem`] with the position,
+/// or 503 with `Retry-After` for [`Fault::Busy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MultipartError {
-    /// What is wrong.
+    /// The kind of the error.
     pub fault: Fault,
-    /// The name of the part that it is about.
+    /// The name of the part with the error, if it is known.
     pub part: Option<String>,
-    /// Where in the body, in bytes.
+    /// The position in the body, in bytes.
     pub offset: u64,
 }
 
-/// What is wrong with a multipart body.
+/// The kind of a [`MultipartError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is none, or no form: 400.
+    /// The body is not a well-formed multipart form (400).
     Malformed(String),
-    /// There is more of something than [`Limits`], or the handler, allows: 413.
+    /// The body or a part exceeds one of the [`Limits`], or the handler's limit (413).
     TooLarge(String),
-    /// A part that has to be text is none: 422.
+    /// A part that must be text is not UTF-8 (422).
     NotText,
-    /// A part is a file, where a field is wanted: 422.
+    /// A part is a file, but [`Form`](super::Form) takes only fields (422).
     File,
-    /// It did not arrive: 400, 408, 413 or 503.
+    /// The body was not received whole, or cannot be decoded (400, 408, 413 or 503).
     Body(BodyError),
-    /// A file cannot be written: 507 where its disk is full, else 500.
+    /// A file cannot be created or written: 507 if the disk or a quota is full, otherwise 500.
     Disk(ErrorKind),
-    /// The pool for blocking work has no place to write a file: 503.
+    /// The blocking pool is full, so that a file cannot be written (503).
     Busy,
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for MultipartError {
 impl std::error::Error for MultipartError {}
 
 impl MultipartError {
-    /// The status that answers it.
+    /// Returns the status of the response for this error.
     pub fn status(&self) -> StatusCode {
         match &self.fault {
             Fault::Malformed(_) => StatusCode::BAD_REQUEST,
@@ -118,11 +119,12 @@ impl IntoResponse for MultipartError {
     }
 }
 
-/// A multipart form, part by part, while it arrives: an extractor.
+/// An extractor of a multipart form, which returns the parts while the body is received.
 ///
-/// Back-pressure reaches the peer: no more is received than the handler takes. The names of parts and files are what the
-/// peer says: a file's name is no path to store it under. What a body may have is bounded by [`Limits`], all of it by
-/// [`Limits::streamed_body_bytes`](crate::server::Limits) too. Another media type is 415.
+/// Back-pressure reaches the peer: while the handler does not read, the connection receives no more than a bounded
+/// amount. Do not trust the names of parts and files, and do not store a file under the name that the peer sent;
+/// [`Part::safe_file_name`] makes a safe one. [`Limits`] apply to the body, as does
+/// [`Limits::streamed_body_bytes`](crate::server::Limits). For another media type, the response is 415.
 ///
 /// ```
 /// use highwire::form::MultipartError;
@@ -148,12 +150,12 @@ impl IntoResponse for MultipartError {
 pub struct Multipart {
     body: Body,
     parser: Parser,
-    /// A part was handed out, and its end has not been seen.
+    /// True if a part was returned, and its end has not been read.
     in_part: bool,
     ended: bool,
 }
 
-/// The boundary of a request's body; where it has none, the answer that says so.
+/// Returns the boundary of a request's body, or the response to send if there is none.
 pub(super) fn boundary(request: &Request<'_>) -> Result<String, Response> {
     let media_type = crate::media::of_body(request).filter(|media_type| media_type.is(MEDIA_TYPE));
     let Some(media_type) = media_type else { return Err(crate::media::unsupported(MEDIA_TYPE)) };
@@ -172,7 +174,7 @@ fn no_boundary() -> Response {
         .with_header(header::ACCEPT, HeaderValue::from_static(MEDIA_TYPE))
 }
 
-/// A parser for a request's body with a boundary.
+/// Creates a parser of a request's body, or returns the response to send if the boundary is invalid.
 pub(super) fn parser(request: &Request<'_>, boundary: &str) -> Result<Parser, Response> {
     let limits = request.shared.app.state::<Limits>().map(|limits| Limits::clone(&limits)).unwrap_or_default();
     Parser::new(boundary, limits).ok_or_else(no_boundary)
@@ -186,12 +188,12 @@ impl FromRequest for Multipart {
     }
 }
 
-/// A part has more bytes than that.
+/// Returns the fault of a part with more than `limit` bytes.
 pub(super) fn too_large(limit: u64) -> Fault {
     Fault::TooLarge(format!("the part is larger than {limit} bytes"))
 }
 
-/// What the parser, or the reader of a part's header fields, says.
+/// Converts a fault of the parser into an error at the parser's position.
 pub(super) fn malformed(parser: &Parser, fault: parser::Fault) -> MultipartError {
     let what = fault.to_string();
     let fault = match fault {
@@ -201,7 +203,7 @@ pub(super) fn malformed(parser: &Parser, fault: parser::Fault) -> MultipartError
     MultipartError { fault, part: None, offset: parser.offset() }
 }
 
-/// The header fields of the part that the parser has come to.
+/// Parses the header lines that the parser has just returned.
 pub(super) fn read_head(parser: &Parser, lines: &Bytes) -> Result<Head, MultipartError> {
     let offset = parser.offset() - lines.len() as u64;
     head::parse(lines).map_err(|fault| MultipartError {
@@ -212,17 +214,17 @@ pub(super) fn read_head(parser: &Parser, lines: &Bytes) -> Result<Head, Multipar
 }
 
 impl Multipart {
-    /// Replaces the limits, before the first part is asked for.
+    /// Replaces the limits. Call it before the first call of [`next`](Self::next).
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Multipart {
         self.parser.set_limits(limits);
         self
     }
 
-    /// The next part; `None` behind the last one. What is left of the part before is dropped.
+    /// Returns the next part, or `None` after the last one. Drops the unread rest of the part before.
     ///
     /// # Errors
-    /// Where the body is no form, too large, or does not arrive; nothing follows then.
+    /// Returns an error if the body is malformed, exceeds a limit or is not received whole. `None` follows.
     pub async fn next(&mut self) -> Option<Result<Part<'_>, MultipartError>> {
         match self.advance().await {
             Ok(Some(head)) => Some(Ok(Part { multipart: self, head, bytes: 0 })),
@@ -252,7 +254,8 @@ impl Multipart {
         Ok(None)
     }
 
-    /// What stands behind the last part is read, so that the connection stays in use; up to a bound, and then left alone.
+    /// Reads the bytes after the last part, so that the connection can be used again. Gives up after
+    /// [`Limits::head_bytes`].
     async fn leave(&mut self) -> Result<(), MultipartError> {
         let mut room = self.parser.limits().head_bytes;
         while let Some(bytes) = self.body.next().await {
@@ -265,7 +268,7 @@ impl Multipart {
         Ok(())
     }
 
-    /// The next bytes of the part at hand; `None` at its end.
+    /// Returns the next bytes of the current part, or `None` at its end.
     async fn data(&mut self) -> Result<Option<Bytes>, MultipartError> {
         if !self.in_part {
             return Ok(None);
@@ -299,7 +302,7 @@ impl Multipart {
         }
     }
 
-    /// Nothing follows.
+    /// Ends the form: no part and no bytes follow.
     fn end(&mut self) {
         (self.in_part, self.ended) = (false, true);
     }
@@ -314,7 +317,7 @@ impl Multipart {
     }
 }
 
-/// A part of a form. Dropped, it leaves what it has not given out to [`Multipart::next`], which drops it.
+/// A part of a form. If it is dropped before its end, [`Multipart::next`] skips the rest.
 #[derive(Debug)]
 pub struct Part<'m> {
     multipart: &'m mut Multipart,
@@ -323,31 +326,33 @@ pub struct Part<'m> {
 }
 
 impl Part<'_> {
-    /// The field's name.
+    /// Returns the field's name.
     pub fn name(&self) -> &str {
         &self.head.name
     }
 
-    /// What the peer calls the file, where the part is one. It may be empty, and it may be a path: store nothing under it.
+    /// Returns the file name that the peer sent, if the part is a file. It may be empty, and it may be a path: do not
+    /// store the file under it.
     pub fn file_name(&self) -> Option<&str> {
         self.head.file_name.as_deref()
     }
 
-    /// A name made of [`file_name`](Self::file_name) under which a file may be stored: its last component, without what
-    /// some system gives a meaning to, in at most 200 bytes. None where nothing is left. Two files may have the same.
+    /// Returns a safe name for storing the file, made from [`file_name`](Self::file_name): its last component, without
+    /// characters that are special on some system, in at most 200 bytes. The name of a Windows device gets a `_` before
+    /// it. Returns `None` if the part is no file, or if no character is left. Two files may have the same name.
     pub fn safe_file_name(&self) -> Option<String> {
         head::safe_file_name(self.file_name()?)
     }
 
-    /// The media type as the peer gives it; where it does not, a part is `text/plain`.
+    /// Returns the media type that the peer sent. A part without one is `text/plain`.
     pub fn content_type(&self) -> Option<&str> {
         self.head.content_type.as_deref()
     }
 
-    /// The next bytes; `None` at the part's end.
+    /// Returns the next bytes, or `None` at the part's end.
     ///
     /// # Errors
-    /// Where the body is no form, too large, or does not arrive; nothing follows then.
+    /// Returns an error if the body is malformed, exceeds a limit or is not received whole. `None` follows.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, MultipartError> {
         let chunk = self.multipart.data().await.map_err(|error| self.named(error))?;
         self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
@@ -358,10 +363,10 @@ impl Part<'_> {
         Ok(chunk)
     }
 
-    /// All bytes, where there are at most `limit`.
+    /// Returns all bytes of the part, at most `limit`.
     ///
     /// # Errors
-    /// Where there are more, and as [`chunk`](Self::chunk).
+    /// Returns an error if there are more bytes, and in the cases of [`chunk`](Self::chunk).
     pub async fn bytes(mut self, limit: usize) -> Result<Vec<u8>, MultipartError> {
         let mut whole = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -373,20 +378,21 @@ impl Part<'_> {
         Ok(whole)
     }
 
-    /// All of it as text, where it has at most `limit` bytes.
+    /// Returns the whole part as text, at most `limit` bytes.
     ///
     /// # Errors
-    /// Where it is not UTF-8, and as [`bytes`](Self::bytes).
+    /// Returns an error if the part is not UTF-8, and in the cases of [`bytes`](Self::bytes).
     pub async fn text(self, limit: usize) -> Result<String, MultipartError> {
         let not_text = self.named(self.multipart.error(Fault::NotText));
         String::from_utf8(self.bytes(limit).await?).map_err(|_| not_text)
     }
 
-    /// Writes it to a new file in a folder, on the blocking pool. The file is removed when it is dropped, and
-    /// where there is an error.
+    /// Writes the part to a new file in a folder, on the blocking pool. The file is removed when the returned handle is
+    /// dropped, or after an error.
     ///
     /// # Errors
-    /// Where the file cannot be written, the pool is full, and as [`chunk`](Self::chunk).
+    /// Returns an error if the file cannot be created or written, if the pool is full, and in the cases of
+    /// [`chunk`](Self::chunk).
     pub async fn spool(mut self, folder: impl AsRef<Path>) -> Result<Spool, MultipartError> {
         let mut spool = Spool::create(folder.as_ref()).await.map_err(|fault| self.failed(fault))?;
         while let Some(chunk) = self.chunk().await? {

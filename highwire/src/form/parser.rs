@@ -1,47 +1,47 @@
-//! Multipart bodies, from bytes to parts (RFC 2046 section 5.1, RFC 7578).
+//! The parser of multipart bodies (RFC 2046 section 5.1, RFC 7578).
 //!
 //! ```text
 //! preamble  (CR LF "--" boundary padding CR LF  head  CR LF  data)*  CR LF "--" boundary "--" padding  epilogue
 //! ```
 //!
-//! The body is taken as if a line's end stood before it, so that the first delimiter is like all others. Data is searched
-//! for the whole delimiter at once; what is kept back at the end of the bytes at hand is what may be its beginning, which
-//! only the last carriage return can start, since a boundary has none. The events are the same however the body is cut,
-//! but for where data is.
+//! The parser puts a line end before the body, so that the first delimiter is like all others. It searches data for the
+//! whole delimiter. At the end of the received bytes, it keeps back those that may begin a delimiter. Only the last
+//! carriage return can begin one, because a boundary contains none. Any split of the body gives the same events, except
+//! that data may be split differently.
 
 use super::Limits;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem::{self, Finder};
 use std::fmt;
 
-/// The longest boundary (RFC 2046 section 5.1.1).
+/// The longest boundary in bytes (RFC 2046 section 5.1.1).
 const MOST_BOUNDARY_BYTES: usize = 70;
 
-/// White space behind a boundary, which transports once added; HTTP adds none.
+/// The most white space after a boundary. Mail transports once added some; HTTP adds none.
 const MOST_PADDING_BYTES: usize = 64;
 
 const LINE_END: &[u8] = b"\r\n";
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// What comes next.
+/// The result of [`Parser::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     NeedMore,
-    /// A part begins: its lines, with the end of the last one.
+    /// The header lines of the next part, each with its line end.
     Head(Bytes),
-    /// Bytes of the part, never none.
+    /// Bytes of the part; never empty.
     Data(Bytes),
     PartEnd,
-    /// The last delimiter: no part follows.
+    /// The last delimiter. No part follows.
     End,
 }
 
-/// Why a body is no multipart body, or too much of one.
+/// An error of a multipart body: its syntax is wrong, or it exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Something stands behind a boundary that is no part of the delimiter.
+    /// A boundary is not followed by white space and a line end, or by two hyphens if it is the last.
     Delimiter,
-    /// More stands before the first delimiter than a part's head may have.
+    /// The preamble before the first delimiter is longer than [`Limits::head_bytes`].
     Preamble,
     /// The body ended before the last delimiter.
     CutShort,
@@ -66,27 +66,28 @@ impl fmt::Display for Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Preamble,
-    /// Behind a boundary.
+    /// Reads the rest of the line after a boundary.
     Line,
     Head,
     Data,
-    /// Behind the last boundary's two hyphens.
+    /// Reads the rest of the line after the last boundary's two hyphens.
     Closing,
     Ended,
 }
 
-/// One body.
+/// The parser of one body.
 #[derive(Debug)]
 pub(crate) struct Parser {
     delimiter: Finder<'static>,
     limits: Limits,
     buffer: BytesMut,
     state: State,
-    /// How much of the buffer holds no end of a head.
+    /// Bytes at the buffer's front that were searched for the end of a head.
     searched: usize,
-    /// Bytes at the buffer's front that belong to the head, and to the delimiter where it follows at once.
+    /// Bytes at the buffer's front that end the head: the CR LF of the empty line. If a delimiter follows at once, they
+    /// are part of it as well.
     lead: usize,
-    /// Bytes of the body before the buffer, and two.
+    /// Bytes before the buffer: those of the body, and the line end that the parser puts before it.
     passed: u64,
     received: u64,
     preamble: usize,
@@ -94,7 +95,7 @@ pub(crate) struct Parser {
     over: bool,
 }
 
-/// The beginning of the delimiters, where the boundary is one by RFC 2046 section 5.1.1.
+/// Returns the beginning of each delimiter, or `None` if the boundary is invalid by RFC 2046 section 5.1.1.
 fn delimiter(boundary: &str) -> Option<Vec<u8>> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
     let is_boundary =
@@ -103,7 +104,7 @@ fn delimiter(boundary: &str) -> Option<Vec<u8>> {
 }
 
 impl Parser {
-    /// A parser of bodies with that boundary; nothing where it is none.
+    /// Creates a parser of a body with that boundary. Returns `None` if the boundary is invalid.
     pub(crate) fn new(boundary: &str, limits: Limits) -> Option<Parser> {
         let delimiter = Finder::new(&delimiter(boundary)?).into_owned();
         Some(Parser {
@@ -129,7 +130,7 @@ impl Parser {
         self.limits = limits;
     }
 
-    /// Where in the body the next byte stands; the body's start where no delimiter was found.
+    /// Returns the position of the next byte in the body, or 0 before the first delimiter is found.
     pub(crate) fn offset(&self) -> u64 {
         match self.state {
             State::Preamble => 0,
@@ -137,7 +138,7 @@ impl Parser {
         }
     }
 
-    /// Takes bytes of the body. What is beyond the limit of all parts together is not kept.
+    /// Adds received bytes of the body. Drops those beyond [`Limits::total_bytes`].
     pub(crate) fn push(&mut self, mut bytes: Bytes) {
         let room = self.limits.total_bytes.saturating_sub(self.received);
         self.received += bytes.len() as u64;
@@ -152,10 +153,11 @@ impl Parser {
         }
     }
 
-    /// What comes next in the bytes at hand.
+    /// Returns the next event in the received bytes.
     ///
     /// # Errors
-    /// Where they are no multipart body; [`offset`](Self::offset) is where. Nothing comes after that.
+    /// Returns an error if the syntax is wrong or a limit is exceeded. [`offset`](Self::offset) is the position. The
+    /// caller must not call this again after an error.
     pub(crate) fn next(&mut self) -> Result<Event, Fault> {
         let event = match self.state {
             State::Preamble => self.preamble()?,
@@ -171,7 +173,8 @@ impl Parser {
         }
     }
 
-    /// The body has ended, and [`next`](Self::next) says that it needs more.
+    /// Ends the body, after [`next`](Self::next) has returned [`Event::NeedMore`]. Returns an error if the last
+    /// delimiter is missing.
     pub(crate) fn finish(&mut self) -> Result<(), Fault> {
         let closed = self.state == State::Closing && self.buffer.iter().all(|byte| b" \t".contains(byte));
         if !closed && self.state != State::Ended {
@@ -186,7 +189,7 @@ impl Parser {
         self.passed += count as u64;
     }
 
-    /// How many of the buffer's last bytes may begin a delimiter.
+    /// Returns how many of the buffer's last bytes may begin a delimiter.
     fn held(&self) -> usize {
         let delimiter = self.delimiter.needle();
         let tail = self.buffer.len().saturating_sub(delimiter.len() - 1);
@@ -245,13 +248,13 @@ impl Parser {
             false => memmem::find(&self.buffer[from..], HEAD_END).map(|at| from + at + LINE_END.len()),
         };
         self.searched = self.buffer.len();
-        // Of an end that is not there yet one byte may be.
+        // Before the end is found, the last byte may belong to the empty line, which does not count.
         if end.unwrap_or(self.buffer.len().saturating_sub(1)) > self.limits.head_bytes {
             return Err(Fault::Head);
         }
         let Some(end) = end else { return Ok(Event::NeedMore) };
         self.passed += end as u64;
-        // The empty line's end may be the beginning of the delimiter: then the part has no data.
+        // The CR LF of the empty line stays in the buffer, because it may begin a delimiter if the part has no data.
         (self.state, self.lead) = (State::Data, LINE_END.len());
         Ok(Event::Head(self.buffer.split_to(end).freeze()))
     }
@@ -299,7 +302,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { parts: 3, head_bytes: 16, part_bytes: 1000, total_bytes: 60 };
 
-    /// A body in every cut, beside a reader that has it whole.
+    /// Parses a body in every split, and with a naive parser that gets it whole.
     fn check(body: &str, expected: &str) {
         let read = |cut: &[&[u8]]| fuzz::read_parts(&mut Parser::new("B", LIMITS).expect("a boundary"), cut);
         for cut in highwire_proto::testing::splits(body.as_bytes()) {

@@ -1,9 +1,9 @@
-//! A part's data in a file that is gone with its handle.
+//! A part's data in a temporary file, which is removed when its handle is dropped.
 //!
-//! The file is written on the blocking pool: a disk that is slow, or stands still, stops this upload and no worker. What
-//! comes is gathered first, so that a job of the pool is worth its two hand-overs between threads. A file that is whole
-//! is closed: a handler may have as many as a form has parts. It is removed by the pool as well, where one job removes
-//! all that a worker has dropped until it ends: a form of many small files does not take the pool's places from others.
+//! The blocking pool writes the file, so that a slow or stalled disk stops this upload but no worker. Received bytes
+//! are collected first, because each job of the pool costs two hand-overs between threads. A complete file is closed,
+//! because a handler may hold as many as a form has parts. The pool also removes the files. One job removes all files
+//! that a worker drops until the job ends, so that a form of many small files does not fill the pool.
 
 use super::multipart::Fault;
 use crate::spawn_blocking::{SpawnBlockingError, spawn_blocking};
@@ -14,13 +14,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are written at once.
+/// Bytes that are collected before a write.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// A file that was uploaded. Dropped, it is removed, unless it was [kept](Self::keep).
+/// An uploaded file. Dropping the handle removes the file; [`keep`](Self::keep) prevents this.
 ///
-/// Only the user that the server runs as may read it, and its name in the folder is `highwire-` and a random number; a
-/// process that is killed leaves it there. It is written, but not synchronised with the disk.
+/// The file's name is `highwire-` and a random number, and only the server's user may read it. The file stays if the
+/// process is killed. It is written, but not synchronized with the disk (`fsync`).
 ///
 /// ```
 /// use highwire::form::MultipartError;
@@ -30,7 +30,7 @@ const WRITE_BYTES: usize = 256 * 1024;
 ///     while let Some(part) = form.next().await {
 ///         let file = part?.spool(std::env::temp_dir()).await?;
 ///         if file.len() > 0 {
-///             // From here on it is the program's.
+///             // From here on, the program must rename or remove the file.
 ///             println!("stored as {}", file.keep().display());
 ///         }
 ///     }
@@ -42,16 +42,16 @@ const WRITE_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub struct Spool {
     file: Option<Temporary>,
-    /// What is not written yet.
+    /// Bytes that are not written yet.
     gathered: Vec<u8>,
     bytes: u64,
 }
 
-/// A file that is removed when it is dropped, on whatever thread that is.
+/// A file that is removed when this is dropped, by the thread that drops it.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
-    /// Until it is whole.
+    /// The open file, until all bytes are written.
     file: Option<File>,
     kept: bool,
 }
@@ -61,7 +61,7 @@ impl Drop for Temporary {
         if !self.kept
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            highwire_engine::log!(Failure, warn, %error, path = %self.path.display(), "an upload's file cannot be removed");
+            highwire_engine::log!(Failure, warn, %error, path = %self.path.display(), "cannot remove the file of an upload");
         }
     }
 }
@@ -111,12 +111,12 @@ impl Spool {
     async fn flush(mut self, rest: Rest) -> Result<Spool, Fault> {
         let Some(mut file) = self.file.take() else { return Ok(self) };
         let mut gathered = std::mem::take(&mut self.gathered);
-        // Where it fails, or nobody waits for it any more, the file is dropped there, and so removed.
+        // If the write fails, or if its caller is gone when it ends, the file is dropped, which removes it.
         let write = move || {
             file.write(&gathered)?;
             gathered.clear();
             if rest == Rest::None {
-                // What gathered bytes is not kept either, as long as the file may be.
+                // The buffer is freed, too, because the handler may keep the handle for long.
                 (file.file, gathered) = (None, Vec::new());
             }
             Ok::<_, io::Error>((file, gathered))
@@ -130,23 +130,23 @@ impl Spool {
         }
     }
 
-    /// It is whole.
+    /// Writes the rest, and closes the file.
     pub(super) async fn finish(self) -> Result<Spool, Fault> {
         self.flush(Rest::None).await
     }
 
-    /// How many bytes it has.
+    /// Returns the file's length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks for a file's emptiness by another name")]
     pub fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// Where it is.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         self.file.as_ref().map_or(Path::new(""), |file| &file.path)
     }
 
-    /// Leaves the file where it is, for the program to rename or remove.
+    /// Keeps the file, and returns its path. The program must rename or remove the file.
     pub fn keep(mut self) -> PathBuf {
         let Some(mut file) = self.file.take() else { return PathBuf::new() };
         file.kept = true;
@@ -154,18 +154,19 @@ impl Spool {
     }
 }
 
-/// What becomes of a file behind the bytes that are written now.
+/// The bytes of a file that follow those being written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Follows,
     None,
 }
 
-/// Removing a large file takes the system a while: the pool does it where it has a place.
+/// Gives the file to the blocking pool to remove, because removing a large file takes time. If the pool is full, this
+/// thread removes it.
 impl Drop for Spool {
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
-        // Where the thread is ending, the file goes here.
+        // While the thread ends, `DROPPED` no longer exists, and this thread removes the file.
         let Ok(dropped) = DROPPED.try_with(|its| its.0.clone()) else { return };
         let mut its = lock(&dropped);
         its.files.push(file);
@@ -180,7 +181,7 @@ thread_local! {
     static DROPPED: Its = Its::default();
 }
 
-/// What a thread has dropped. With the thread goes what is still there, whether or not the pool has time for it.
+/// The files that a thread has dropped. When the thread ends, it removes those that the pool has not removed yet.
 #[derive(Default)]
 struct Its(Arc<Mutex<Dropped>>);
 
@@ -190,19 +191,20 @@ impl Drop for Its {
     }
 }
 
-/// Removes what this thread has dropped and is still there: a worker that ends on a thread which goes on does it by this.
+/// Removes the files that this thread has dropped and that still exist. A worker that ends must call it, because its
+/// thread may continue.
 pub(crate) fn remove_dropped() {
     let _ = DROPPED.try_with(|its| remove_all(&its.0));
 }
 
 fn remove_all(dropped: &Mutex<Dropped>) {
-    // Without the lock, so that both may remove, this thread and the pool's.
+    // The lock is not held while a file is removed, so that this thread and the pool can remove files at the same time.
     while let Some(file) = { lock(dropped).files.pop() } {
         drop(file);
     }
 }
 
-/// Files that this thread has dropped, and that are still there.
+/// Files that a thread has dropped and that still exist, and whether a [`Remover`] exists for them.
 #[derive(Default)]
 struct Dropped {
     files: Vec<Temporary>,
@@ -213,8 +215,8 @@ fn lock(dropped: &Mutex<Dropped>) -> MutexGuard<'_, Dropped> {
     dropped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes them where it is dropped: on the pool, also with one that ends before it comes to that; or where the pool
-/// has no place.
+/// Removes dropped files when it is dropped itself: by its job on the pool; when the pool ends before it runs the job;
+/// or at once if the pool is full.
 struct Remover(Arc<Mutex<Dropped>>);
 
 impl Drop for Remover {
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn a_thread_that_ends_leaves_no_file() {
         let paths = std::thread::spawn(|| {
-            // As if the pool were at it, and did not come to its end.
+            // As if the pool had a job for these files, but had not run it.
             DROPPED.with(|its| lock(&its.0).has_remover = true);
             let write = |number: u32| {
                 let path = std::env::temp_dir().join(format!("highwire-ends-{}-{number}", std::process::id()));
@@ -249,21 +251,21 @@ mod tests {
                 path
             };
             let paths: Vec<PathBuf> = (0..3).map(write).collect();
-            assert!(paths.iter().all(|path| path.exists()), "somebody else removes them");
+            assert!(paths.iter().all(|path| path.exists()), "the files exist until the thread ends");
             paths
         });
-        let paths = paths.join().expect("it ends");
-        assert!(!paths.iter().any(|path| path.exists()), "they are left behind");
+        let paths = paths.join().expect("the thread ends without a panic");
+        assert!(!paths.iter().any(|path| path.exists()), "a file is left behind");
     }
 
     #[test]
     fn a_full_disk_is_told_and_leaves_no_file() {
-        // Needs a real kernel: its device that is always full.
+        // Needs a real kernel, for the device `/dev/full`, which is always full.
         let app = App::new().get("/", async || {
             let mut spool = Spool::create(&std::env::temp_dir()).await.expect("a file");
             let path = spool.path().to_path_buf();
             let full = OpenOptions::new().write(true).open("/dev/full").expect("a device");
-            spool.file.as_mut().expect("it is not being written").file = Some(full);
+            spool.file.as_mut().expect("a file that is not being written").file = Some(full);
             let part = Bytes::from(vec![0; WRITE_BYTES]);
             let fault = spool.write(&part).await.expect_err("the disk is full");
             assert!(!path.exists(), "the file is left behind");

@@ -1,4 +1,4 @@
-//! Forms read into a type.
+//! The extractor that reads a form into a type.
 
 use super::head::Head;
 use super::multipart::{Fault, MultipartError, boundary_of, malformed, parser, read_head, too_large};
@@ -16,12 +16,14 @@ use serde::de::DeserializeOwned;
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 const BOTH: &str = "application/x-www-form-urlencoded, multipart/form-data";
 
-/// A form, by name: a struct, a map or a sequence of pairs. A name that comes several times is a `Vec`.
+/// An extractor that reads a form into a struct, a map or a sequence of pairs. Names of fields select the members; a
+/// name that occurs several times needs a `Vec`.
 ///
-/// It is read from `application/x-www-form-urlencoded` in UTF-8, and from the text fields of `multipart/form-data`; a file
-/// is for [`Multipart`](crate::Multipart). Another media type is 415, a malformed body 400 with the place, one that does
-/// not fit the type 422 with the field, and more than [`MOST_FIELDS`](super::MOST_FIELDS) fields are 413, as is what a
-/// multipart body has above [`Limits`](super::Limits).
+/// The body is `application/x-www-form-urlencoded` in UTF-8, or `multipart/form-data` with text fields only; use
+/// [`Multipart`](crate::Multipart) for files. The status is 415 for another media type, 400 for a malformed body (the
+/// response has the position), 422 for a body that does not fit the type (the response has the field) or has a file or
+/// a field that is not UTF-8, and 413 for more than [`MOST_FIELDS`](super::MOST_FIELDS) fields or a multipart body that
+/// exceeds [`Limits`](super::Limits).
 ///
 /// ```
 /// use highwire::{App, Form, testing::Client};
@@ -83,7 +85,7 @@ fn fields(body: &[u8]) -> Result<Vec<Pair<'_>>, Problem> {
     })
 }
 
-/// The text parts of a body that is there whole.
+/// Reads the text parts of a whole multipart body.
 fn parts(parser: &mut super::parser::Parser) -> Result<Vec<Pair<'static>>, MultipartError> {
     let mut pairs: Vec<(String, Vec<u8>)> = Vec::new();
     loop {

@@ -1,7 +1,7 @@
-//! `application/x-www-form-urlencoded`: names and values, of queries and of bodies (WHATWG URL, section 5).
+//! Parsing of `application/x-www-form-urlencoded` queries and bodies (WHATWG URL, section 5).
 //!
-//! Browsers encode a percent sign that stands for itself. One without two hex digits, and bytes that are no UTF-8 once
-//! decoded, are refused: each reader would make something else of them.
+//! Browsers encode a literal percent sign. A percent sign without two hex digits after it, and decoded bytes that are
+//! not UTF-8, are errors, because parsers disagree about their meaning.
 
 use super::MOST_FIELDS;
 use crate::fields::Pair;
@@ -9,16 +9,16 @@ use crate::media::hex;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a text is no form.
+/// The kind of a [`Malformed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Percent,
     Utf8,
-    /// More than [`MOST_FIELDS`].
+    /// There are more than [`MOST_FIELDS`] fields.
     TooMany,
 }
 
-/// What is wrong with a form, and where: in bytes from its start.
+/// An error of a form, and its position in bytes from the form's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     pub(crate) fault: Fault,
@@ -57,7 +57,7 @@ pub(crate) fn pairs(form: &[u8]) -> Result<Vec<Pair<'_>>, Malformed> {
     Ok(pairs)
 }
 
-/// A name or a value without its encoding.
+/// Decodes a name or a value, which begins at `offset` in the form.
 fn decode(text: &[u8], offset: usize) -> Result<Cow<'_, str>, Malformed> {
     let malformed = Malformed { fault: Fault::Utf8, offset };
     let Some(mut at) = memchr::memchr2(b'+', b'%', text) else {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     proptest! {
-        /// What another library writes is read as what it was.
+        /// Forms that another library writes are read back unchanged.
         #[test]
         fn what_others_write_is_read(expected in prop::collection::vec((".{0,9}", ".{0,9}"), 0..6)) {
             let form = serde_urlencoded::to_string(&expected).expect("a form");
@@ -133,7 +133,7 @@ mod tests {
             prop_assert_eq!(pairs(form.as_bytes()), Ok(expected));
         }
 
-        /// What we take is what a lenient reader takes.
+        /// A lenient library reads an accepted form in the same way.
         #[test]
         fn a_lenient_reader_agrees(form in "[a-c=&+%0-9]{0,24}") {
             if let Ok(ours) = pairs(form.as_bytes()) {

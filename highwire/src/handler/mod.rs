@@ -1,8 +1,8 @@
 //! Handlers: plain functions, async functions and blocking ones, behind one trait.
 //!
-//! A handler is registered once and made into an *endpoint* by each worker. A plain function's endpoint calls it. An
-//! async function's keeps a pool of pinned places for its futures: a future lives from its first poll in one of them, so
-//! that the steady state allocates nothing, and one that is ready at once never touches a waker.
+//! An app registers a handler once, and each worker makes an *endpoint* of it. The endpoint of a plain function calls
+//! it. The endpoint of an async function keeps a pool of pinned places for its futures. A future stays in its place
+//! from its first poll on, and places are reused, so that the steady state allocates nothing.
 
 mod pool;
 
@@ -17,33 +17,35 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A handler as one worker calls it.
+/// A handler on one worker.
 pub(crate) trait Endpoint {
-    /// Calls the handler. A ready answer is put in place and not returned: a struct of its size that is handed up through
-    /// several calls is copied in each, and each copy waits for the stores of the one before (measured: 25 of 120 ns).
+    /// Calls the handler. A ready response is put into `answer` and not returned: the large struct would be copied at
+    /// each of several returns, and each copy waits for the stores of the one before (measured: 25 of 120 ns).
     fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome;
-    /// Polls a pending future again; its place is free afterwards where it is ready.
+    /// Polls a pending future again. If the future is ready, its place becomes free.
     fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response>;
     /// Drops a pending future.
     fn cancel(&self, place: u32);
 }
 
-/// A handler as the app keeps it.
+/// A handler in the app, which all workers share.
 pub(crate) trait Route: Send + Sync {
     fn body_use(&self) -> BodyUse;
-    /// Bytes of the largest body, where that differs from the server's.
+    /// Returns the most bytes of a request's body, if the route does not use the server's limit.
     fn body_limit(&self) -> Option<u64> {
         None
     }
-    /// Returns true if a future answers, whose polls are the calls that may hold a worker.
+    /// Returns true if a future makes the response. A warning that the handler holds its worker is then about a single
+    /// poll.
     fn is_async(&self) -> bool {
         false
     }
     fn endpoint(self: Arc<Self>) -> Box<dyn Endpoint>;
 }
 
-/// What [`App`](crate::App) takes as a handler: a plain function, an async function or [`blocking`], with up to eight
-/// extractors as arguments; or a plain function of `&Request`, for what no extractor gives. `M` only keeps the kinds apart.
+/// A function that [`App`](crate::App) takes as a handler: a plain function, an async function or [`blocking`], each
+/// with up to eight extractors as arguments; or a plain function of `&Request`, for data that no extractor gives. `M`
+/// only distinguishes these kinds.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -70,7 +72,7 @@ pub(crate) trait Route: Send + Sync {
     note = "a handler is a function whose arguments are extractors (`FromRequest`) and whose result, or whose future's result, is a response (`IntoResponse`)"
 )]
 pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {
-    /// Puts a middleware around this handler alone. The last one stands outermost.
+    /// Wraps a middleware around this handler alone. The last one added is the outermost.
     fn with(self, middleware: impl IntoLayer) -> With<Self>
     where
         Self: Sized,
@@ -91,7 +93,7 @@ impl<H> std::fmt::Debug for With<H> {
     }
 }
 
-/// Marks handlers with a middleware.
+/// The `M` of [`Handler`] for handlers with a middleware.
 #[derive(Debug)]
 pub struct Within<M>(PhantomData<M>);
 
@@ -116,16 +118,16 @@ pub(crate) mod private {
 
 use private::IntoRoute;
 
-/// Marks plain functions.
+/// The `M` of [`Handler`] for plain functions.
 #[derive(Debug)]
 pub struct Plain<A>(PhantomData<A>);
-/// Marks async functions.
+/// The `M` of [`Handler`] for async functions.
 #[derive(Debug)]
 pub struct Async<A>(PhantomData<A>);
-/// Marks functions of the request itself.
+/// The `M` of [`Handler`] for plain functions of `&Request`.
 #[derive(Debug)]
 pub struct Borrowing;
-/// Marks [`Blocking`].
+/// The `M` of [`Handler`] for [`Blocking`].
 #[derive(Debug)]
 pub struct Offloaded<A>(PhantomData<A>);
 
@@ -133,9 +135,10 @@ pub struct Offloaded<A>(PhantomData<A>);
 #[derive(Clone, Debug)]
 pub struct Blocking<F>(F);
 
-/// Makes a handler of a function that blocks or computes for long: it runs on the bounded blocking pool, with its
-/// extractors taken on the worker before. A full pool is answered 503. What has begun runs to its end; what has not begun
-/// when its request is over (the client is gone, or a deadline passed) never does, so that a client may ask again.
+/// Makes a handler of a function that blocks or computes for long. The worker runs the extractors; a thread of the
+/// bounded blocking pool then runs the function. Responds with 503 if the pool is full. If the client disconnects or a
+/// deadline passes before the function has begun, the function never runs, so that the client can safely try again. A
+/// function that has begun runs to its end.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -224,7 +227,7 @@ macro_rules! handlers {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
                     Err(response) => {
-                        // The refusal is the answer, whoever was to give one otherwise.
+                        // The refusal is the response, even if an earlier extractor was a `Reply`.
                         request.hooks.reply = None;
                         *answer = Some(response);
                         return Outcome::Ready;
@@ -290,7 +293,7 @@ macro_rules! handlers {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
                     Err(response) => {
-                        // The refusal is the answer, whoever was to give one otherwise.
+                        // The refusal is the response, even if an earlier extractor was a `Reply`.
                         request.hooks.reply = None;
                         *answer = Some(response);
                         return Outcome::Ready;
@@ -343,7 +346,7 @@ handlers!(A B C D E);
 handlers!(A B C D E G);
 handlers!(A B C D E G H);
 handlers!(A B C D E G H I);
-// One more than the public number: `blocking` adds an argument of its own.
+// One argument more than handlers may have, because `blocking` adds an `Offload`.
 macro_rules! ninth {
     ($($argument:ident)*) => {
         impl<F, R, $($argument),*> Route for PlainRoute<F, ($($argument,)*)>
@@ -371,7 +374,7 @@ macro_rules! ninth {
                 $(let $argument = match $argument::from_request(request) {
                     Ok(argument) => argument,
                     Err(response) => {
-                        // The refusal is the answer, whoever was to give one otherwise.
+                        // The refusal is the response, even if an earlier extractor was a `Reply`.
                         request.hooks.reply = None;
                         *answer = Some(response);
                         return Outcome::Ready;
@@ -389,7 +392,7 @@ macro_rules! ninth {
 }
 ninth!(A B C D E G H I J);
 
-/// Runs a function on the blocking pool and answers with its result.
+/// An extractor that runs a function on the blocking pool and responds with its result.
 struct Offload {
     reply: Reply,
     shared: Arc<Shared>,

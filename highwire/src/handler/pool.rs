@@ -1,7 +1,7 @@
 //! Pinned places for the futures of one route.
 //!
-//! A future lives in one of them from its first poll; a place is used again, so that the steady state allocates nothing. It
-//! is taken out while its future is polled: a handler which reaches its own route again finds the pool intact.
+//! A future stays in one place from its first poll on. Places are reused, so that the steady state allocates nothing. A
+//! place is taken out of the pool while its future is polled, so that a handler may call its own route.
 
 use super::Outcome;
 use crate::{IntoResponse, Response};
@@ -19,7 +19,7 @@ pub(crate) struct Pool<Fut> {
 
 struct Places<Fut> {
     all: Vec<Option<Place<Fut>>>,
-    /// The numbers of free places, and those whose places were given back.
+    /// The numbers of free places whose memory is kept; `empty` has the numbers of places whose memory was freed.
     free: Vec<u32>,
     empty: Vec<u32>,
 }
@@ -30,11 +30,11 @@ impl<Fut> Default for Pool<Fut> {
     }
 }
 
-/// Bytes of free places that a route keeps to use again: what a peak of requests needed beyond that is given back.
+/// Bytes of free places that a route keeps for reuse per worker. Further places, left by a peak of requests, are freed.
 const KEPT_BYTES: usize = 256 * 1024;
 
 impl<Fut> Places<Fut> {
-    /// How many free places those are; a few at least.
+    /// The number of free places in [`KEPT_BYTES`], but at least 16.
     const KEPT: usize = {
         let kept = KEPT_BYTES / (size_of::<Option<Fut>>() + 1);
         if kept < 16 { 16 } else { kept }
@@ -63,7 +63,7 @@ impl<Fut> Places<Fut> {
     }
 }
 
-/// A handler that panics takes its place's memory with it; the place's number is used again.
+/// Releases the number of a place if the handler panics. The panic drops the place's memory.
 struct FreeOnPanic<'p, Fut> {
     places: &'p RefCell<Places<Fut>>,
     number: u32,
@@ -82,7 +82,7 @@ where
     Fut: Future,
     Fut::Output: IntoResponse,
 {
-    /// Polls a future for the first time; one that is not ready stays.
+    /// Polls a future for the first time. A pending future stays in the pool.
     pub(crate) fn start(&self, future: Fut, waker: &Waker, answer: &mut Option<Response>) -> Outcome {
         let (number, mut place) = self.places.borrow_mut().take_free();
         place.set(Some(future));
@@ -126,7 +126,7 @@ where
     }
 }
 
-/// Polls the future in a place; a future that is ready is dropped at once.
+/// Polls the future in a place. Drops the future as soon as it is ready.
 fn poll_place<Fut>(place: &mut Place<Fut>, cx: &mut Context<'_>) -> Poll<Response>
 where
     Fut: Future,
@@ -156,7 +156,7 @@ mod tests {
             assert_eq!(places.all.iter().flatten().count(), kept);
         }
         let (number, place) = places.take_free();
-        assert!(places.all.iter().flatten().count() == kept - 1, "one that was kept is used first");
+        assert!(places.all.iter().flatten().count() == kept - 1, "a kept place is used first");
         places.put_free(number, place);
         assert_eq!(places.all.iter().flatten().count(), kept);
     }

@@ -1,4 +1,4 @@
-//! One line for each request, in the formats that log readers know.
+//! The access log: a line for each request, in the usual formats.
 
 use super::Middleware;
 use crate::request::FromRequest;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Common,
@@ -23,17 +23,19 @@ enum Format {
     Json,
 }
 
-/// Writes a line for each request when its answer's body has been handed on, or dropped:
+/// Writes a line for each request when its response is ready; if the response is streamed, when its body has ended or
+/// is dropped. The constructors choose the fields:
 ///
 /// | | |
 /// |---|---|
 /// | [`common`](Self::common) | address, user, time, request line, status, bytes of the body |
 /// | [`combined`](Self::combined) | the same, `Referer` and `User-Agent` |
-/// | [`json`](Self::json) | the same as an object, with the authority, the protocol and the time that it took |
+/// | [`json`](Self::json) | the same as a JSON object, with the authority, the protocol and the duration |
 ///
-/// Whatever peers send is escaped: quotes, backslashes, controls and bytes beyond ASCII as `\xHH`, in JSON as `\u00HH`.
-/// The address is the [client's](super::ClientAddress). A user is named where the request has basic authentication,
-/// right or wrong. A line is one write, so that writers which are files opened for appending may be shared.
+/// Input of clients is escaped: quotes, backslashes, control bytes and bytes beyond ASCII as `\xHH`; in JSON, quotes
+/// and backslashes by a backslash, the others as `\u00HH`. The address is the [client's](super::ClientAddress). The
+/// user is the one of Basic authentication, whether or not the password is right. A line is one write, so that several
+/// logs can share a file that is opened for appending.
 ///
 /// ```
 /// use highwire::App;
@@ -56,17 +58,17 @@ impl std::fmt::Debug for AccessLog {
 }
 
 impl AccessLog {
-    /// The common log format.
+    /// Writes lines in the common log format.
     pub fn common(writer: impl Write + Send + 'static) -> AccessLog {
         AccessLog::new(Format::Common, writer)
     }
 
-    /// The combined log format.
+    /// Writes lines in the combined log format.
     pub fn combined(writer: impl Write + Send + 'static) -> AccessLog {
         AccessLog::new(Format::Combined, writer)
     }
 
-    /// A JSON object a line.
+    /// Writes a JSON object per line.
     pub fn json(writer: impl Write + Send + 'static) -> AccessLog {
         AccessLog::new(Format::Json, writer)
     }
@@ -76,7 +78,7 @@ impl AccessLog {
     }
 }
 
-/// What is known of a request before its answer.
+/// The parts of a line that are known before the response.
 #[derive(Debug)]
 pub struct Line {
     begun: highwire_io::Instant,
@@ -128,7 +130,7 @@ impl Middleware for AccessLog {
     }
 }
 
-/// A line that is written when it is dropped.
+/// A line, which is written when this value is dropped.
 struct Entry {
     log: AccessLog,
     line: Line,
@@ -194,7 +196,7 @@ fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-/// A body whose bytes are counted for its line.
+/// A body that counts its bytes for the line.
 struct Counted {
     body: BodyStream,
     entry: Entry,
@@ -225,19 +227,19 @@ impl Source for Counted {
     }
 }
 
-/// Each byte as the character of its number, so that nothing is lost.
+/// Decodes bytes as Latin-1, so that no byte is lost.
 fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
-/// The user of basic authentication (RFC 7617).
+/// Returns the user of Basic authentication (RFC 7617).
 fn user(request: &mut Request<'_>) -> Option<String> {
     let is_basic = |value: &[u8]| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic "));
     request.header("authorization").filter(|value| is_basic(value))?;
     Basic::from_request(request).ok().map(|basic| basic.user).filter(|user| !user.is_empty())
 }
 
-/// Text between quotes of a log line.
+/// Escapes text within the quotes of a log line.
 struct Quoted<'t>(&'t str);
 
 impl std::fmt::Display for Quoted<'_> {
@@ -253,7 +255,7 @@ impl std::fmt::Display for Quoted<'_> {
     }
 }
 
-/// Text between quotes of JSON (RFC 8259 section 7), in ASCII.
+/// Escapes text within the quotes of JSON (RFC 8259 section 7). The result is ASCII.
 struct Json<'t>(&'t str);
 
 impl std::fmt::Display for Json<'_> {
@@ -269,7 +271,7 @@ impl std::fmt::Display for Json<'_> {
     }
 }
 
-/// A moment, taken apart.
+/// A time, in the parts that the formats need.
 struct Moment {
     /// `Sun, 06 Nov 1994 08:49:37 GMT`.
     text: String,

@@ -1,4 +1,4 @@
-//! How large bodies may be, by route.
+//! Limits on the size of request bodies, per route.
 
 use super::{IntoLayer, Layer};
 use crate::handler::{Endpoint, Route};
@@ -6,10 +6,10 @@ use crate::request::BodyUse;
 use crate::shared::ErrorHandler;
 use std::sync::Arc;
 
-/// Sets how many bytes a request's body may have: 413 above, told before the body comes where its length is announced. The
-/// one that stands nearest to a handler counts; without any, the server's
+/// Limits the bytes of a request's body; larger ones are answered 413. If the client announces the length, this happens
+/// before the body is received. Of several limits, the one nearest to the handler holds. Without one, the server's
 /// [`Limits::body_bytes`](crate::server::Limits::body_bytes) and
-/// [`Limits::streamed_body_bytes`](crate::server::Limits::streamed_body_bytes).
+/// [`Limits::streamed_body_bytes`](crate::server::Limits::streamed_body_bytes) hold.
 ///
 /// ```
 /// use highwire::middleware::BodyLimit;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct BodyLimit(u64);
 
 impl BodyLimit {
-    /// So many bytes.
+    /// Creates a limit of this many bytes.
     pub fn new(bytes: u64) -> BodyLimit {
         BodyLimit(bytes)
     }

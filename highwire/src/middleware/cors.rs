@@ -1,10 +1,11 @@
-//! Cross-origin requests of browsers (Fetch standard, section 3.2).
+//! Cross-origin requests from browsers (Fetch standard, section 3.2).
 
 use super::Middleware;
 use crate::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use std::time::Duration;
 
-/// Which other origins' pages may use this app, and how. Without a rule nothing is allowed that is not anyway.
+/// Allows pages of other origins to use this app, and answers their preflight requests. Allows no origin until a method
+/// adds one.
 ///
 /// ```
 /// use highwire::middleware::Cors;
@@ -27,55 +28,57 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// No rules yet.
+    /// Creates rules that allow no origin.
     pub fn new() -> Cors {
         Cors::default()
     }
 
-    /// Allows an origin, as browsers write it: `https://app.example`, with a port unless it is the usual one.
+    /// Allows an origin, spelled as browsers send it: `https://app.example`, with a port unless it is the scheme's
+    /// default.
     pub fn origin(mut self, origin: impl Into<String>) -> Cors {
         self.origins.push(origin.into());
         self
     }
 
-    /// Allows every origin, but never with credentials: [`credentials`](Self::credentials) has no effect for it.
+    /// Allows every origin, but without credentials: [`credentials`](Self::credentials) affects only origins added with
+    /// [`origin`](Self::origin).
     pub fn any_origin(mut self) -> Cors {
         self.any_origin = true;
         self
     }
 
-    /// The methods that may be used beside GET, HEAD and POST, which need no permission.
+    /// Allows these methods beside GET, HEAD and POST, which need no permission.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Cors {
         self.methods.extend(methods);
         self
     }
 
-    /// The fields that requests may have beside those that need no permission.
+    /// Allows these header fields in requests, beside those that need no permission.
     #[doc(alias = "fields")]
     pub fn allow_headers(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
         self.fields.extend(fields);
         self
     }
 
-    /// The fields of answers that pages may read beside the usual ones.
+    /// Allows pages to read these fields of responses, beside those that they can always read.
     pub fn expose(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
         self.exposed.extend(fields);
         self
     }
 
-    /// Cookies and other credentials may come along, from the origins that are named.
+    /// Allows cookies and other credentials in requests from origins added with [`origin`](Self::origin).
     pub fn credentials(mut self) -> Cors {
         self.credentials = true;
         self
     }
 
-    /// How long browsers may remember what they were allowed.
+    /// Sets how long browsers may cache the response to a preflight request.
     pub fn max_age(mut self, max_age: Duration) -> Cors {
         self.max_age = Some(max_age);
         self
     }
 
-    /// What an origin may do.
+    /// Returns the permission of an origin.
     fn judge(&self, origin: &[u8]) -> Allowed {
         if self.origins.iter().any(|known| known.as_bytes() == origin) {
             return match HeaderValue::from_bytes(origin) {
@@ -116,13 +119,13 @@ impl Cors {
         response
     }
 
-    /// Whether answers differ by origin, which caches have to know.
+    /// Returns true if responses differ by origin, so that they need `Vary`.
     fn varies(&self) -> bool {
         !self.origins.is_empty()
     }
 }
 
-/// What came of judging an origin.
+/// The permission of an origin.
 #[derive(Clone, Debug)]
 enum Allowed {
     No,
@@ -130,7 +133,7 @@ enum Allowed {
     This(HeaderValue),
 }
 
-/// What [`Cors`] keeps of a request.
+/// The state that [`Cors`] keeps for a request: the permission of its origin.
 #[derive(Debug)]
 pub struct Origin(Option<Allowed>);
 
@@ -139,7 +142,8 @@ impl Middleware for Cors {
 
     fn before(&self, request: &mut Request<'_>) -> Result<Origin, Response> {
         let Some(origin) = request.header("origin") else {
-            // Where all may, an answer says so to everybody: a cache gives it to pages of other origins, too.
+            // If every origin is allowed, responses to requests without an origin have the field, too: a cache may
+            // serve them to pages of other origins.
             return Ok(Origin((self.any_origin && !self.varies()).then_some(Allowed::Every)));
         };
         let allowed = self.judge(origin);

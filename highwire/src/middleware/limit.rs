@@ -1,4 +1,4 @@
-//! How many requests at once, and how often.
+//! Limits on concurrent requests and on the rate of requests.
 
 use super::Middleware;
 use crate::{HeaderName, HeaderValue, Peer, Request, Response, StatusCode, header};
@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Answers 503 at once where so many requests are with their handlers already, on all workers together: more would only make
-/// all of them late. A body that is still being sent does not count.
+/// Limits the requests that are in their handlers at the same time, over all workers. Responds with 503 to further
+/// ones, which would only delay all of them. A request counts from the call of its handler until the handler responds,
+/// not while the response's body is sent.
 ///
 /// ```
 /// use highwire::middleware::ConcurrencyLimit;
@@ -31,13 +32,13 @@ pub struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// At most so many at once.
+    /// Creates a limit of `most` concurrent requests.
     pub fn new(most: usize) -> ConcurrencyLimit {
         ConcurrencyLimit { most, present: Arc::default() }
     }
 }
 
-/// A request's place among those that are worked on.
+/// A request's place in a [`ConcurrencyLimit`], which is released on drop.
 #[derive(Debug)]
 pub struct Permit(Arc<AtomicUsize>);
 
@@ -62,24 +63,25 @@ impl Middleware for ConcurrencyLimit {
     fn after(&self, _: Permit, _: &mut Response) {}
 }
 
-/// Callers that a [`RateLimit`] remembers in each of its parts. Where more call within a period, those that are the nearest
-/// to being forgotten are forgotten first.
+/// The most callers that a [`RateLimit`] remembers in each of its 16 parts. If a part is full, the callers that have
+/// used the least of their limit are forgotten first.
 pub const RATE_LIMIT_CALLERS: usize = 8192;
 
-/// Parts of a [`RateLimit`]'s memory, so that workers seldom wait for each other.
+/// The parts of a [`RateLimit`]'s memory. Each has a lock, so that workers seldom wait for each other.
 const PARTS: usize = 16;
 
-/// Bytes of a caller's key that are kept as they are: an address, a number, most tokens. A longer one is what a client
-/// has sent, and counts by its hash.
+/// The longest key in bytes that is stored as it is: an address, a number, most tokens. Longer keys may be any input of
+/// a client and are stored as a hash.
 const KEY_BYTES: usize = 64;
 
 type Key = Box<[u8]>;
 type KeyOf = Arc<dyn Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Answers 429 to callers that ask more often than they may: so many requests in a period, evenly spread, and a burst of at
-/// most that many at once (the generic cell rate algorithm, ITU-T I.371). All workers count together.
+/// Responds with 429 to callers that send requests too often. A caller may send a number of requests per period, evenly
+/// spread or in bursts of at most that number (the generic cell rate algorithm, ITU-T I.371). All workers share the
+/// counts.
 ///
-/// Answers have `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`; a refusal has `Retry-After` too.
+/// Responses have `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`; a 429 has `Retry-After`, too.
 ///
 /// ```
 /// use highwire::App;
@@ -93,11 +95,12 @@ type KeyOf = Arc<dyn Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync>;
 #[must_use]
 pub struct RateLimit {
     burst: u64,
-    /// Nanoseconds between two requests of a caller that asks evenly.
+    /// Nanoseconds between two requests that are evenly spread.
     gap: u64,
     key: KeyOf,
     parts: Arc<[Mutex<HashMap<Key, u64>>]>,
-    /// Two of 64 bits, with seeds that nobody knows: nobody finds a key that counts as another's.
+    /// Two hashes of 64 bits, with random seeds, so that a client cannot find a key that collides with another
+    /// caller's.
     hashers: [RandomState; 2],
 }
 
@@ -108,9 +111,9 @@ impl std::fmt::Debug for RateLimit {
 }
 
 impl RateLimit {
-    /// So many requests in each period, for each address; a /64 counts as one in IPv6. Zero requests are one. Where the
-    /// address is not known nothing is limited: on unix sockets without a trusted proxy, and in an app as a service
-    /// that is not told who asks.
+    /// Creates a limit of `requests` in each period for each client address; a /64 counts as one in IPv6. 0 requests
+    /// count as 1. Requests without a known address are not limited: those on unix sockets without a trusted proxy, and
+    /// those to an app as a tower service that have no address in their extensions.
     pub fn new(requests: u32, period: Duration) -> RateLimit {
         let requests = u64::from(requests.max(1));
         let gap = (period.as_nanos() / u128::from(requests)).clamp(1, u128::from(u64::MAX >> 20)) as u64;
@@ -118,14 +121,14 @@ impl RateLimit {
         RateLimit { burst: requests, gap, key: Arc::new(address), parts, hashers: Default::default() }
     }
 
-    /// How many may come at once, if not as many as in a period.
+    /// Sets how many requests may arrive at once; the default is the number per period.
     pub fn burst(mut self, burst: u32) -> RateLimit {
         self.burst = u64::from(burst.max(1));
         self
     }
 
-    /// Who the caller is: an address, a user, a key. Requests without one are not limited. Of a key of more than 64
-    /// bytes only a hash is kept.
+    /// Sets the function that identifies the caller: by address, user or token. Requests for which it returns `None`
+    /// are not limited. If a key is longer than 64 bytes, only its hash is stored.
     pub fn by(mut self, key: impl Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync + 'static) -> RateLimit {
         self.key = Arc::new(key);
         self
@@ -138,11 +141,12 @@ impl RateLimit {
         self.hashers.iter().flat_map(|hasher| hasher.hash_one(&key).to_be_bytes()).collect()
     }
 
-    /// Takes a request of a caller: how many more may come now, or how long to wait.
+    /// Counts a request of a caller. Returns how many more are allowed now, or else the time to wait; and the time
+    /// until the caller's whole burst is available again. Times are in nanoseconds.
     fn take(&self, key: Vec<u8>, now: u64) -> (Result<u64, u64>, u64) {
         let key = self.bounded(key);
         let mut part = self.parts[part_of(&key)].lock().unwrap_or_else(PoisonError::into_inner);
-        // When the caller would be even again, had it asked evenly.
+        // The time at which the caller's whole burst is available again.
         let even = part.get(&key).copied().unwrap_or(0).max(now);
         let most = self.gap.saturating_mul(self.burst);
         let next = even.saturating_add(self.gap);
@@ -157,7 +161,8 @@ impl RateLimit {
     }
 }
 
-/// Forgets those that are even again; where all are not, the half that is nearest to it.
+/// Forgets callers whose whole burst is available again. If that leaves the part half full or more, also forgets the
+/// half whose burst will be available soonest.
 fn make_room(part: &mut HashMap<Key, u64>, now: u64) {
     part.retain(|_, even| *even > now);
     if part.len() < RATE_LIMIT_CALLERS / 2 {
@@ -170,7 +175,7 @@ fn make_room(part: &mut HashMap<Key, u64>, now: u64) {
 }
 
 fn part_of(key: &[u8]) -> usize {
-    // FNV-1a: only spreads; the map in each part has a seeded hasher.
+    // FNV-1a only spreads the keys over the parts; the map in each part has a seeded hasher.
     let hash = key
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -184,7 +189,7 @@ fn address(request: &mut Request<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// What a caller's answers say of its limit.
+/// The state of a caller's limit, for the fields of the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     left: u64,
@@ -227,7 +232,7 @@ impl Middleware for RateLimit {
     }
 }
 
-/// The address that a request comes from, if it comes over the internet.
+/// Returns the address of the request's peer, or `None` on a unix socket.
 pub(super) fn peer_address(request: &Request<'_>) -> Option<IpAddr> {
     match request.peer() {
         Peer::Internet(address, _) => Some(address),
@@ -251,8 +256,8 @@ mod tests {
         assert_eq!(take(100 * SECOND), Err(SECOND));
         assert_eq!(take(100 * SECOND + SECOND / 4), Err(SECOND * 3 / 4));
         assert_eq!((take(101 * SECOND), take(101 * SECOND)), (Ok(0), Err(SECOND)));
-        assert_eq!(take(1000 * SECOND), Ok(9), "what is not used is not saved beyond the burst");
-        assert_eq!(limit.take(b"b".to_vec(), 1000 * SECOND), (Ok(9), SECOND), "others have their own");
+        assert_eq!(take(1000 * SECOND), Ok(9), "unused requests add up to one burst at most");
+        assert_eq!(limit.take(b"b".to_vec(), 1000 * SECOND), (Ok(9), SECOND), "each caller has its own limit");
     }
 
     #[test]
@@ -266,7 +271,7 @@ mod tests {
             }
         }
         for part in limit.parts.iter() {
-            assert!(part.lock().expect("nobody panicked").keys().all(|key| key.len() <= KEY_BYTES));
+            assert!(part.lock().expect("no thread has panicked").keys().all(|key| key.len() <= KEY_BYTES));
         }
     }
 
@@ -274,13 +279,13 @@ mod tests {
     fn callers_without_end_are_forgotten_in_good_order() {
         let limit = RateLimit::new(100, Duration::from_secs(100));
         for _ in 0..100 {
-            limit.take(b"greedy".to_vec(), SECOND).0.expect("its burst");
+            limit.take(b"greedy".to_vec(), SECOND).0.expect("a request within the burst");
         }
         for number in 0..400_000_u32 {
-            limit.take(number.to_be_bytes().to_vec(), SECOND).0.expect("another one's first");
+            limit.take(number.to_be_bytes().to_vec(), SECOND).0.expect("the first request of a caller");
         }
-        let held: usize = limit.parts.iter().map(|part| part.lock().expect("nobody panicked").len()).sum();
+        let held: usize = limit.parts.iter().map(|part| part.lock().expect("no thread has panicked").len()).sum();
         assert!(held <= RATE_LIMIT_CALLERS * PARTS, "{held}");
-        assert_eq!(limit.take(b"greedy".to_vec(), SECOND).0, Err(SECOND), "who asked most is remembered longest");
+        assert_eq!(limit.take(b"greedy".to_vec(), SECOND).0, Err(SECOND), "the busiest caller is remembered longest");
     }
 }

@@ -1,8 +1,8 @@
-//! What stands around handlers: sees requests before them, and answers after them.
+//! Middleware: code that runs before and after handlers.
 //!
-//! A [`Middleware`] is put around a whole app ([`App::with`](crate::App::with)), around what is nested into one, or around
-//! one handler ([`Handler::with`](crate::Handler::with)). [`before`], [`after`] and [`around`] make one of a function,
-//! [`from_fn`] of an async one.
+//! A [`Middleware`] wraps a whole app ([`App::with`](crate::App::with)), a nested app, or one handler
+//! ([`Handler::with`](crate::Handler::with)). [`before`], [`after`] and [`around`] make one of a function, [`from_fn`]
+//! of an async function.
 //!
 //! ```
 //! use highwire::middleware::{after, before};
@@ -22,14 +22,16 @@
 //! # let _ = app;
 //! ```
 //!
-//! The first one that was added stands outermost. Those of an app see every answer that comes of a request with a
-//! well-formed head: of its handlers, also where one panicked or took too long to be waited for, and the app's own 404
-//! and 405. What is nested into another app has its own inside that app's, also around the answers to methods that its
-//! paths do not have: [`Cors`] around a nest answers what browsers ask before a PUT. Around one handler it cannot.
+//! Of an app's middleware, the first one added is the outermost; of a handler's, the last one. An app's middleware sees
+//! every response of its handlers, including the 500 after a panic and the 503 of a [`Timeout`] inside of it, and the
+//! app's own 404 and 405. It does not see responses that the engine makes itself: to a malformed request, or after the
+//! server's handler timeout. A nested app's middleware runs inside the outer app's. It also sees the 405 and OPTIONS
+//! responses of the nested paths, so that [`Cors`] around a nested app answers preflight requests. `Cors` around a
+//! single handler cannot, because a handler of other methods gets no OPTIONS requests.
 //!
-//! A body that the handler takes whole has come before they see the request. What is wrong with it by then (too large, too
-//! slow, cut short) the engine answers by itself. A handler that takes its body in parts ([`Body`](crate::Body)) has
-//! middleware that sees the request at once, and may refuse an upload before it comes.
+//! If a handler takes its body whole, the body is received before middleware sees the request. The engine itself
+//! responds if that body is too large, too slow or cut short. If a handler takes its body in parts
+//! ([`Body`](crate::Body)), middleware sees the request at once, and can refuse an upload before it is received.
 
 mod access_log;
 mod body_limit;
@@ -61,7 +63,7 @@ pub use wait::{FromFn, Next, OwnedRequest, from_fn};
 
 pub(crate) use wrap::{Layer, Missed};
 
-/// Something that stands around handlers. One value serves all workers; what belongs to one request is its `State`.
+/// Code that runs before and after handlers. All workers share one value; its `State` holds the data of one request.
 ///
 /// ```
 /// use highwire::middleware::Middleware;
@@ -92,28 +94,29 @@ pub(crate) use wrap::{Layer, Missed};
 /// # Ok::<(), highwire::Error>(())
 /// ```
 pub trait Middleware: Send + Sync + 'static {
-    /// What is kept of a request until its answer is there. Dropped with it where the peer goes away.
+    /// The data kept for a request until its response. Dropped if the request ends without one, such as when the client
+    /// disconnects.
     type State: 'static;
 
-    /// Sees the request before the handler does.
+    /// Runs before the handler.
     ///
     /// # Errors
-    /// The answer to give in place of the handler's; [`after`](Self::after) does not see it.
+    /// Returns a response if the request is refused. Then neither the handler nor [`after`](Self::after) is called.
     fn before(&self, request: &mut Request<'_>) -> Result<Self::State, Response>;
 
-    /// While the answer is not there: called whenever the request's task is woken. May answer in place of the handler,
-    /// whose future is dropped then.
+    /// Runs while the handler is pending: once after its call, and then whenever the request's task is woken. May
+    /// respond in place of the handler, whose future is then dropped; [`after`](Self::after) is not called.
     fn pending(&self, state: &mut Self::State, cx: &mut Context<'_>) -> Poll<Response> {
         let _ = (state, cx);
         Poll::Pending
     }
 
-    /// Sees the answer before the peer does.
+    /// Runs after the handler, before the response is sent.
     fn after(&self, state: Self::State, response: &mut Response);
 }
 
-/// What [`App::with`](crate::App::with) and [`Handler::with`](crate::Handler::with) take: any [`Middleware`], or
-/// [`from_fn`].
+/// An argument of [`App::with`](crate::App::with) and [`Handler::with`](crate::Handler::with): any [`Middleware`],
+/// [`from_fn`] or [`BodyLimit`].
 pub trait IntoLayer {
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "the trait is sealed")]
@@ -127,7 +130,8 @@ impl<M: Middleware> IntoLayer for M {
     }
 }
 
-/// Calls a function with each request before its handler. What it returns as an error is the answer.
+/// Makes a middleware that calls a function with each request, before the handler. If the function returns an error,
+/// that is the response, and the handler is not called.
 ///
 /// ```
 /// use highwire::middleware::before;
@@ -150,7 +154,7 @@ where
     Before(function)
 }
 
-/// Calls a function with each answer.
+/// Makes a middleware that calls a function with each response.
 ///
 /// ```
 /// use highwire::middleware::after;
@@ -172,7 +176,8 @@ where
     After(function)
 }
 
-/// Calls a function with each request, and what it returns with the answer.
+/// Makes a middleware that calls a function with each request. The function returns a closure for the response, or an
+/// error that is the response.
 ///
 /// ```
 /// use highwire::middleware::around;

@@ -1,4 +1,4 @@
-//! Proxies that may say who asked them (RFC 7239, and the fields before it).
+//! Trusted proxies: the client's address, scheme and host from forwarding fields (RFC 7239, and `X-Forwarded-*`).
 
 use super::Middleware;
 use super::limit::peer_address;
@@ -8,19 +8,20 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Fields of forwarded requests that are looked at, from the last one on: proxies in a row beyond this are not trusted.
+/// The most entries of a list of forwarded addresses that are read, from the last one on. If all of them are trusted
+/// proxies, the last one read counts as the client.
 pub const FORWARDED_STEPS: usize = 32;
 
-/// Believes what proxies at known addresses say: the client's address, its scheme and the host that it asked for. Handlers
-/// and other middleware take them as [`ClientAddress`] and [`Forwarded`].
+/// Takes the client's address, its scheme and the requested host from the fields that proxies at known addresses send.
+/// Handlers and other middleware get them as [`ClientAddress`] and [`Forwarded`].
 ///
-/// `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are read, or instead of them `Forwarded`
-/// ([`by_forwarded`](Self::by_forwarded)), and never both: most proxies write the one and pass on of the other what the
-/// client says. From the last entry on, entries are skipped as long as they are trusted proxies themselves: the first other
-/// one is the client. A request from anywhere else says what it likes, and nobody listens.
+/// It reads `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`, or instead of them `Forwarded`
+/// ([`by_forwarded`](Self::by_forwarded)). It never reads both: most proxies write one kind and pass on the other as
+/// the client sent it. It reads entries from the last one backwards and skips those that are trusted proxies; the first
+/// other entry is the client. It ignores the fields of requests from all other addresses.
 ///
-/// Of the fields that are read, have the proxy write or remove each, scheme and host as well: what it passes on as it came
-/// is the client's word.
+/// Configure the proxy to set or remove each field that is read, also those for scheme and host. A client can forge any
+/// of them that the proxy passes on unchanged.
 ///
 /// ```
 /// use highwire::App;
@@ -39,26 +40,26 @@ pub struct TrustedProxies {
     standard: bool,
 }
 
-/// An address and how many of its bits count.
+/// A network: an address, and the number of its leading bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     address: u128,
     bits: u32,
 }
 
-/// A text that is no network.
+/// The error for a text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotANetwork(String);
 
 impl fmt::Display for NotANetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no network: 192.0.2.0/24, 2001:db8::/32, or an address", self.0)
+        write!(f, "`{}` is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address", self.0)
     }
 }
 
 impl std::error::Error for NotANetwork {}
 
-/// IPv4 as a part of IPv6 (RFC 4291 section 2.5.5.2), so that both spellings of an address are the same.
+/// Maps an IPv4 address into IPv6 (RFC 4291 section 2.5.5.2), so that both spellings of an address are the same.
 fn wide(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -89,22 +90,22 @@ impl Network {
 }
 
 impl TrustedProxies {
-    /// Proxies by their networks or addresses.
+    /// Trusts proxies in these networks, or at these single addresses.
     ///
     /// # Errors
-    /// The first text that is no network.
+    /// Returns an error with the first text that is not a network.
     pub fn new<'t>(networks: impl IntoIterator<Item = &'t str>) -> Result<TrustedProxies, NotANetwork> {
         let networks = networks.into_iter().map(str::parse).collect::<Result<_, _>>()?;
         Ok(TrustedProxies { networks, local: false, standard: false })
     }
 
-    /// Whoever comes through a unix socket, too.
+    /// Also trusts all peers on unix sockets.
     pub fn and_local(mut self) -> TrustedProxies {
         self.local = true;
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239), and nothing of `X-Forwarded-*`: for proxies that write it.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-*`, for proxies that write it.
     pub fn by_forwarded(mut self) -> TrustedProxies {
         self.standard = true;
         self
@@ -114,7 +115,7 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.has(address))
     }
 
-    /// What the request's proxies say, if they are to be believed.
+    /// Returns the client according to the proxies, if the peer is trusted; else the peer's address alone.
     fn forwarded(&self, request: &Request<'_>) -> Forwarded {
         let peer = peer_address(request);
         let mut known = Forwarded { address: peer, ..Forwarded::default() };
@@ -123,11 +124,11 @@ impl TrustedProxies {
         }
         let mut steps = if self.standard { standard(request) } else { traditional(request) };
         if steps.is_empty() {
-            // Nobody says who it was: the proxy itself, then.
+            // Without entries, the proxy itself is the client.
             steps.push(known.clone());
         }
         for step in steps.into_iter().rev().take(FORWARDED_STEPS) {
-            // Each proxy says of whom it has the request, and how that one asked.
+            // Each entry describes the peer of one proxy: its address, and the scheme and host of its request.
             known = Forwarded { address: step.address, https: step.https, host: step.host };
             match known.address {
                 Some(address) if self.trusts(address) => {}
@@ -138,7 +139,8 @@ impl TrustedProxies {
     }
 }
 
-/// What is known of a client behind trusted proxies: an extractor; without [`TrustedProxies`], what the socket says.
+/// The client as trusted proxies report it: an extractor. Without the middleware [`TrustedProxies`], only the address
+/// of the socket's peer.
 ///
 /// ```
 /// use highwire::App;
@@ -155,15 +157,15 @@ impl TrustedProxies {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarded {
-    /// Its address, if it has one and does not hide it.
+    /// The client's address; `None` if it is hidden by a proxy or the peer is on a unix socket.
     pub address: Option<IpAddr>,
-    /// Whether it asked under TLS; none where nobody says so.
+    /// True if the client used https; `None` if no proxy reports the scheme.
     pub https: Option<bool>,
-    /// The authority that it asked for; none where nobody says so.
+    /// The authority that the client requested; `None` if no proxy reports it.
     pub host: Option<String>,
 }
 
-/// The client's address: an extractor. 400 where it has none, such as through a unix socket.
+/// The client's address: an extractor. Responds with 400 if the address is unknown, such as on a unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
@@ -187,7 +189,7 @@ impl FromRequest for ClientAddress {
     }
 }
 
-/// The address of the client, as far as it is known.
+/// Returns the address of the client, if it is known.
 pub(super) fn client_address(request: &mut Request<'_>) -> Option<IpAddr> {
     match request.extensions().get::<Forwarded>() {
         Some(known) => known.address,
@@ -207,14 +209,14 @@ impl Middleware for TrustedProxies {
     fn after(&self, (): (), _: &mut Response) {}
 }
 
-/// The values of all fields of a name, in order, one after the other.
+/// Joins the values of all fields of a name, in order.
 fn values<'r>(request: &Request<'r>, name: &str) -> String {
     let values = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let values: Vec<String> = values.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect();
     values.join(",")
 }
 
-/// The steps of `Forwarded`.
+/// Returns the entries of `Forwarded`.
 fn standard(request: &Request<'_>) -> Vec<Forwarded> {
     let text = values(request, "forwarded");
     split(&text, ',')
@@ -236,9 +238,9 @@ fn standard(request: &Request<'_>) -> Vec<Forwarded> {
         .collect()
 }
 
-/// Returns the steps of the fields that proxies wrote before there was a standard. A list of schemes or hosts belongs to the
-/// addresses entry by entry if both lists have the same length. Otherwise some proxy did not append to one of them, and only
-/// the last entry, the nearest proxy's, has a known author: that entry then holds for every step.
+/// Returns the entries of the `X-Forwarded-*` fields. A list of schemes or hosts belongs to the addresses entry by
+/// entry if both lists have the same length. Otherwise some proxy did not append to one of them, and only the last
+/// entry, the nearest proxy's, has a known author: that entry then holds for every step.
 fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
     let (addresses, schemes, hosts) =
         (values(request, "x-forwarded-for"), values(request, "x-forwarded-proto"), values(request, "x-forwarded-host"));
@@ -259,14 +261,14 @@ fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
         })
         .collect();
     if count == 0 {
-        // Nobody says who it was: the proxy itself, then.
+        // Without addresses, the proxy itself is the client.
         steps[0].address = peer_address(request);
     }
     steps
 }
 
-/// Splits at a separator that stands outside of quotes, without empty parts. It is read from its end, where the nearest proxy
-/// has written: a quote that somebody before it has left open must not swallow what it says.
+/// Splits at a separator outside of quotes, without empty parts. Reads from the end, which the nearest proxy has
+/// written, so that an open quote of an earlier sender cannot hide this part.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut end, mut quoted) = (text.len(), false);
@@ -284,18 +286,18 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts.into_iter().rev().map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
-/// Whether what follows is escaped within quotes: by a backslash that is not escaped itself.
+/// Returns true if a text ends with a backslash that escapes the next character, and is not escaped itself.
 fn is_escaped(before: &str) -> bool {
     before.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// The entries of a list that knows no quotes.
+/// Returns the entries of a list without quotes.
 fn entries(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect()
 }
 
-/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. IPv4 that is written
-/// as a part of IPv6 is IPv4, so that its callers do not all count as one.
+/// Parses an address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. An IPv4
+/// address in IPv6 form becomes IPv4, because all of those share one /64 and would count as one caller.
 fn node(text: &str) -> Option<IpAddr> {
     let text = text.trim().trim_matches('"');
     let address: Option<IpAddr> = match text.strip_prefix('[') {

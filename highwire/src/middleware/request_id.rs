@@ -1,17 +1,17 @@
-//! A name for each request, in logs, to handlers and in its answer.
+//! An identifier for each request, for its handler and in its response.
 
 use super::Middleware;
 use crate::request::FromRequest;
 use crate::{HeaderName, HeaderValue, Request, Response};
 use std::cell::RefCell;
 
-/// Bytes of the longest identifier that is taken over from outside.
+/// The length in bytes of the longest identifier that [`RequestIds::trust_incoming`] accepts.
 pub const REQUEST_ID_BYTES: usize = 128;
 
 const NAME: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives each request an identifier: 128 random bits as hex digits. Handlers take it as [`RequestId`], and the answer has it
-/// in `X-Request-Id`.
+/// Gives each request an identifier: 128 random bits as hex digits. Handlers take it as [`RequestId`]; the response has
+/// it in `X-Request-Id`.
 ///
 /// ```
 /// use highwire::App;
@@ -30,20 +30,20 @@ pub struct RequestIds {
 }
 
 impl RequestIds {
-    /// Identifiers of our own only.
+    /// Creates the middleware. It ignores the requests' own `X-Request-Id`.
     pub fn new() -> RequestIds {
         RequestIds::default()
     }
 
-    /// Takes over what the request says in `X-Request-Id`, where it is 1 to 128 visible characters: for servers behind a
-    /// proxy that sets or drops it.
+    /// Uses the request's own `X-Request-Id` if it has 1 to 128 visible characters. Only for servers behind a proxy
+    /// that sets or removes the field.
     pub fn trust_incoming(mut self) -> RequestIds {
         self.trusts = true;
         self
     }
 }
 
-/// A request's identifier: an extractor, behind [`RequestIds`].
+/// The identifier of a request: an extractor. Responds with 500 unless the middleware [`RequestIds`] is in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(pub HeaderValue);
 
@@ -83,7 +83,7 @@ thread_local! {
         RefCell::new((highwire_io::random::Seeded::new(highwire_io::random::system()), highwire_io::random::Seeded::new(highwire_io::random::system())));
 }
 
-/// 128 bits that no other request has; they are no secret.
+/// Returns 128 random bits, unique to a request. They are not secret.
 pub(super) fn random() -> u128 {
     RANDOM.with_borrow_mut(|(high, low)| u128::from(high.next()) << 64 | u128::from(low.next()))
 }

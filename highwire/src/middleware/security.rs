@@ -1,9 +1,9 @@
-//! Fields that make browsers careful.
+//! Header fields that turn on security features of browsers.
 
 use super::Middleware;
 use crate::{HeaderName, HeaderValue, Request, Response, header};
 
-/// Adds fields that browsers heed, where a handler has not set them itself:
+/// Adds security fields to responses, unless the handler has set them itself:
 ///
 /// | field | value |
 /// |---|---|
@@ -11,9 +11,9 @@ use crate::{HeaderName, HeaderValue, Request, Response, header};
 /// | `X-Frame-Options` | `DENY` |
 /// | `Referrer-Policy` | `strict-origin-when-cross-origin` |
 /// | `Cross-Origin-Opener-Policy` | `same-origin` |
-/// | `Content-Security-Policy` | what [`policy`](Self::policy) says; none without it |
+/// | `Content-Security-Policy` | the value of [`policy`](Self::policy); without one, the field is absent |
 ///
-/// `Strict-Transport-Security` is [`Https::hsts`](crate::Https::hsts)'s.
+/// [`Https::hsts`](crate::Https::hsts) sets `Strict-Transport-Security`.
 ///
 /// ```
 /// use highwire::middleware::SecurityHeaders;
@@ -41,7 +41,7 @@ impl Default for SecurityHeaders {
 }
 
 impl SecurityHeaders {
-    /// The fields of the table.
+    /// Creates the middleware with the fields of the table.
     pub fn new() -> SecurityHeaders {
         let fields = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -52,19 +52,19 @@ impl SecurityHeaders {
         SecurityHeaders { fields: fields.map(|(name, value)| (name, HeaderValue::from_static(value))).to_vec() }
     }
 
-    /// Where scripts, styles and all else of a page may come from (Content Security Policy).
+    /// Sets `Content-Security-Policy`: the sources from which a page may load scripts, styles and other resources.
     pub fn policy(self, policy: HeaderValue) -> SecurityHeaders {
         self.set(header::CONTENT_SECURITY_POLICY, policy)
     }
 
-    /// Adds a field, or changes one.
+    /// Adds a field or replaces its value.
     pub fn set(mut self, name: HeaderName, value: HeaderValue) -> SecurityHeaders {
         self = self.without(&name);
         self.fields.push((name, value));
         self
     }
 
-    /// Leaves a field out.
+    /// Removes a field.
     pub fn without(mut self, name: &HeaderName) -> SecurityHeaders {
         self.fields.retain(|(known, _)| known != name);
         self

@@ -1,4 +1,4 @@
-//! Handlers that take too long.
+//! A timeout for handlers.
 
 use super::Middleware;
 use crate::time::{Sleep, sleep};
@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Answers 503 in place of a handler that has not answered within some time, and drops its future. A plain function is not
-/// interrupted: it holds its worker.
+/// Responds with 503 in place of a handler that takes longer than this time, and drops its future. A plain function
+/// cannot be interrupted; it holds its worker until it returns.
 ///
 /// ```
 /// use highwire::middleware::Timeout;
@@ -37,7 +37,8 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// So long, and no longer. The server's own bound for all handlers is [`Timeouts::handler`](crate::server::Timeouts).
+    /// Creates a timeout of this length. [`Timeouts::handler`](crate::server::Timeouts) sets the server's own timeout
+    /// for all handlers.
     pub fn new(after: Duration) -> Timeout {
         Timeout { after }
     }

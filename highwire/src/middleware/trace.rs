@@ -1,4 +1,4 @@
-//! Which larger undertaking a request belongs to (W3C Trace Context, level 1).
+//! Distributed traces: the field `traceparent` (W3C Trace Context, level 1).
 
 use super::Middleware;
 use super::request_id::random;
@@ -6,7 +6,8 @@ use crate::request::FromRequest;
 use crate::{Request, Response};
 use std::fmt;
 
-/// Takes over `traceparent`, or begins a trace where there is none that is valid: handlers take it as [`TraceParent`].
+/// Continues the trace in the request's `traceparent`, or begins one if that field is missing or invalid. Handlers take
+/// it as [`TraceParent`].
 ///
 /// ```
 /// use highwire::App;
@@ -24,17 +25,17 @@ use std::fmt;
 #[doc(alias = "Tracing")]
 pub struct TraceContext;
 
-/// A request's place in a trace: an extractor, behind [`TraceParent`]. Its text is the `traceparent` for what the handler asks of
-/// others.
+/// A request's place in a trace: an extractor. Responds with 500 unless the middleware [`TraceContext`] is in place.
+/// Its `Display` is the `traceparent` for the handler's own requests to other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace: the same for all that belongs to it. Never 0.
+    /// The identifier of the trace, which all its requests have. Never 0.
     pub trace: u128,
-    /// The caller's part of it; 0 where the trace begins here.
+    /// The identifier of the caller's span; 0 if the trace begins here.
     pub parent: u64,
-    /// This request's part of it. Never 0.
+    /// The identifier of this request's span. Never 0.
     pub span: u64,
-    /// Whether somebody records the trace.
+    /// True if the caller may have recorded the trace.
     pub sampled: bool,
 }
 
@@ -45,7 +46,7 @@ impl fmt::Display for TraceParent {
 }
 
 impl TraceParent {
-    /// Reads a `traceparent`: trace, the caller's part, whether it is recorded.
+    /// Parses a `traceparent`: the trace, the caller's span, and true if the trace is sampled.
     fn read(value: &[u8]) -> Option<(u128, u64, bool)> {
         let text = std::str::from_utf8(value).ok()?;
         let mut parts = text.split('-');
@@ -57,7 +58,7 @@ impl TraceParent {
         let trace = u128::from_str_radix(next(32)?, 16).ok().filter(|&trace| trace != 0)?;
         let parent = u64::from_str_radix(next(16)?, 16).ok().filter(|&parent| parent != 0)?;
         let flags = u8::from_str_radix(next(2)?, 16).ok()?;
-        // Later versions may have more behind it (section 4.3); this one may not.
+        // A later version may have more fields (section 4.3); version 0 may not.
         (version != 0xff && (version != 0 || parts.next().is_none())).then_some((trace, parent, flags & 1 == 1))
     }
 }

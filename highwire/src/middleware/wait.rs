@@ -1,4 +1,4 @@
-//! Async functions around handlers: they own the request, and go on to the handler when they want to.
+//! Async middleware: functions that own the request and decide when to call the handler.
 
 use super::{IntoLayer, Layer};
 use crate::extract::{Peer, Tls};
@@ -18,8 +18,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Makes a middleware of an async function that owns the request: it may wait before the handler, after it, or answer
-/// without it. It costs a copy of the request's head and two allocations; a [`Middleware`](super::Middleware) costs none.
+/// Makes a middleware of an async function that owns the request. The function may wait before and after the handler,
+/// or respond without calling it. Each request costs a copy of its head and several allocations; a
+/// [`Middleware`](super::Middleware) costs neither.
 ///
 /// ```
 /// use highwire::middleware::{OwnedRequest, Next, from_fn};
@@ -133,7 +134,7 @@ where
     }
 }
 
-/// A request that is owned, so that it can be kept while something is waited for.
+/// A request that owns its head and body, so that async middleware can keep it while it waits.
 #[doc(alias = "Kept")]
 pub struct OwnedRequest {
     head: Head,
@@ -160,7 +161,7 @@ impl std::fmt::Debug for OwnedRequest {
 impl OwnedRequest {
     fn new(request: &mut Request<'_>) -> OwnedRequest {
         let waker = request.waker();
-        // Whatever the handler sends before its answer goes the way of this request.
+        // Interim responses of the handler go to the queue of the original request.
         request.hooks.interim(waker.clone());
         let unfolded = request.hooks.unfolded.get_or_insert_with(Rc::default).clone();
         let mut hooks = Hooks::default();
@@ -183,7 +184,7 @@ impl OwnedRequest {
         }
     }
 
-    /// The request, as handlers and other middleware see it.
+    /// Returns the request as extractors and other middleware take it.
     pub fn request(&mut self) -> Request<'_> {
         let names = &self.shared.app.names[self.route as usize];
         Request {
@@ -202,7 +203,7 @@ impl OwnedRequest {
     }
 }
 
-/// What stands inside of a middleware: the next one, or the handler.
+/// The next middleware, or the handler.
 pub struct Next {
     inner: Rc<dyn Endpoint>,
 }
@@ -214,7 +215,8 @@ impl std::fmt::Debug for Next {
 }
 
 impl Next {
-    /// Calls it, and waits for its answer. Dropped before that, it is cancelled.
+    /// Calls the next middleware or the handler, and returns its response. If the returned future is dropped early, the
+    /// call is cancelled.
     pub async fn run(self, mut request: OwnedRequest) -> Response {
         let mut answer = None;
         let outcome = self.inner.call(&mut request.request(), &mut answer);
@@ -246,7 +248,7 @@ impl Running {
         let Some(place) = self.place else { return Poll::Pending };
         let Poll::Ready(response) = self.inner.poll(place, cx) else { return Poll::Pending };
         self.place = None;
-        // A handler that took a `Reply` answers by it alone.
+        // A handler that took a `Reply` answers only through it; its result is ignored.
         if self.reply.is_none() { Poll::Ready(response) } else { Poll::Pending }
     }
 }

@@ -1,4 +1,4 @@
-//! A handler with a middleware around it is a handler again: routes and endpoints that wrap others.
+//! Wraps a middleware around a handler: the result is a route, and its endpoint calls the inner endpoint.
 
 use super::Middleware;
 use crate::handler::{Endpoint, Route};
@@ -12,9 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A middleware of any type, as an app keeps it.
+/// A middleware of any type, as an app stores it.
 pub(crate) trait Layer: Send + Sync {
-    /// Puts it around a route. `on_error` words the answer to a panic.
+    /// Wraps the middleware around a route. `on_error` makes the response to a panic.
     fn wrap(&self, inner: Arc<dyn Route>, on_error: Option<&ErrorHandler>) -> Arc<dyn Route>;
 }
 
@@ -52,17 +52,16 @@ struct WrappedEndpoint<M: Middleware> {
     waiting: RefCell<Places<Waiting<M::State>>>,
 }
 
-/// A request whose answer is not there yet.
+/// A request that waits for its response.
 struct Waiting<S> {
     state: S,
-    /// The inner endpoint's place, where it has a future.
+    /// The place of the inner endpoint's future, if it is pending.
     place: Option<u32>,
-    /// Where the answer comes from, if the handler took a [`Reply`](crate::Reply).
+    /// Receives the response, if the handler took a [`Reply`](crate::Reply).
     reply: Option<Awaited>,
 }
 
-/// Numbered places. One is empty while its value is used, so that a handler which reaches its own route again finds the
-/// others intact.
+/// Values by number. A value is taken out while it is used, so that a handler may call its own route.
 struct Places<T> {
     places: Vec<Option<T>>,
     free: Vec<u32>,
@@ -95,7 +94,7 @@ impl<M: Middleware> WrappedEndpoint<M> {
         }
     }
 
-    /// Looks for the answer of one that waits.
+    /// Looks for the response to a waiting request: from its `Reply`, else from its future.
     fn look(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
         let taken = catch_unwind(AssertUnwindSafe(|| waiting.reply.as_ref().and_then(|slot| slot.take())));
         if let Some(response) = taken.unwrap_or_else(|_| Some(self.panicked())) {
@@ -106,7 +105,7 @@ impl<M: Middleware> WrappedEndpoint<M> {
             let poll = catch_unwind(AssertUnwindSafe(|| self.inner.poll(place, cx)));
             if let Poll::Ready(response) = poll.unwrap_or_else(|_| Poll::Ready(self.panicked())) {
                 waiting.place = None;
-                // A handler that took a `Reply` answers by it alone.
+                // A handler that took a `Reply` answers only through it; its result is ignored.
                 if waiting.reply.is_none() {
                     return Poll::Ready(response);
                 }
@@ -151,7 +150,7 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         };
         *answer = None;
         let mut waiting = Waiting { state, place, reply };
-        // For what it waits for itself: a deadline, say.
+        // Lets the middleware register its own wakeup, such as that of a deadline.
         if let Poll::Ready(response) =
             middleware.pending(&mut waiting.state, &mut Context::from_waker(&request.waker()))
         {
@@ -195,8 +194,8 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
     }
 }
 
-/// Stands in an app's middleware if no route is found: gives the answer that the look-up has made, or that of
-/// [`App::not_found`](crate::App::not_found).
+/// The innermost route of an app's middleware if no route is found. Responds with the router's response, such as 405,
+/// or with that of [`App::not_found`](crate::App::not_found).
 pub(crate) struct Missed;
 
 impl Route for Missed {

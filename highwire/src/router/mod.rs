@@ -1,10 +1,10 @@
-//! Which route a request is for: methods, hosts and path templates.
+//! The router: finds the route of a request by host, path template and method.
 //!
-//! A path is split at `/` before it is decoded, so that `%2F` is no separator. At each segment an exact match goes
-//! before a parameter, and a parameter before a wildcard, with backtracking: `/users/me` wins over `/users/{id}`, and
-//! `/users/{id}/posts` is found even where `/users/me` exists without `/posts`.
+//! A path is split at `/` before it is decoded, so that `%2F` is not a separator. In each segment an exact match takes
+//! precedence over a parameter, and a parameter over a wildcard. The search backtracks: for `/users/me`, the route
+//! `/users/me` wins over `/users/{id}`, but `/users/me/posts` still finds `/users/{id}/posts`.
 //!
-//! Routes without parameters are also in a table by their whole path, which answers most requests with one look.
+//! Routes without parameters are in a table by whole path, so that one look-up finds the route of most requests.
 
 mod params;
 mod pattern;
@@ -23,23 +23,23 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A route's number, in the order of registration.
 pub(crate) type RouteId = u32;
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Route(RouteId),
-    /// HEAD, answered by a GET route without its body.
+    /// A GET route that answers HEAD; the response is sent without its body.
     HeadOfGet(RouteId),
-    /// OPTIONS that no route answers itself, or another method that is known but not here: the allowed methods.
+    /// The allowed methods of a path that has routes, but none for this method. OPTIONS without a route gets this, too.
     Allowed(Allow),
     Nothing,
 }
 
-/// The methods that a path has, for `Allow`.
+/// The methods of a path, for `Allow`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allow {
     known: u16,
     others: Vec<Box<str>>,
-    /// What stands around the answer that says so, where that is not the app's own.
+    /// The route that passes the 405 or OPTIONS response through a nested app's middleware, if the path has one.
     pub(crate) missed: Option<RouteId>,
 }
 
@@ -54,7 +54,7 @@ impl Allow {
         self.missed = self.missed.or(methods.missed);
     }
 
-    /// The field's value: what is registered, and what comes with it (HEAD with GET, OPTIONS with all).
+    /// Returns the field's value: the registered methods, HEAD if there is GET, and always OPTIONS.
     pub(crate) fn value(&self) -> String {
         let has = |method: Method| self.known & 1 << method as u16 != 0;
         let named = [
@@ -78,14 +78,14 @@ impl Allow {
     }
 }
 
-/// The routes of one path.
+/// The routes of one path, by method.
 #[derive(Debug, Default)]
 struct Methods {
     known: [Option<RouteId>; 9],
     others: Vec<(Box<str>, RouteId)>,
     /// A route for every method that has none of its own.
     any: Option<RouteId>,
-    /// A route for the answer to those that have none at all.
+    /// See [`Allow::missed`].
     missed: Option<RouteId>,
 }
 
@@ -108,7 +108,7 @@ impl Methods {
     }
 }
 
-/// One segment's place in the tree.
+/// A node of the tree: one segment.
 #[derive(Debug, Default)]
 struct Node {
     exact: HashMap<Box<[u8]>, Node, PathHash>,
@@ -117,26 +117,26 @@ struct Node {
     here: Methods,
 }
 
-/// All routes of one host, or of all hosts.
+/// The routes of one host, or those for every host.
 #[derive(Debug, Default)]
 struct Tree {
     whole: HashMap<Box<[u8]>, Methods, PathHash>,
     root: Node,
 }
 
-/// The table of all routes.
+/// All routes of an app.
 #[derive(Debug, Default)]
 pub(crate) struct Router {
     everywhere: Tree,
     /// By host name in lower case, without the port.
     hosts: Vec<(Box<str>, Tree)>,
-    /// Methods that some route is registered for, beside the known ones.
+    /// Methods that have a route and are not named in [`Method`].
     extensions: Vec<Box<str>>,
     takes_any: bool,
     takes_connect: bool,
 }
 
-/// How a method was registered.
+/// The methods that a registered route answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MethodFilter {
     One(http::Method),
@@ -144,7 +144,7 @@ pub(crate) enum MethodFilter {
 }
 
 impl Router {
-    /// Registers a route. A second one for the same method and pattern is the caller's mistake.
+    /// Registers a route. Returns an error if the pattern has a route for the method already.
     pub(crate) fn insert(
         &mut self,
         host: Option<&str>,
@@ -176,7 +176,7 @@ impl Router {
         Ok(())
     }
 
-    /// Registers what the answer to methods without a route passes through at a pattern. The first one for a pattern stays.
+    /// Registers the route for 405 and OPTIONS responses at a pattern. The first one stays.
     pub(crate) fn insert_missed(&mut self, host: Option<&str>, pattern: &Pattern, route: RouteId) {
         self.tree_at(host).methods_at(pattern).missed.get_or_insert(route);
     }
@@ -191,18 +191,19 @@ impl Router {
         &mut self.hosts[at].1
     }
 
-    /// Whether any route at all could answer the method: what none could is not implemented here (501).
+    /// Returns true if some route can answer the method. If none can, the response is a 501.
     pub(crate) fn knows(&self, method: Method, token: &[u8]) -> bool {
         match method {
-            // An origin server that makes no tunnels does not implement CONNECT, whatever else it has there.
+            // Without a route for CONNECT the server makes no tunnels, and CONNECT is a 501 even if the path has other
+            // routes.
             Method::Connect => self.takes_any || self.takes_connect,
             Method::Extension => self.takes_any || self.extensions.iter().any(|name| name.as_bytes() == token),
             _ => true,
         }
     }
 
-    /// The route of a whole path, where hosts play no part and the path is spelled as it was registered: the common case,
-    /// in one look. `None` says nothing.
+    /// Looks up a path without parameters, spelled as it was registered. This is the fast path of apps without routes
+    /// for single hosts. `None` does not mean that there is no route.
     #[inline]
     pub(crate) fn find_whole(&self, method: Method, path: &[u8]) -> Option<RouteId> {
         if !self.hosts.is_empty() || method == Method::Extension {
@@ -211,8 +212,7 @@ impl Router {
         self.everywhere.whole.get(path)?.known[method as usize]
     }
 
-    /// Finds the route for a path whose dot segments are resolved. Where it has parameters, `captures` says where in the
-    /// path they lie.
+    /// Finds the route of a path whose dot segments are resolved. Stores the positions of its parameters in `captures`.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -244,12 +244,12 @@ impl Router {
             Some(colon) if !host.ends_with(b"]") => &host[..colon],
             _ => host,
         };
-        // `example.com.` is the same name, said to be complete (RFC 1034 section 3.1).
+        // `example.com.` is the same name in its absolute form (RFC 1034 section 3.1).
         let name = name.strip_suffix(b".").unwrap_or(name);
         self.hosts.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(_, tree)| tree)
     }
 
-    /// Every method of every route, for `OPTIONS *`.
+    /// Returns the methods of all routes, for `OPTIONS *`.
     pub(crate) fn all_methods(&self) -> Allow {
         fn add(node: &Node, allow: &mut Allow) {
             allow.add(&node.here);
@@ -334,7 +334,7 @@ impl Tree {
 }
 
 impl Node {
-    /// Finds the rest of a path that begins at `at`, behind a slash.
+    /// Finds the route for the rest of a path, which begins at `at`, behind a slash.
     fn find(
         &self,
         method: Method,
@@ -379,8 +379,8 @@ impl Node {
     }
 }
 
-/// A hash for keys that only the application inserts: a peer's paths are looked up, never stored, so it cannot make
-/// them collide with each other. Eight bytes a step.
+/// A hash without a seed, which takes eight bytes per step. Only the app inserts keys. A client's paths are looked up
+/// but never stored, so a client cannot make keys collide.
 #[derive(Default)]
 struct PathHasher {
     state: u64,
@@ -398,7 +398,7 @@ impl Hasher for PathHasher {
         let half =
             |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes);
         match bytes.len() {
-            // The last word overlaps the one before, so that no byte is looked at alone.
+            // The last word overlaps the one before, so that no byte is mixed in alone.
             length @ 8.. => {
                 (0..length - 8).step_by(8).for_each(|at| mix(word(at)));
                 mix(word(length - 8) ^ length as u64);
@@ -410,7 +410,7 @@ impl Hasher for PathHasher {
 
     #[inline]
     fn write_usize(&mut self, _: usize) {
-        // The length prefix of a slice: `write` already mixes it in where it matters.
+        // Ignores the length prefix of slices: `write` mixes in the length itself, except of 4 to 7 bytes.
     }
 
     #[inline]

@@ -1,9 +1,9 @@
-//! The parameters of a path: where they lie, and their decoded values.
+//! The parameters of a path: their positions and their decoded values.
 
 use percent_encoding::percent_decode;
 use std::borrow::Cow;
 
-/// Where a match's parameters lie in the path. One is used for all requests of a worker.
+/// The positions of a match's parameters in the path. A worker reuses one value for all its requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Captures {
     ranges: Vec<(u32, u32)>,
@@ -23,13 +23,13 @@ impl Captures {
         self.ranges.pop();
     }
 
-    /// The last parameter as it stands in the path.
+    /// Returns the last parameter, still percent-encoded.
     pub(crate) fn last<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         let range = self.ranges.last().map(|&(start, end)| start as usize..end as usize);
         range.and_then(|range| path.get(range)).unwrap_or_default()
     }
 
-    /// The decoded values, in the order of the template.
+    /// Returns the decoded values, in the order of the template.
     pub(crate) fn values(&self, path: &[u8]) -> impl Iterator<Item = String> {
         self.ranges.iter().map(|&(start, end)| {
             let raw = path.get(start as usize..end as usize).unwrap_or_default();
@@ -60,28 +60,29 @@ pub struct Params<'r> {
 }
 
 impl Params<'_> {
-    /// A parameter's value, decoded; bytes that are not UTF-8 become U+FFFD.
+    /// Returns the decoded value of a parameter, or `None` if the template has no such parameter. Bytes that are not
+    /// UTF-8 become U+FFFD.
     pub fn get(&self, name: &str) -> Option<String> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Names and values, in the order of the template.
+    /// Returns the names and decoded values, in the order of the template.
     pub fn iter(&self) -> impl Iterator<Item = (&str, String)> {
         self.names.iter().map(|name| &**name).zip(self.captures.values(self.path))
     }
 
-    /// How many there are.
+    /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether the template has none.
+    /// Returns true if the template has no parameters.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 }
 
-/// A path segment without its percent-encoding.
+/// Decodes the percent-encoding of a path segment.
 pub(super) fn decode_segment(segment: &[u8]) -> Cow<'_, [u8]> {
     if segment.contains(&b'%') { percent_decode(segment).into() } else { Cow::Borrowed(segment) }
 }

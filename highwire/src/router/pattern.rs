@@ -1,8 +1,8 @@
 //! Path templates: `/users/{id}`, `/files/{*rest}`.
 //!
-//! A segment that begins with `:` or `*` is refused: other routers write parameters and wildcards so, and a template that was
-//! taken over from one of them would silently match only itself. There is no escape. A program that serves such a path takes
-//! the segment as a parameter and compares its value.
+//! A segment that begins with `:` or `*` is an error, because other routers write parameters and wildcards like this,
+//! and such a template would silently match only itself. There is no escape: a handler for such a path must take the
+//! segment as a parameter and compare its value.
 
 use std::fmt;
 
@@ -13,30 +13,30 @@ pub(super) enum Segment {
     Wildcard(String),
 }
 
-/// A parsed template.
+/// A parsed path template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: String,
     segments: Vec<Segment>,
 }
 
-/// Why a template cannot be used. It is the program's mistake, told when the server is built.
+/// Why a path template cannot be used. The methods that build the server report this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It does not begin with a slash.
+    /// The template does not begin with a slash.
     NoSlash(String),
-    /// A brace is not closed, or stands inside a segment with other text.
+    /// A brace is not closed, or shares its segment with other text.
     Brace(String),
     /// A segment begins with a colon or a star, as parameters and wildcards do in other routers.
     OtherSyntax(String),
     /// A parameter has no name.
     NoName(String),
-    /// Two parameters have one name.
+    /// Two parameters have the same name.
     SameName(String),
-    /// Something follows a wildcard, which takes all the rest.
+    /// A segment follows a wildcard, which matches the whole rest of the path.
     AfterWildcard(String),
-    /// The method and template are registered already.
+    /// The template is registered twice for the same method.
     Repeated(String),
 }
 
@@ -51,8 +51,8 @@ impl fmt::Display for PatternError {
                 write!(f, "the path {text:?}: a parameter is written in braces, as in {:?}", in_braces(text))
             }
             PatternError::NoName(text) => write!(f, "the path {text:?} has a parameter without a name"),
-            PatternError::SameName(text) => write!(f, "the path {text:?} has two parameters of one name"),
-            PatternError::AfterWildcard(text) => write!(f, "the path {text:?} goes on after a wildcard"),
+            PatternError::SameName(text) => write!(f, "the path {text:?} has two parameters of the same name"),
+            PatternError::AfterWildcard(text) => write!(f, "the path {text:?} has segments after its wildcard"),
             PatternError::Repeated(text) => write!(f, "the path {text:?} is registered twice for one method"),
         }
     }
@@ -66,7 +66,8 @@ impl From<PatternError> for highwire_engine::Error {
     }
 }
 
-/// Writes a template of another router in this one's syntax: `/users/:id` as `/users/{id}`, `/files/*path` as `/files/{*path}`.
+/// Rewrites a template of another router in this one's syntax: `/users/:id` as `/users/{id}`, `/files/*path` as
+/// `/files/{*path}`.
 fn in_braces(text: &str) -> String {
     let segment = |part: &str| match part.split_at_checked(1) {
         Some((":", name)) => format!("{{{}}}", if name.is_empty() { "name" } else { name }),
@@ -122,12 +123,12 @@ impl Pattern {
         &self.segments
     }
 
-    /// The path itself, where the template has no parameter.
+    /// Returns the path if the template has no parameter.
     pub(super) fn whole(&self) -> Option<&[u8]> {
         self.segments.iter().all(|segment| matches!(segment, Segment::Exact(_))).then_some(self.text.as_bytes())
     }
 
-    /// The parameters' names, in order.
+    /// Returns the names of the parameters, in order.
     pub(crate) fn names(&self) -> Vec<Box<str>> {
         let name = |segment: &Segment| match segment {
             Segment::Exact(_) => None,

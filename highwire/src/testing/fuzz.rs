@@ -1,4 +1,5 @@
-//! What fuzz targets assert of forms, cookies and media types, each against a naive twin. Not for users.
+//! The assertions of the fuzz targets for forms, media types, cookies, ranges and conditional fields. Most compare a
+//! parser with a naive one. Not part of the public API.
 
 use crate::cookie::{Cookie, Cookies, parse};
 use crate::form::Limits;
@@ -6,7 +7,8 @@ use crate::form::parser::{Event, Fault, Parser};
 use crate::media::MediaType;
 use bytes::Bytes;
 
-/// What a parser makes of a body that comes in pieces, as text: `[head|data] [head|data] end`, or a fault and its place.
+/// Parses a body that arrives in pieces. Returns the result as text: `[head|data] [head|data] end`, or the parts up to
+/// a fault, then the fault and its offset.
 pub(crate) fn read_parts(parser: &mut Parser, pieces: &[&[u8]]) -> String {
     let (mut read, mut in_part) = (Vec::new(), false);
     let mut pieces = pieces.iter();
@@ -26,7 +28,7 @@ pub(crate) fn read_parts(parser: &mut Parser, pieces: &[&[u8]]) -> String {
                 read.push(b'|');
             }
             Ok(Event::Data(data)) => {
-                assert!(in_part && !data.is_empty(), "data is of a part, and some");
+                assert!(in_part && !data.is_empty(), "data stands within a part and is not empty");
                 read.extend_from_slice(&data);
             }
             Ok(Event::PartEnd) => {
@@ -45,7 +47,7 @@ pub(crate) fn read_parts(parser: &mut Parser, pieces: &[&[u8]]) -> String {
     read
 }
 
-/// The same for a whole body, by looking for each delimiter byte by byte.
+/// The naive counterpart of [`read_parts`] for a whole body: searches for each delimiter byte by byte.
 pub(crate) fn read_parts_naively(body: &[u8], boundary: &str, limits: &Limits) -> String {
     let delimiter = [b"\r\n--", boundary.as_bytes()].concat();
     let over = body.len() as u64 > limits.total_bytes;
@@ -112,14 +114,14 @@ pub(crate) fn read_parts_naively(body: &[u8], boundary: &str, limits: &Limits) -
         read.extend_from_slice(b"] ");
         at = stop;
     }
-    unreachable!("the count of parts has no end")
+    unreachable!("the loop over the parts ends only with a return")
 }
 
-/// A multipart body: two bytes that choose limits and how it is cut, then the body, with the boundary `B`. In every cut
-/// the parser makes the same of it as the naive one.
+/// Parses a multipart body with the boundary `B`: whole, in pieces of equal length, and in two pieces. The first two
+/// bytes of the input choose the limits and the cuts; the rest is the body.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if a result differs from that of the naive parser.
 pub fn multipart(input: &[u8]) {
     let Some((&[limit, cut], body)) = input.split_first_chunk() else { return };
     let limits = Limits {
@@ -130,53 +132,56 @@ pub fn multipart(input: &[u8]) {
     };
     let parser = || Parser::new("B", limits.clone()).expect("a boundary");
     let naive = read_parts_naively(body, "B", &limits);
-    assert_eq!(read_parts(&mut parser(), &[body]), naive, "whole");
+    assert_eq!(read_parts(&mut parser(), &[body]), naive, "the whole body");
     let pieces: Vec<&[u8]> = body.chunks(1 + usize::from(cut % 16)).collect();
-    assert_eq!(read_parts(&mut parser(), &pieces), naive, "in pieces");
+    assert_eq!(read_parts(&mut parser(), &pieces), naive, "the body in equal pieces");
     let (front, back) = body.split_at(usize::from(cut).min(body.len()));
-    assert_eq!(read_parts(&mut parser(), &[front, back]), naive, "in two");
+    assert_eq!(read_parts(&mut parser(), &[front, back]), naive, "the body in two pieces");
     let _ = crate::form::head::parse(&Bytes::copy_from_slice(body));
 }
 
-/// A form: what is taken is written and read as the same, and a lenient reader agrees.
+/// Parses a form, and if it is valid, writes it and parses it again.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if the second result differs from the first, or if the lenient parser of `serde_urlencoded` returns other
+/// pairs.
 #[cfg(feature = "json")]
 pub fn form(input: &[u8]) {
     let Ok(pairs) = crate::form::urlencoded::pairs(input) else { return };
     let written = serde_urlencoded::to_string(&pairs).expect("a form");
-    assert_eq!(crate::form::urlencoded::pairs(written.as_bytes()).as_ref(), Ok(&pairs), "written and read");
+    assert_eq!(crate::form::urlencoded::pairs(written.as_bytes()).as_ref(), Ok(&pairs), "written and parsed again");
     let theirs: Vec<crate::fields::Pair<'_>> = serde_urlencoded::from_bytes(input).expect("a form");
-    assert_eq!(theirs, pairs, "a lenient reader");
+    assert_eq!(theirs, pairs, "the result of serde_urlencoded");
 }
 
-/// A media type: what is taken has the parts that it shows, and is taken again when they are put together.
+/// Splits the input as a list into its elements. Then parses the input as a media type, and if it is valid, writes it
+/// from its parts and parses it again.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if an element is empty or not part of the text, or if the second media type differs from the first.
 pub fn media_type(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let list: Vec<&str> = crate::media::elements(text).collect();
-    assert!(list.iter().all(|element| !element.is_empty() && text.contains(element)), "elements are pieces");
+    assert!(list.iter().all(|element| !element.is_empty() && text.contains(element)), "an element is empty or foreign");
     let Some(media_type) = MediaType::parse(text) else { return };
     let mut again = format!("{}/{}", media_type.kind(), media_type.subtype());
     let values = |media_type: &MediaType<'_>| -> Vec<(String, String)> {
-        let parameters = media_type.parameters().map(|parameter| parameter.expect("it is taken"));
+        let parameters = media_type.parameters().map(|parameter| parameter.expect("a valid parameter"));
         parameters.map(|(name, value)| (name.to_string(), value.text().into_owned())).collect()
     };
     let expected = values(&media_type);
     for (name, value) in &expected {
         again.push_str(&format!("; {name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")));
     }
-    let read = MediaType::parse(&again).expect("what is put together");
+    let read = MediaType::parse(&again).expect("a media type written from its parts is valid");
     assert_eq!((values(&read), read.kind()), (expected, media_type.kind()), "{again}");
 }
 
-/// Cookies: what a client sends is read as splitting it says, and what is set comes back as it was.
+/// Parses a client's `Cookie` field. Then sets a cookie with the input as its value, if that is possible, and reads it
+/// back.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if the cookies differ from those that splitting the text gives, or if the value read back is not the input.
 pub fn cookies(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let trim = |text: &str| text.trim_matches(|character: char| character.is_ascii_whitespace()).to_string();
@@ -200,18 +205,18 @@ pub fn cookies(input: &[u8]) {
     assert_eq!(cookies.get("a").as_deref(), Some(text), "{header}");
 }
 
-/// A Range field for a file of some length: see `files::range`.
+/// Parses a Range field for a file of some length: see `files::range`.
 ///
 /// # Panics
-/// Where it is read differently than its twin reads it.
+/// Panics if the result differs from that of the naive parser.
 pub fn ranges(input: &[u8]) {
     crate::files::range::assert_equals_twin(input);
 }
 
-/// The conditional fields of a request for one file: see `files::validators`.
+/// Evaluates the conditional fields of a request for one file: see `files::validators`.
 ///
 /// # Panics
-/// Where they are judged differently than their twin judges them.
+/// Panics if the result differs from that of the naive evaluation.
 pub fn conditions(input: &[u8]) {
     crate::files::validators::assert_equals_twin(input);
 }

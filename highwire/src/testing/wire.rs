@@ -1,4 +1,4 @@
-//! What carries a request under test: the link as it is, or TLS upon it.
+//! The transport of the test client: the simulated link itself, or TLS over it.
 
 #[cfg(feature = "tls")]
 pub(super) use tls::{Wire, Wires};
@@ -8,10 +8,10 @@ pub(super) use clear::{Wire, Wires};
 
 #[cfg(not(feature = "tls"))]
 mod clear {
-    /// Makes wires.
+    /// Makes the [`Wire`] of each connection.
     pub(in crate::testing) struct Wires;
 
-    /// The link itself.
+    /// The link without TLS, which passes bytes on unchanged.
     pub(in crate::testing) struct Wire;
 
     impl Wires {
@@ -53,13 +53,13 @@ mod tls {
     use std::io::{Read, Write};
     use std::sync::Arc;
 
-    /// The name of the server, where a request names no other.
+    /// The name in the server's certificate, and the one the client asks for if a request's `Host` is not a valid name.
     const NAME: &str = "test";
 
     impl Client {
-        /// Starts the app under TLS, with a certificate that is made for it: requests come by `https`, and
-        /// [`Tls`](crate::Tls) is that of a client without a certificate. What those in the clear are answered, such as
-        /// redirects, is seen by [`new`](Self::new).
+        /// Starts the app under TLS, with a self-signed certificate: requests use `https`, and [`Tls`](crate::Tls)
+        /// contains no client certificate. To test responses to plain HTTP, such as redirects to HTTPS, use
+        /// [`new`](Self::new).
         ///
         /// ```
         /// use highwire::testing::Client;
@@ -71,20 +71,20 @@ mod tls {
         /// ```
         ///
         /// # Errors
-        /// A mistake in its routes or settings, or that no certificate can be made.
+        /// Returns an error if the app's routes or settings are wrong, or if the certificate cannot be made.
         pub fn https(app: App) -> Result<Client> {
             let listen = Listen::new().tls(TlsConfig::new().self_signed([NAME]));
             Client::start(app.server()?, listen, Wires(Some(config())))
         }
     }
 
-    /// Makes wires: in the clear, or under TLS.
+    /// Makes the [`Wire`] of each connection: with TLS if there is a configuration for it.
     pub(in crate::testing) struct Wires(Option<Arc<ClientConfig>>);
 
-    /// A session on the link, or the link itself.
+    /// The link, with or without a TLS session over it.
     pub(in crate::testing) struct Wire {
         session: Option<ClientConnection>,
-        /// The server has said that it sends no more.
+        /// True if the server has sent `close_notify`, the end of its TLS data.
         closed: bool,
     }
 
@@ -93,13 +93,13 @@ mod tls {
             Wires(None)
         }
 
-        /// A wire to a host: its name is what the server is asked for.
+        /// Makes a wire for one connection. Under TLS, the client asks for the name in `host` (SNI).
         pub(in crate::testing) fn wire(&self, host: &[u8]) -> Wire {
             let begin = |config: &Arc<ClientConfig>| {
                 let host = std::str::from_utf8(host).unwrap_or_default();
                 let named = ServerName::try_from(host.split(':').next().unwrap_or_default().to_string());
-                let name = named.or_else(|_| ServerName::try_from(NAME)).expect("the usual name is one");
-                let mut session = ClientConnection::new(config.clone(), name).expect("a client of TLS");
+                let name = named.or_else(|_| ServerName::try_from(NAME)).expect("the default name is valid");
+                let mut session = ClientConnection::new(config.clone(), name).expect("a TLS client");
                 session.set_buffer_limit(None);
                 session
             };
@@ -108,7 +108,7 @@ mod tls {
     }
 
     impl Wire {
-        /// Says something; `out` is what goes over the link.
+        /// Sends plaintext: appends the bytes for the link to `out`.
         pub(in crate::testing) fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
             match &mut self.session {
                 None => out.extend_from_slice(plain),
@@ -119,20 +119,20 @@ mod tls {
             }
         }
 
-        /// Hears what came over the link; `out` is what the session itself says to that.
+        /// Takes bytes from the link: appends their plaintext to `plain`, and the session's replies to `out`.
         pub(in crate::testing) fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) {
             let Some(session) = &mut self.session else { return plain.extend_from_slice(bytes) };
             while !bytes.is_empty() {
-                session.read_tls(&mut bytes).expect("bytes in memory");
-                let state = session.process_new_packets().expect("a server that speaks TLS");
+                session.read_tls(&mut bytes).expect("reading from memory does not fail");
+                let state = session.process_new_packets().expect("the server speaks TLS");
                 let read = session.reader().take(state.plaintext_bytes_to_read() as u64).read_to_end(plain);
-                read.expect("what the session has");
+                read.expect("the session has this plaintext");
                 self.closed = state.peer_has_closed();
             }
             flush(session, out);
         }
 
-        /// Whether an end of the link means that the server has said all: under TLS it says so itself.
+        /// Returns true if an end of the link is no truncation: always without TLS, and with TLS after `close_notify`.
         pub(in crate::testing) fn may_end(&self) -> bool {
             self.session.is_none() || self.closed
         }
@@ -140,14 +140,14 @@ mod tls {
 
     fn flush(session: &mut ClientConnection, out: &mut Vec<u8>) {
         while session.wants_write() {
-            session.write_tls(out).expect("memory");
+            session.write_tls(out).expect("writing to memory does not fail");
         }
     }
 
-    /// Every request begins a session of its own, as it has a connection of its own.
+    /// Returns the client's TLS settings. Each request has its own connection and session: sessions are not resumed.
     fn config() -> Arc<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().expect("versions that the provider has");
+        let builder = builder.with_safe_default_protocol_versions().expect("the provider has the default versions");
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(TakesAll));
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -155,7 +155,7 @@ mod tls {
         Arc::new(config)
     }
 
-    /// Takes every certificate: nobody else can be at the other end of a link in memory.
+    /// Accepts every certificate: only the server under test can be at the other end of a link in memory.
     #[derive(Debug)]
     struct TakesAll;
 

@@ -1,4 +1,4 @@
-//! An app as a service: requests of this process go to workers of their own, which have no address.
+//! An app as a tower service: it has its own workers, which answer requests of this process and listen on no address.
 
 use crate::App;
 use crate::server::Handle;
@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Makes a service of an app, for whatever takes services of `http` requests: axum's `fallback_service` and `nest_service`,
-/// hyper, layers of the tower family.
+/// Turns an app into a service of `http` requests, for axum's `fallback_service` and `nest_service`, for hyper, and for
+/// layers of the tower family.
 ///
 /// ```
 /// use highwire::{App, tower};
@@ -29,35 +29,38 @@ use std::task::{Context, Poll};
 /// # Ok::<(), highwire::Error>(())
 /// ```
 ///
-/// Handlers stay on one thread, as everywhere in Highwire: the service has workers of its own, as many as `Config::workers`
-/// says, and one where that says nothing. They begin here. When the last clone of the service is gone they finish what is
-/// under way, until `Timeouts::shutdown` at the latest, and end.
+/// Each handler stays on one thread, as everywhere in Highwire, so the service has its own workers: `Config::workers`
+/// of them, or one if that is 0. This function starts them. When the last clone of the service is dropped, they finish
+/// the requests in progress, for at most `Timeouts::shutdown`, and end.
 ///
-/// Routes, middleware, bounds, deadlines, the memory budget and the access log are those that the app has behind sockets.
-/// `Limits::connections` bounds the requests at once; beyond it they are answered 503. Timeouts are those of bodies, handlers,
-/// and of answers that nobody takes (`Timeouts::write`). A response that is dropped before its end, or the future of one,
-/// cancels its handler.
+/// Routes, middleware, limits, the memory budget and the access log work as they do behind sockets.
+/// `Limits::connections` bounds the requests in progress; further ones get 503. The timeouts that apply are `body`,
+/// `handler`, and `write`, which ends responses whose bodies are not read. Dropping a response before its end, or its
+/// future, cancels the handler.
 ///
-/// - The request's body is asked for on the worker's thread, and no faster than the handler takes it. A body that needs
-///   tokio there, as some layers' do, needs the feature `tokio`. Its errors arrive as [`BodyError`](crate::body::BodyError).
-/// - A [`Peer`](crate::Peer) or a `SocketAddr` in the request's extensions is whom it comes from, a [`Tls`](crate::Tls) says that
-///   it came under TLS, and [`Extension`](crate::Extension) takes the others. Without `Tls` a request counts as in the clear: an
-///   app that sends those to https is best told to do so where it is served.
-/// - axum does not say whom a request comes from by itself, and without it limits by address let everything pass. Its
-///   `into_make_service_with_connect_info::<SocketAddr>` leaves a `ConnectInfo<SocketAddr>`, out of which a layer
-///   (`middleware::map_request`) puts the `SocketAddr` into the extensions.
-/// - `Content-Length` and `Transfer-Encoding` of a request are not believed; its body says how long it is.
-/// - There is no way for interim responses, reason phrases and other protocols: a handler that accepts an upgrade, and every
-///   CONNECT, is answered 501. `Server` and `Date` are left to whoever sends the answer.
+/// - The worker's thread polls the request's body, no faster than the handler takes it. If polling the body needs a
+///   tokio runtime, as with some layers, turn on the feature `tokio`. The handler gets the body's errors as
+///   [`BodyError`](crate::body::BodyError).
+/// - The client's address is the [`Peer`](crate::Peer) or the `SocketAddr` in the request's extensions. A
+///   [`Tls`](crate::Tls) there marks a request that arrived under TLS. Without it, the request counts as plain HTTP:
+///   use redirects to HTTPS of the outer server, not [`Https::redirect`](crate::Https::redirect).
+///   [`Extension`](crate::Extension) extracts other extensions.
+/// - A request without an address counts as from `0.0.0.0`, so limits by address apply to all such requests together.
+///   axum adds no address automatically: its `into_make_service_with_connect_info::<SocketAddr>` adds a
+///   `ConnectInfo<SocketAddr>`, from which a layer (`middleware::map_request`) can copy the `SocketAddr` into the
+///   extensions.
+/// - `Content-Length` and `Transfer-Encoding` of a request are ignored; the length is that of its body.
+/// - Interim responses and reason phrases are dropped. CONNECT, and a handler that accepts an upgrade, are answered
+///   with 501. `Server` and `Date` are left to the server that sends the response.
 ///
 /// # Errors
-/// A mistake in the app's routes or settings, or what keeps its workers from starting.
+/// Returns an error if the app's routes or settings are wrong, or if its workers cannot start.
 pub fn into_service(app: App) -> crate::Result<AppService> {
     let server = app.configure(|config| config.workers = config.workers.max(1)).server()?;
     Ok(AppService { running: Arc::new(Running { handle: server.start_inside()? }) })
 }
 
-/// An app as a service: see [`into_service`].
+/// A service that [`into_service`] has made of an app.
 #[derive(Clone)]
 pub struct AppService {
     running: Arc<Running>,
@@ -69,7 +72,7 @@ impl fmt::Debug for AppService {
     }
 }
 
-/// What all clones share. Its end is that of the workers.
+/// The workers of all clones of a service. Dropping it shuts them down.
 struct Running {
     handle: Handle,
 }
@@ -88,7 +91,7 @@ where
     type Error = Infallible;
     type Future = ResponseFuture;
 
-    /// Always ready: what is too much is answered so.
+    /// Always returns ready. Requests beyond `Limits::connections` are answered with 503.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
@@ -100,7 +103,7 @@ where
     }
 }
 
-/// A body whose parts are [`Bytes`].
+/// Wraps a body and converts its parts to [`Bytes`].
 struct InBytes<B> {
     body: Pin<Box<B>>,
 }

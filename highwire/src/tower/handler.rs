@@ -1,4 +1,4 @@
-//! Services as handlers: a request's body goes to the service by a channel, and what it answers becomes ours.
+//! Services as handlers: the service reads the request's body through a channel, and its response is converted to ours.
 
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
@@ -15,12 +15,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Makes a handler of a service: a route's, or an app's [`fallback`](crate::App::fallback). Where the service fails, the
-/// answer is 500, and the log says why.
+/// Makes a handler of a service, for a route or for an app's [`fallback`](crate::App::fallback). If the service fails,
+/// the response is 500 and the error is logged.
 ///
-/// The service is cloned for each request, as tower's rules want it, and its future stays on the worker that has the
-/// connection. Requests have [`Peer`](crate::Peer) and, under TLS, [`Tls`](crate::Tls) in their extensions. What needs hyper's
-/// own upgrades, such as axum's WebSocket, is told that there are none.
+/// The service is cloned for each request, as tower's contract requires, and its future stays on the worker that has
+/// the connection. The extensions of a request contain its [`Peer`](crate::Peer) and, under TLS, its
+/// [`Tls`](crate::Tls). Services that need hyper's upgrades, such as axum's WebSocket, do not work.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -54,7 +54,7 @@ where
                 Ok(answer) => convert(answer, is_head),
                 Err(error) => {
                     let error: BoxError = error.into();
-                    highwire_engine::log!(Failure, error, %error, "a service failed");
+                    highwire_engine::log!(Failure, error, %error, "a tower service failed");
                     Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
                 }
             }
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// A request's head in the words of the `http` crate: an extractor.
+/// An extractor for the head of a request, in the types of the `http` crate.
 #[derive(Clone, Debug)]
 pub struct Parts(pub http::request::Parts);
 
@@ -71,7 +71,7 @@ impl FromRequest for Parts {
         let refuse = |_| Response::error(StatusCode::BAD_REQUEST, "the target is no URI\n");
         let mut builder = http::Request::builder().method(request.method()).version(request.version());
         builder = match request.target() {
-            // As hyper has it: a tunnel's target is an authority, and HTTP/2 has everything in its URI.
+            // As in hyper: the URI is the target as it was sent (for CONNECT, an authority), but absolute on HTTP/2.
             target if request.version() != http::Version::HTTP_2 || !target.starts_with('/') => builder.uri(target),
             target => {
                 let scheme = if request.is_secure() { "https" } else { "http" };
@@ -89,14 +89,14 @@ impl FromRequest for Parts {
     }
 }
 
-/// A request's body on its way to a service.
+/// The body of a request, as a service gets it.
 #[derive(Debug)]
 pub struct Incoming {
     reader: Reader<BodyError>,
 }
 
-/// Passes a body on, a part whenever the service waits for one: what it has not asked for stays with the connection, which
-/// has it in its account and stops receiving when that is enough.
+/// Passes a body to the service, one part each time the service waits for one. The rest stays with the connection,
+/// which is charged for it and stops receiving at its limit.
 fn cross(mut body: Body) -> Incoming {
     let (writer, reader) = crossing();
     let incoming = Incoming { reader };
@@ -114,7 +114,7 @@ fn cross(mut body: Body) -> Incoming {
                 Ok(Some(Ok(part))) => writer.push(part),
                 Ok(Some(Err(error))) => break Err(error),
                 Ok(None) => break Ok(body.trailers().into_iter().collect()),
-                // The service wants no more of it; dropped, nobody does.
+                // The service has dropped its end. The connection drops the rest when `body` is dropped here.
                 Err(ReaderGone) => return,
             }
         };
@@ -140,7 +140,7 @@ impl HttpBody for Incoming {
     }
 }
 
-/// A service's answer as ours.
+/// Converts a service's response to ours.
 fn convert<B>(answer: http::Response<B>, is_head: bool) -> Response
 where
     B: HttpBody + 'static,
@@ -152,14 +152,14 @@ where
     let mut response = Response::new(parts.status);
     let mut last = None;
     for (name, value) in parts.headers {
-        // A name stands with its first value only.
+        // `HeaderMap` gives the name with the first of its values only.
         last = name.or(last);
         if let Some(name) = &last {
             response.own_headers().push((name.clone(), value));
         }
     }
     if is_head && let Some(length) = announced {
-        // Services leave the body out themselves; ours is announced and never asked for.
+        // The service has left out the body. Ours only announces its length: the engine polls no body for HEAD.
         let body = BodyStream::of(Bytes::new());
         *response.content_mut() = Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None }));
         return response;
@@ -187,7 +187,7 @@ where
     response
 }
 
-/// A service's body as a stream of parts; its trailers are put aside.
+/// A service's body as a stream of its parts. Collects the trailers, which are sent after the stream.
 struct Outgoing<B> {
     body: Pin<Box<B>>,
     trailers: Rc<RefCell<HeaderMap>>,
@@ -232,7 +232,7 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
-    /// Lets all that can be done be done.
+    /// Lets all other tasks finish their work: the test's clock moves only when nothing else is left to do.
     async fn rest() {
         crate::time::sleep(Duration::from_secs(1)).await;
     }
@@ -252,7 +252,7 @@ mod tests {
                 let part = part.and_then(Result::ok).and_then(|part| part.into_data().ok());
                 seen.push(part.map_or(0, |part| part.len()));
             }
-            // It waits for more of the body when the service lets go of it.
+            // The service polls for more of the body, and then drops it.
             let asked = poll_fn(|cx| Poll::Ready(Pin::new(&mut incoming).poll_frame(cx).is_pending())).await;
             rest().await;
             let held = arriving.borrow().is_abandoned();

@@ -1,7 +1,7 @@
-//! Services of the `tower` family: as handlers of an app, and an app as one of them. Behind the feature `tower`.
+//! Services of the `tower` family as handlers of an app, and an app as such a service. Requires the feature `tower`.
 //!
-//! [`service`] makes a handler of an axum `Router`, or of anything else that is a `Service` of `http` requests; it runs on
-//! Highwire unchanged:
+//! [`service`] makes a handler of an axum `Router` or any other `Service` of `http` requests, which runs on Highwire
+//! unchanged:
 //!
 //! ```
 //! # use axum::{Router, routing::get};
@@ -12,7 +12,7 @@
 //! # let _ = app;
 //! ```
 //!
-//! [`into_service`] makes a service of an app, which can then stand behind axum, hyper or tonic, and behind layers:
+//! [`into_service`] turns an app into a service, for use in axum, hyper or tonic, and behind layers:
 //!
 //! ```
 //! use axum::Router;
@@ -24,8 +24,8 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! Bodies cross threads by a bounded channel, since services want theirs to be `Send`: [`CROSSING_BYTES`] of an answer at
-//! most wait in it, and of a request's body the part that the service waits for.
+//! Bodies pass through a bounded channel between threads, because services require `Send` bodies. It holds
+//! [`CROSSING_BYTES`] of a response's body, which one part may exceed, and only one part of a request's body.
 
 mod app;
 mod handler;

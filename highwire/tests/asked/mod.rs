@@ -1,4 +1,4 @@
-//! What tests of apps as services share: requests with bodies of every kind, and reading what is answered.
+//! Helpers for the tests of apps as services: requests with several kinds of bodies, and functions that read responses.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_service::Service;
 
-/// How long anything may take before a test gives up on it.
+/// The longest time that a step of a test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a future on this thread.
@@ -25,12 +25,12 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("an end in time") })
 }
 
-/// Says when it is dropped.
+/// Sends a message when it is dropped.
 pub(crate) struct Told(pub(crate) mpsc::Sender<()>);
 
 impl Drop for Told {
     fn drop(&mut self) {
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         let _ = self.0.send(());
     }
 }
@@ -40,7 +40,7 @@ pub(crate) fn told() -> (Told, mpsc::Receiver<()>) {
     (Told(tell), hear)
 }
 
-/// A request's body: what is given, then its end, or nothing for ever.
+/// A request's body: the given frames, and then its end if `ends` is true. Otherwise it stays pending.
 pub(crate) struct Sent {
     pub(crate) frames: VecDeque<Result<Frame<Bytes>, BodyError>>,
     pub(crate) ends: bool,
@@ -104,14 +104,14 @@ pub(crate) async fn ask(service: &AppService, request: Request<Sent>) -> http::R
     answer
 }
 
-/// The next frame of an answer's body.
+/// Returns the next frame of a response's body.
 pub(crate) async fn next(
     body: &mut ResponseBody,
 ) -> Option<Result<Frame<Bytes>, Box<dyn std::error::Error + Send + Sync>>> {
     poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
 }
 
-/// All of a body, and its trailers.
+/// Reads a whole body and its trailers.
 pub(crate) async fn whole(mut body: ResponseBody) -> (Vec<u8>, HeaderMap) {
     let (mut bytes, mut trailers) = (Vec::new(), HeaderMap::new());
     while let Some(frame) = next(&mut body).await {
@@ -123,7 +123,7 @@ pub(crate) async fn whole(mut body: ResponseBody) -> (Vec<u8>, HeaderMap) {
     (bytes, trailers)
 }
 
-/// Status, text and fields of an answer.
+/// Sends a request. Returns the status, text and fields of the response.
 pub(crate) async fn get(service: &AppService, request: Request<Sent>) -> (u16, String, HeaderMap) {
     let answer = ask(service, request).await;
     let (head, body) = answer.into_parts();
@@ -133,7 +133,7 @@ pub(crate) async fn get(service: &AppService, request: Request<Sent>) -> (u16, S
 pub(crate) const SHORT: &str = "the request's body was cut short\n";
 pub(crate) const SLOW: &str = "the request's body came too slowly\n";
 
-/// A stream of parts.
+/// Returns a stream of these parts.
 pub(crate) fn stream_of(parts: Vec<&'static str>) -> impl futures_core::Stream<Item = Result<Bytes, BodyError>> {
     struct Parts(VecDeque<&'static str>);
     impl futures_core::Stream for Parts {
@@ -145,7 +145,7 @@ pub(crate) fn stream_of(parts: Vec<&'static str>) -> impl futures_core::Stream<I
     Parts(parts.into())
 }
 
-/// An app that sends back what comes, trailers too.
+/// A handler that sends back the request's body and trailers.
 pub(crate) fn echo(mut body: Body) -> Response {
     let (mut sender, receiver) = highwire::body::channel();
     let trailers = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
@@ -162,7 +162,7 @@ pub(crate) fn echo(mut body: Body) -> Response {
     Response::stream(receiver).with_trailers(move || trailers.take())
 }
 
-/// A stream that never has anything.
+/// A stream that stays pending.
 pub(crate) struct Stuck;
 
 impl futures_core::Stream for Stuck {

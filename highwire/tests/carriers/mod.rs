@@ -1,5 +1,5 @@
-//! The clients of `exchanges.rs`, one for each carrier: they send a case's request and read what is answered. Then the
-//! access log, which says the same of all of them.
+//! The clients of `exchanges.rs`, one for each carrier: each sends a case's request and reads the response. Also a
+//! collector for the access log.
 
 use super::{Carrier, Case, Ends, PATIENCE, noted};
 use crate::asked::{Sent, next, request, run};
@@ -17,7 +17,7 @@ use tower_service::Service;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-/// What is read of an answer.
+/// The parts of a response that a client has read so far.
 #[derive(Default)]
 pub(crate) struct Reading {
     pub(crate) status: u16,
@@ -27,13 +27,13 @@ pub(crate) struct Reading {
     pub(crate) trailers: Vec<String>,
 }
 
-/// Why an answer is not whole.
+/// Why a client has no complete response.
 pub(crate) enum Failure {
-    /// The client sees that something is missing.
+    /// The server ended the response early, and the client noticed.
     Cut,
-    /// The client did not wait for it.
+    /// The client did not wait for the response.
     Unseen,
-    /// The server did what it never may.
+    /// The server broke the protocol, or went silent.
     Broken(String),
 }
 
@@ -46,13 +46,13 @@ fn lines_of_map(fields: &HeaderMap) -> Vec<String> {
     fields.iter().map(|(name, value)| format!("{name}: {}", value.as_bytes().escape_ascii())).collect()
 }
 
-/// Sends what is to be sent. The server may have ended the connection already: what is read then says so.
+/// Sends `out` and clears it. Ignores errors: the server may have ended the connection already, which reading reports.
 fn send(socket: &mut TcpStream, out: &mut Vec<u8>) {
     let _ = socket.write_all(out);
     out.clear();
 }
 
-/// Receives some bytes.
+/// Appends received bytes to `unread`.
 fn receive(socket: &mut TcpStream, unread: &mut Vec<u8>) -> Result<(), Failure> {
     let mut buffer = [0; 16 * 1024];
     match socket.read(&mut buffer) {
@@ -86,7 +86,7 @@ pub(crate) fn over_http1(address: &str, case: &Case, tag: &str, reading: &mut Re
     match case.ends {
         Ends::Bodiless | Ends::Whole => http.send_end(&mut out, |_| {}).expect("an end"),
         Ends::Trailers => http.send_end(&mut out, |writer| writer.field(b"X-Sum", b"1")).expect("an end"),
-        // The server may have refused the request already.
+        // Fails if the server has refused the request and closed the connection already.
         Ends::Short => _ = socket.shutdown(Shutdown::Write),
         Ends::Never => {}
         Ends::Gone => {
@@ -119,12 +119,12 @@ pub(crate) fn over_http1(address: &str, case: &Case, tag: &str, reading: &mut Re
                 reading.trailers = if trailers { lines_of_head(&head, window) } else { Vec::new() };
                 return Ok(());
             }
-            Event::Paused | Event::Closed => return Err(Failure::Broken("there is nothing to read".to_string())),
+            Event::Paused | Event::Closed => return Err(Failure::Broken("the response has ended already".to_string())),
         }
     }
 }
 
-/// A client's connection with one stream.
+/// A client's HTTP/2 connection with one stream.
 struct Http2 {
     http: h2::Connection,
     stream: h2::StreamRef,
@@ -177,7 +177,7 @@ impl Http2 {
         }
     }
 
-    /// Handles the frames that are whole. Returns true if the answer is.
+    /// Handles the frames that are complete. Returns true if the response is complete.
     fn read(&mut self, reading: &mut Reading) -> Result<bool, Failure> {
         let (mut at, mut complete) = (0, false);
         loop {
@@ -263,10 +263,10 @@ async fn read_answer(answer: http::Response<ResponseBody>, reading: &mut Reading
     Ok(())
 }
 
-/// Checks the fields of an answer against those that HTTP/1 gives.
+/// Compares the fields of a response with those of the response over HTTP/1.
 pub(crate) fn check_fields(carrier: Carrier, fields: &[String], by_http1: &[String]) -> Result<(), String> {
     let named = |line: &&String, names: &[&str]| names.iter().any(|name| line.split(": ").next() == Some(*name));
-    // The answer of a call has no `Server` and `Date`: the server that passes it on writes them.
+    // The response to a call has no `Server` and `Date`: the outer server adds them.
     let stamps = fields.iter().filter(|line| named(line, &["date", "server"])).count();
     let expected = if carrier == Carrier::Call { 0 } else { 2 };
     if stamps != expected {

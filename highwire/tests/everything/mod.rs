@@ -1,5 +1,6 @@
-//! An app that uses everything above the core, and a server with it, for other people's clients to try: forms, uploads,
-//! cookies, sessions, credentials, redirects, files, events, compressed answers, other origins' pages.
+//! An app that uses the features of this crate, and a server for it, which the tests try with third-party clients:
+//! forms, uploads, cookies, sessions, credentials, redirects, files, events, compressed responses, pages of other
+//! origins.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -21,15 +22,15 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A server, which ends with its test.
+/// A server. Dropping it stops the server.
 pub(crate) struct Site {
     handle: Option<Handle>,
-    /// Its addresses, in the clear and under TLS.
+    /// The addresses for plain HTTP and for HTTPS.
     addresses: [String; 2],
 }
 
 impl Site {
-    /// Serves an app on an engine, in the clear and under TLS.
+    /// Serves an app on an engine, over HTTP and HTTPS.
     pub(crate) fn start(engine: &str, app: App) -> Site {
         let engine = match engine {
             "uring" => Engine::Uring,
@@ -42,17 +43,17 @@ impl Site {
         });
         let server = app.listen("127.0.0.1:0").expect("a free port");
         let tls = TlsConfig::new().self_signed(["localhost", "127.0.0.1"]);
-        let handle = server.listen_tls("127.0.0.1:0", tls).expect("a free port").start().expect("it starts");
+        let handle = server.listen_tls("127.0.0.1:0", tls).expect("a free port").start().expect("the server starts");
         let addresses = [handle.addresses()[0].clone(), handle.addresses()[1].clone()];
         Site { handle: Some(handle), addresses }
     }
 
-    /// The URL of a path, under TLS or in the clear.
+    /// Returns the URL of a path. `scheme` is `http` or `https`.
     pub(crate) fn url(&self, scheme: &str, path: &str) -> String {
         format!("{scheme}://{}{path}", self.addresses[usize::from(scheme == "https")])
     }
 
-    /// The same by the name `localhost`, which for a browser is another site than the address.
+    /// Returns the URL with the host `localhost`. For a browser this is another site than the address.
     pub(crate) fn named(&self, scheme: &str, path: &str) -> String {
         self.url(scheme, path).replace("127.0.0.1", "localhost")
     }
@@ -62,24 +63,24 @@ impl Drop for Site {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
             handle.abort();
-            // What a test has to say it has said.
+            // An error here does not matter: the test has made its assertions.
             let _ = handle.join();
         }
     }
 }
 
-/// The length of the large file; no multiple of any buffer's.
+/// The length of the large file. Not a multiple of the length of any buffer.
 pub(crate) const LARGE: usize = 3_000_011;
 
-/// When the files were changed last, as a client says it.
+/// The modification date of the files, as in a header field.
 pub(crate) const CHANGED: &str = "Fri, 15 Jan 2021 08:00:00 GMT";
 
-/// A text that compresses well.
+/// Returns text that compresses well.
 pub(crate) fn text(lines: usize) -> String {
     (0..lines).map(|line| format!("Line {line}: {} readers\n", line * line)).collect()
 }
 
-/// Files to ask for: a large one, a text, one in a folder, and a sound of ten seconds.
+/// Writes the files to serve: a large one, a text, one in a folder, and ten seconds of sound.
 pub(crate) fn place(name: &str) -> Place {
     let place = Place::new(name);
     place.write("large.bin", bytes(LARGE));
@@ -89,7 +90,7 @@ pub(crate) fn place(name: &str) -> Place {
     place
 }
 
-/// Ten seconds of 16 bits, 44,100 times a second, mono.
+/// Returns a WAV file: ten seconds, mono, 44,100 samples of 16 bits per second.
 fn tone() -> Vec<u8> {
     const RATE: u32 = 44_100;
     let length = 10 * RATE * 2;
@@ -104,15 +105,15 @@ fn tone() -> Vec<u8> {
     wav
 }
 
-/// A sum of bytes that depends on their order (FNV-1a).
+/// Returns a hash of bytes (FNV-1a), which continues the hash `begun`.
 pub(crate) fn sum(bytes: impl IntoIterator<Item = u8>, begun: u64) -> u64 {
     bytes.into_iter().fold(begun, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The sum of nothing.
+/// The hash of no bytes.
 pub(crate) const NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// What clients wait for, by its name, until somebody opens it: so that a test decides what comes after what.
+/// Named gates at which handlers wait until a client opens them, so that a test decides the order of events.
 #[derive(Default)]
 struct Gates {
     open: Mutex<BTreeSet<String>>,
@@ -130,17 +131,17 @@ impl Gates {
     }
 }
 
-/// What a page reports at its end.
+/// The sender of the reports that pages make at their end.
 pub(crate) struct Reports(pub(crate) Mutex<Sender<String>>);
 
-/// The app. `reports` is where the page that it serves says what it has found.
+/// Returns the app. The page that it serves sends its results to `reports`.
 pub(crate) fn app(place: &Place, reports: Sender<String>) -> App {
     let session = Cookie::new("session", "").secure(false);
     App::new()
         .get("/page", || Html(include_str!("page.html")))
         .post("/report", |report: String, reports: State<Reports>| {
             let sender = reports.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Nobody reads the report of a page that comes too late.
+            // Fails if the report arrives after the test has given up.
             let _ = sender.send(report);
             StatusCode::NO_CONTENT
         })
@@ -182,7 +183,8 @@ pub(crate) fn app(place: &Place, reports: Sender<String>) -> App {
         .with(Decompression::new())
 }
 
-/// What pages of other origins ask for: some may, others not.
+/// Returns an app for requests of pages from other origins: `/open` permits the origins `allowed`,
+/// `/closed` only two others.
 pub(crate) fn elsewhere(allowed: [String; 2]) -> App {
     let cors = |origins: [String; 2]| {
         let cors = origins.into_iter().fold(Cors::new(), Cors::origin);
@@ -202,7 +204,7 @@ pub(crate) fn elsewhere(allowed: [String; 2]) -> App {
     App::new().nest("/open", routes().with(cors(allowed))).nest("/closed", routes().with(closed))
 }
 
-/// A stream of parts.
+/// Returns a stream of these parts.
 fn body_of(parts: [&'static str; 2]) -> body::Receiver {
     let (mut sender, receiver) = body::channel();
     highwire::spawn(async move {
@@ -261,7 +263,7 @@ fn all(cookies: &Cookies) -> BTreeMap<String, String> {
     cookies.iter().map(|(name, value)| (name.to_string(), value.into_owned())).collect()
 }
 
-/// The cookies that are set, each with a value that has to be encoded.
+/// Returns the cookies to set, each with a value that must be encoded.
 fn set() -> [Cookie; 3] {
     let value = "a b;\u{e9}";
     [
@@ -284,7 +286,7 @@ fn jar() -> App {
         })
 }
 
-/// One word, and another when the gate opens.
+/// Sends one word, and another one when the gate opens.
 fn drip(Path(gate): Path<String>, gates: State<Gates>) -> Response {
     let (mut sender, receiver) = body::channel();
     highwire::spawn(async move {
@@ -298,7 +300,7 @@ fn drip(Path(gate): Path<String>, gates: State<Gates>) -> Response {
     Response::stream(receiver).with_header(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain"))
 }
 
-/// The same as events.
+/// Sends two words as [`drip`] does, but as events.
 fn events(Path(gate): Path<String>, gates: State<Gates>) -> Response {
     let (mut events, response) = sse::channel();
     highwire::spawn(async move {
@@ -312,7 +314,7 @@ fn events(Path(gate): Path<String>, gates: State<Gates>) -> Response {
     response
 }
 
-/// Two events a connection, six in all.
+/// Sends two events on each connection, six in all.
 fn ticks(LastEventId(last): LastEventId) -> Response {
     let next = last.and_then(|id| id.parse::<u32>().ok()).unwrap_or(0) + 1;
     if next > 6 {

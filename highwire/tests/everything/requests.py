@@ -1,4 +1,4 @@
-"""What Python's requests gets from the app that has everything: URL, a large file, and its sum."""
+"""Tests the app of mod.rs with Python's requests. Arguments: the URL, the path of a large file, and the hash of the file."""
 
 import sys
 import warnings
@@ -12,7 +12,7 @@ with open(path, "rb") as file:
 
 session = requests.Session()
 session.verify = False
-# What the environment says about proxies is not for this.
+# Ignores the proxies that the environment sets.
 session.trust_env = False
 
 
@@ -22,7 +22,7 @@ def ask(method, path, status, **rest):
     return answer
 
 
-# Cookies, from one answer to the next request.
+# Cookies, from one response to the next request.
 ask("GET", "/cookies/set", 200)
 assert set(session.cookies.keys()) == {"seen", "hidden", "strict"}, session.cookies
 assert ask("GET", "/cookies", 200).json() == dict.fromkeys(["seen", "hidden", "strict"], "a b;\u00e9")
@@ -45,12 +45,12 @@ assert ask("PUT", "/store/generated", 201, data=pieces).text == f"generated {len
 with open(path, "rb") as file:
     assert ask("PUT", "/store/file", 201, data=file).text == f"file {len(large)} {total}"
 
-# Who asks.
+# Credentials.
 assert ask("GET", "/basic", 200, auth=("ada", "s\u00e9:cret".encode())).text == "hello ada"
 ask("GET", "/basic", 401, auth=("ada", "wrong"))
 assert ask("GET", "/bearer", 200, headers={"Authorization": "Bearer x1y2"}).text == "come in"
 
-# Answers in each coding that this Python knows.
+# Responses in each coding that this Python decodes. Prints the codings that it does not.
 text = ask("GET", "/text", 200, headers={"Accept-Encoding": "identity"})
 assert "content-encoding" not in text.headers and len(text.content) > 10_000, text.headers
 known = requests.utils.default_headers()["Accept-Encoding"]
@@ -63,12 +63,12 @@ for coding in ("gzip", "deflate", "br", "zstd"):
         assert answer.headers["content-encoding"] == coding, answer.headers
         assert answer.content == text.content, (coding, len(answer.content))
 
-# A download piece by piece, and a part of it.
+# A download in pieces, and a range of it.
 with ask("GET", "/files/large.bin", 200, stream=True) as answer:
     got = b"".join(answer.iter_content(9_999))
 assert got == large, len(got)
 assert ask("GET", "/files/large.bin", 206, headers={"Range": "bytes=5-99"}).content == large[5:100]
-# One that is left in the middle harms nobody.
+# A download that ends in the middle.
 with ask("GET", "/files/large.bin", 200, stream=True) as answer:
     assert next(answer.iter_content(10)) == large[:10]
 

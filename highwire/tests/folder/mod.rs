@@ -1,4 +1,4 @@
-//! What the tests of files share: a folder with files of a known age, and contents for them.
+//! Helpers for the tests with files: a folder with files of a known date, and contents for them.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Friday, 15 January 2021, 08:00:00: long enough ago for strong validators.
 const DATE: u64 = 1_610_697_600;
 
-/// A folder of its own for each test, which goes with it.
+/// A temporary folder for one test. Dropping it removes the folder.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -25,10 +25,10 @@ impl Place {
         self.0.join("root")
     }
 
-    /// Writes a file that rests since [`DATE`].
+    /// Writes a file with the modification date [`DATE`].
     pub(crate) fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
         let path = self.root().join(path);
-        fs::create_dir_all(path.parent().expect("it is beneath the root")).expect("a folder");
+        fs::create_dir_all(path.parent().expect("a path below the root")).expect("a folder");
         fs::write(&path, bytes).expect("a file");
         let date = UNIX_EPOCH + Duration::from_secs(DATE);
         fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(date)).expect("a date");
@@ -45,7 +45,7 @@ impl Drop for Place {
     }
 }
 
-/// Bytes that do not repeat within any buffer.
+/// Returns pseudo-random bytes, which do not repeat within any buffer.
 pub(crate) fn bytes(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let next = std::iter::repeat_with(|| {

@@ -1,4 +1,4 @@
-//! A driver without a kernel: one connection, whose bytes the test hands over and takes.
+//! A driver without a kernel: one connection, whose input the test provides and whose output it reads.
 
 use highwire::server::{Driver, Worker};
 use highwire_io::wake::Notifier;
@@ -6,21 +6,21 @@ use highwire_io::{Address, Completion, Instant, Listener, ListenerId, Op, Peer, 
 
 const SOCKET: SocketId = SocketId { index: 0, generation: 0 };
 
-/// What each turn takes: time passes, so that what it makes due (dates, deadlines) is part of what is tested.
+/// The time that passes in each turn, so that tests include the work that becomes due, such as dates and timeouts.
 const TURN_NANOSECONDS: u64 = 10_000_000;
 
-/// The driver. It owns buffers that stay, so that it allocates nothing once they have grown.
+/// The driver. It reuses its buffers, so that it allocates nothing after they have grown.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// What the connection receives in the next turn, whole; nothing where it is empty or reception is paused.
+    /// The bytes that the connection receives in the next turn, all at once, unless reception is paused.
     pub(crate) incoming: Vec<u8>,
-    /// What it has sent.
+    /// The bytes that the connection has sent.
     pub(crate) outgoing: Vec<u8>,
-    /// The server has told the driver to stop receiving.
+    /// True if the server has paused reception.
     pub(crate) paused: bool,
     now: Instant,
     accepted: bool,
-    /// Whoever sent bytes of its own has not heard yet that they are out.
+    /// True if an [`Op::SendBytes`] was done and is not reported as drained yet.
     drained: bool,
     notifier: Notifier,
 }
@@ -39,7 +39,7 @@ impl Memory {
     }
 }
 
-/// An app's worker with its connection accepted.
+/// Returns an app's worker that has accepted the connection.
 pub(crate) fn worker(app: highwire::App) -> Worker<Memory> {
     let mut worker = app.server().and_then(|server| server.into_worker(Memory::new())).expect("a worker");
     turn(&mut worker);
@@ -47,7 +47,7 @@ pub(crate) fn worker(app: highwire::App) -> Worker<Memory> {
 }
 
 pub(crate) fn turn(worker: &mut Worker<Memory>) {
-    worker.turn(None).expect("a driver that never fails");
+    worker.turn(None).expect("this driver does not fail");
 }
 
 impl Driver for Memory {
@@ -97,7 +97,7 @@ impl Driver for Memory {
         0
     }
     fn stopwatch(&self) -> fn() -> u64 {
-        // What a test build takes is nobody's work.
+        // Counts no time as work, because test builds are slow.
         || 0
     }
     fn name(&self) -> &'static str {

@@ -1,7 +1,7 @@
-//! What tests of TLS need: an authority that issues certificates, a folder for files, and a client of rustls whose bytes
-//! are carried by hand.
+//! Helpers for tests of TLS: an authority that issues certificates, a folder for files, and a rustls client whose bytes
+//! the test carries to a session.
 
-// Each test program uses a part of it.
+// Each test program uses a part of this module.
 #![allow(dead_code)]
 
 use highwire::tls::{Progress, Session, TlsConfig, TlsError};
@@ -23,7 +23,7 @@ pub(crate) struct Pem {
     pub(crate) key: String,
 }
 
-/// Whoever signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     pub(crate) pem: String,
     der: CertificateDer<'static>,
@@ -41,7 +41,7 @@ impl Authority {
         Authority { pem: certificate.pem(), der, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate for these names; the first one is its common name, too.
+    /// Issues a certificate for these names. The first one is its common name too.
     pub(crate) fn issue(&self, names: &[&str]) -> Pem {
         self.issue_with(names, |_| {})
     }
@@ -62,7 +62,7 @@ impl Authority {
     }
 }
 
-/// What a client is like.
+/// The settings of a client.
 pub(crate) struct Client<'a> {
     pub(crate) trusts: &'a Authority,
     pub(crate) versions: &'static [&'static SupportedProtocolVersion],
@@ -95,13 +95,13 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A client and a session, and the wire between them.
+/// A client, a server's session, and the transport between them.
 pub(crate) struct Pair {
     pub(crate) client: ClientConnection,
     pub(crate) session: Session,
-    /// What the session has decrypted.
+    /// The plaintext that the session has received.
     pub(crate) plain: Vec<u8>,
-    /// How many bytes the session gets at once; 0: all.
+    /// The number of bytes that the session gets at once. 0: all.
     pub(crate) portion: usize,
     pub(crate) progress: Progress,
 }
@@ -118,7 +118,7 @@ impl Pair {
         }
     }
 
-    /// Carries bytes until both sides have nothing more to say. The client's own complaint is not an error of this.
+    /// Carries bytes until neither side has more to send. Returns the session's error, but not the client's.
     pub(crate) fn carry(&mut self) -> Result<(), TlsError> {
         loop {
             let sent = self.client_bytes();
@@ -143,41 +143,41 @@ impl Pair {
     pub(crate) fn client_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
-            self.client.write_tls(&mut bytes).expect("memory");
+            self.client.write_tls(&mut bytes).expect("writing to memory does not fail");
         }
         bytes
     }
 
     pub(crate) fn give_client(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            self.client.read_tls(&mut bytes).expect("memory");
+            self.client.read_tls(&mut bytes).expect("reading from memory does not fail");
             if self.client.process_new_packets().is_err() {
                 return;
             }
         }
     }
 
-    /// The client sends.
+    /// Gives the client plaintext to send. [`carry`](Self::carry) delivers it.
     pub(crate) fn say(&mut self, text: &[u8]) {
         self.client.set_buffer_limit(None);
-        self.client.writer().write_all(text).expect("memory");
+        self.client.writer().write_all(text).expect("writing to memory does not fail");
     }
 
-    /// The session sends; what the client reads.
+    /// Sends plaintext from the session. Returns the plaintext that the client reads.
     pub(crate) fn answer(&mut self, text: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         self.session.send(text, &mut out).expect("an open session");
         let (mut rest, mut heard) = (&out[..], Vec::new());
         while !rest.is_empty() {
-            self.client.read_tls(&mut rest).expect("memory");
-            self.client.process_new_packets().expect("what a client accepts");
+            self.client.read_tls(&mut rest).expect("reading from memory does not fail");
+            self.client.process_new_packets().expect("records that the client accepts");
             let _ = self.client.reader().read_to_end(&mut heard);
         }
         heard
     }
 }
 
-/// A finished handshake.
+/// Completes a handshake.
 pub(crate) fn connect(client: Arc<ClientConfig>, server: Arc<ServerConfig>, name: &str) -> Pair {
     let mut pair = Pair::new(client, server, name);
     pair.carry().expect("a handshake");
@@ -185,13 +185,13 @@ pub(crate) fn connect(client: Arc<ClientConfig>, server: Arc<ServerConfig>, name
     pair
 }
 
-/// Settings with one certificate for `a.example`.
+/// Returns settings with one certificate, for `a.example`.
 pub(crate) fn simple(authority: &Authority) -> TlsConfig {
     let pem = authority.issue(&["a.example"]);
     TlsConfig::new().certificate_pem(pem.chain, pem.key)
 }
 
-/// A folder of its own, gone with the value.
+/// A temporary folder. Dropping it removes the folder.
 pub(crate) struct Folder {
     path: PathBuf,
 }
@@ -209,7 +209,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Writes a file as careful programs do: beside its place, then over it.
+    /// Writes a file atomically: writes a new file, and renames it to `name`.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let (path, beside) = (self.file(name), self.file(&format!("{name}.new")));
         std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, &path)).expect("a file");

@@ -1,12 +1,13 @@
-//! Chunked bodies, RFC 9112 section 7.1: sizes, extensions, data, trailers.
+//! Decodes chunked bodies (RFC 9112 section 7.1): sizes, extensions, data, trailers.
 //!
-//! Strict, because every leniency here has been a smuggling hole: 1 to 16 hex digits and nothing before them, CR LF
-//! and nothing else at line ends, extensions by their grammar and within a byte budget for the whole body.
+//! Strict, because lenient parsers of chunks have allowed request smuggling: a size is 1 to 16 hex digits and nothing
+//! before them, a line ends in CR LF and nothing else, extensions follow their grammar and share a byte budget for the
+//! whole body.
 
 use crate::scan::{self, NAME};
 use crate::{Error, Head, Limits, h1::parse};
 
-/// Where in a chunked body the next byte stands.
+/// The part of a chunked body that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Size,
@@ -15,21 +16,21 @@ enum Place {
     Trailers,
 }
 
-/// Reads one chunked body.
+/// Decodes one chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decoder {
     place: Place,
     extension_bytes: u16,
 }
 
-/// A chunk of fewer bytes has mostly framing.
+/// Chunks of fewer bytes count as small.
 const SMALL_BYTES: u64 = 16;
 
-/// Bytes of larger chunks that give a small one back, and small ones that a second gives back.
+/// A larger chunk gives back one small chunk per `BYTES_A_CHUNK`, and each second gives back `CHUNKS_A_SECOND`.
 const BYTES_A_CHUNK: u64 = 64;
 const CHUNKS_A_SECOND: u32 = 256;
 
-/// Small chunks that a connection has used up of [`Limits::small_chunks`].
+/// Counts the small chunks of a connection against [`Limits::small_chunks`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SmallChunks {
     used: u16,
@@ -41,7 +42,7 @@ impl SmallChunks {
         SmallChunks { used: 0, second: 0 }
     }
 
-    /// It is this second, counted from any moment on.
+    /// Sets the current second, counted from any start, and gives chunks back for the seconds since the last call.
     pub(super) fn set_second(&mut self, second: u32) {
         let passed = second.saturating_sub(self.second);
         self.second = second;
@@ -65,7 +66,7 @@ impl SmallChunks {
     }
 }
 
-/// What the window held.
+/// The result of reading the window.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'b> {
     NeedMore,
@@ -78,7 +79,7 @@ impl Decoder {
         Decoder { place: Place::Size, extension_bytes: 0 }
     }
 
-    /// Bytes of the current chunk that are still to come.
+    /// Returns the bytes of the current chunk that have not arrived.
     pub(super) fn remaining(&self) -> u64 {
         match self.place {
             Place::Data(left) => left,
@@ -86,7 +87,7 @@ impl Decoder {
         }
     }
 
-    /// Reads the front of the window: how many bytes it took, and what they were.
+    /// Reads the front of the window. Returns the number of bytes taken and their meaning.
     pub(super) fn receive<'b>(
         &mut self,
         window: &'b [u8],
@@ -122,7 +123,7 @@ impl Decoder {
                     _ => return Err(Error::InvalidChunkEnd),
                 },
                 Place::Trailers => {
-                    // Spans have 16 bits and count from the window's start, which this call may have moved away from.
+                    // Spans have 16 bits and count from the window's start, but the trailers begin `at` bytes after it.
                     let most =
                         limits.trailer_bytes.min(Limits::MAX_HEAD_BYTES - (at as u32).min(Limits::MAX_HEAD_BYTES));
                     return Ok(match parse::parse_trailers(rest, most, limits, head)? {
@@ -142,7 +143,8 @@ impl Decoder {
         }
     }
 
-    /// `chunk-size [ chunk-ext ] CRLF`: the line's length and the size.
+    /// Reads `chunk-size [ chunk-ext ] CRLF`. Returns the line's length and the size, or `None` if the line is
+    /// incomplete.
     fn size_line(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<(usize, u64)>, Error> {
         let mut size = 0u64;
         let mut at = 0;
@@ -183,8 +185,8 @@ impl Decoder {
     }
 }
 
-/// `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`: the index of the line end, or `None` where the
-/// bytes end first.
+/// Reads `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`. Returns the index of the line end, or `None`
+/// if the bytes end first.
 fn extensions(bytes: &[u8]) -> Result<Option<usize>, Error> {
     let blank = |mut at: usize| {
         while let Some(b' ' | b'\t') = bytes.get(at) {
@@ -233,7 +235,8 @@ fn extensions(bytes: &[u8]) -> Result<Option<usize>, Error> {
     }
 }
 
-/// A quoted string that begins at `at`: the index behind its closing quote.
+/// Reads a quoted string that begins at `at`. Returns the index after its closing quote, or `None` if the bytes end
+/// first.
 fn quoted_string(bytes: &[u8], at: usize) -> Result<Option<usize>, Error> {
     let mut at = at + 1;
     while let Some(&byte) = bytes.get(at) {
@@ -261,7 +264,8 @@ mod tests {
     type Decoded = (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
     type Expected<'a> = (&'a str, &'a [(&'a str, &'a str)]);
 
-    /// Feeds a body at every split; all must agree. Gives the data and the trailers, or the error.
+    /// Decodes a body in every split and asserts that the results are equal. Returns the data and the trailers, or the
+    /// error.
     fn decode(body: &[u8]) -> Result<Decoded, Error> {
         let mut results = Vec::new();
         for pieces in crate::testing::splits(body) {
@@ -343,7 +347,7 @@ mod tests {
         let mut all = |sizes: &[u64]| sizes.iter().try_for_each(|&size| small.chunk(size, &limits));
         assert_eq!(all(&[1, 15, 1, 0, 16]), Ok(()));
         assert_eq!(all(&[1]), Err(Error::TooManySmallChunks));
-        // Two for 128 bytes, of the four that were used.
+        // The 128 bytes give back two of the four small chunks.
         assert_eq!((all(&[128, 1]), all(&[1])), (Ok(()), Err(Error::TooManySmallChunks)));
         small.set_second(7);
         assert_eq!((small.used, small.second), (0, 7));

@@ -1,8 +1,8 @@
-//! One HTTP/1 connection, either role: what was received turned into events, what is sent turned into bytes.
+//! One HTTP/1 connection in either role: turns received bytes into events. `send` holds the sending half.
 //!
-//! The object is small and borrows everything: the window of unread bytes, the [`Head`] that heads are parsed into,
-//! the [`Limits`]. It knows the states of both sides, how the two bodies under way end, and whether the connection
-//! may live on.
+//! The object is small because the caller lends the rest: the window of unread bytes, the [`Head`] to parse into, the
+//! [`Limits`]. It stores the states of both sides, how the incoming and the outgoing body end, and whether the
+//! connection can be used again.
 
 use super::chunked::{Decoder, Found, SmallChunks};
 use super::state::{State, Step};
@@ -24,7 +24,8 @@ pub(super) enum Outgoing {
     Exact(u64),
     Chunked,
     UntilClose,
-    /// The answer to HEAD: the head announces what GET would send, and nothing of it is sent.
+    /// The response has no body because the request was HEAD or the status is 204 or 304. Its head may announce a
+    /// length.
     Withheld,
 }
 
@@ -41,19 +42,20 @@ pub struct Connection {
     incoming: Incoming,
     small_chunks: SmallChunks,
     pub(super) outgoing: Outgoing,
-    /// How much of the window a parse that found no whole head has seen.
+    /// Window length when an incomplete head was last seen; 0 if there is none.
     seen: u32,
 }
 
-/// Below this many bytes a head that is not complete is parsed again whenever more comes: it costs less than a look
-/// at what came. Above, only when a control byte came, so that a head that drips in costs linear time.
+/// Window size below which an incomplete head is parsed again whenever bytes arrive, because parsing costs less than
+/// searching the new bytes. Above it [`worth_parsing`] decides, so that a head that arrives byte by byte is not parsed
+/// for each byte.
 const EAGER_BYTES: usize = 1024;
 
-/// How much of a long head comes between two parses, at most: 128 parses for the longest head.
+/// A larger window is parsed again whenever its length passes a multiple of this: 128 times for a head of 32 KiB.
 const LOOK_BYTES: usize = 256;
 
 impl Connection {
-    /// A fresh connection in the given role.
+    /// Creates a connection in the given role.
     pub const fn new(role: Role) -> Connection {
         Connection {
             role,
@@ -70,32 +72,32 @@ impl Connection {
         }
     }
 
-    /// The client's state.
+    /// Returns the client's state.
     pub fn client(&self) -> State {
         self.client
     }
 
-    /// The server's state.
+    /// Returns the server's state.
     pub fn server(&self) -> State {
         self.server
     }
 
-    /// The version of the message that the peer sent last.
+    /// Returns the version of the peer's last message.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether another exchange may follow the present one.
+    /// Returns true if another exchange may follow the current one.
     pub fn keeps_alive(&self) -> bool {
         self.keep_alive
     }
 
-    /// Makes the present exchange the last one.
+    /// Makes the current exchange the last one.
     pub fn close_after(&mut self) {
         self.keep_alive = false;
     }
 
-    /// Whether our own message is complete and the connection is good for nothing more.
+    /// Returns true if our message is complete and the connection cannot carry another one.
     pub fn must_close(&self) -> bool {
         match self.role {
             Role::Server => {
@@ -106,17 +108,18 @@ impl Connection {
         }
     }
 
-    /// Whether the body of the answer under way is withheld: the answer is to HEAD, or of a status that has none.
+    /// Returns true if a response is being sent whose body is withheld: it answers HEAD, or its status is 204 or 304.
     pub fn withholds_body(&self) -> bool {
         self.server == State::SendsBody && self.outgoing == Outgoing::Withheld
     }
 
-    /// Whether the request is CONNECT and the tunnel is still to be decided on.
+    /// Returns true if the request is a complete CONNECT, and no response has accepted or declined the tunnel yet.
     pub fn awaits_tunnel(&self) -> bool {
         self.method == Method::Connect && self.client == State::MaySwitch
     }
 
-    /// Bytes that the peer has announced and not yet sent, where it has: of the body, or of the current chunk.
+    /// Returns the bytes that the peer has announced but not sent: of the body, or of the current chunk. 0 if none are
+    /// announced.
     pub fn announced(&self) -> u64 {
         match self.incoming {
             Incoming::Exact(left) => left,
@@ -125,15 +128,15 @@ impl Connection {
         }
     }
 
-    /// Some time has gone by, in which a peer whose body comes in small chunks may have had little to say: it has some of
-    /// [`Limits::small_chunks`] back. A caller with a clock says which second it is before it passes on what was received; what it
-    /// counts from is its own.
+    /// Sets the current second, counted from any start, and restores some of [`Limits::small_chunks`] for the time
+    /// since the last call: slow senders of small chunks are not attackers. A caller with a clock calls this before it
+    /// passes received bytes.
     pub fn set_second(&mut self, second: u32) {
         self.small_chunks.set_second(second);
     }
 
-    /// Whether the end of the peer's body is due: [`receive`](Self::receive) returns it for an empty window too, so that a
-    /// caller that stopped reading in between must ask once more although nothing is left to read.
+    /// Returns true if [`receive`](Self::receive) returns the end of the peer's body even for an empty window. A caller
+    /// that stopped reading must then call it once more, although no bytes are left.
     pub fn end_is_due(&self) -> bool {
         let state = match self.role {
             Role::Server => self.client,
@@ -161,7 +164,7 @@ impl Connection {
     fn fail(&mut self, error: Error) -> Error {
         self.keep_alive = false;
         let peer = self.peer();
-        // A side that has closed or switched has nothing left to refuse.
+        // If the table has no such step, the peer's side is already finished and nothing more is read from it.
         let _ = self.step(peer, Step::Fail);
         error
     }
@@ -176,8 +179,8 @@ impl Connection {
     /// Reads one event from the front of the window. Spans in `head` count from the window's first byte.
     ///
     /// # Errors
-    /// What the peer did wrong. Nothing more is read after it; a server may still send one response, after which
-    /// [`must_close`](Self::must_close) holds.
+    /// Returns an error if the peer breaks the protocol or a limit. Nothing more is read after it. A server may still
+    /// send one response, after which [`must_close`](Self::must_close) returns true.
     #[inline]
     pub fn receive<'b>(&mut self, window: &'b [u8], head: &mut Head, limits: &Limits) -> Result<Received<'b>, Error> {
         let state = match self.role {
@@ -284,14 +287,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins the next exchange where both messages of the present one are complete.
+    /// Begins the next exchange if both messages of the current one are complete.
     #[inline(always)]
     pub(super) fn restart(&mut self) {
         if let (Some(client), Some(server)) =
             (self.client.after(Role::Client, Step::Restart), self.server.after(Role::Server, Step::Restart))
         {
             (self.client, self.server) = (client, server);
-            // What is refused next has no method yet.
+            // If the next request is refused before its method is known, the response must not be treated as one to
+            // HEAD.
             self.method = Method::Get;
         }
     }
@@ -331,10 +335,11 @@ impl Connection {
         Ok(Received { consumed, event })
     }
 
-    /// The peer closed its side; `window` is what is left unread.
+    /// Handles the end of the peer's bytes; `window` holds the unread ones. Returns [`Event::End`] for a response whose
+    /// body ends with the connection, otherwise [`Event::Closed`].
     ///
     /// # Errors
-    /// [`Error::Truncated`] where a message was under way.
+    /// Returns [`Error::Truncated`] if a message is incomplete.
     pub fn receive_end(&mut self, window: &[u8]) -> Result<Event<'static>, Error> {
         let (peer, state) = match self.role {
             Role::Server => (Role::Client, self.client),
@@ -358,7 +363,7 @@ impl Connection {
     }
 }
 
-/// Whether a head that was not complete after `seen` bytes can be complete, or wrong, with what has come since.
+/// Returns true if a head that was incomplete after `seen` bytes may be complete, or invalid, with the new bytes.
 fn worth_parsing(window: &[u8], seen: usize, limits: &Limits) -> bool {
     struct HasControl<'a>(&'a [u8]);
     impl Job for HasControl<'_> {
@@ -368,7 +373,8 @@ fn worth_parsing(window: &[u8], seen: usize, limits: &Limits) -> bool {
             S::value_end(self.0, 0) < self.0.len()
         }
     }
-    // Where a limit is passed an error is due though no line ended; between the limits a look now and then will do.
+    // Past a limit the parser reports an error even if no line has ended. Between the limits it is enough to parse
+    // every `LOOK_BYTES`.
     let crosses = |limit: usize| seen < limit && window.len() >= limit;
     window.len() < EAGER_BYTES
         || crosses(limits.target_bytes as usize + parse::LINE_OVERHEAD + 1)

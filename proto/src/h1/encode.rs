@@ -6,12 +6,13 @@ use alloc::vec::Vec;
 
 macro_rules! statuses {
     ($($code:literal $reason:literal,)*) => {
-        /// The reason phrase that goes with a status (RFC 9110 section 15 and the registry); empty where there is none.
+        /// Returns the reason phrase of a status (RFC 9110 section 15 and the IANA registry); empty if it is not
+        /// registered.
         pub const fn reason_phrase(status: u16) -> &'static str {
             match status { $($code => $reason,)* _ => "" }
         }
 
-        /// The whole status line of a registered status.
+        /// Returns the whole status line of a registered status.
         pub(super) fn status_line(status: u16) -> Option<&'static [u8]> {
             Some(match status {
                 $($code => concat!("HTTP/1.1 ", $code, " ", $reason, "\r\n").as_bytes(),)*
@@ -39,7 +40,7 @@ statuses! {
     507 "Insufficient Storage", 508 "Loop Detected", 511 "Network Authentication Required",
 }
 
-/// Writes a status line that is not in the table, or has a reason of its own.
+/// Writes a status line whose status is not in the table, or whose reason phrase is the caller's.
 #[cold]
 pub(super) fn custom_status_line(status: u16, reason: &str, out: &mut Vec<u8>) -> Result<(), Error> {
     if !reason.bytes().all(|byte| byte == b'\t' || (b' '..0x7f).contains(&byte) || byte >= 0x80) {
@@ -53,18 +54,18 @@ pub(super) fn custom_status_line(status: u16, reason: &str, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// Takes the field lines of a head that is being written.
+/// Writes the field lines of a head.
 #[derive(Debug)]
 pub struct FieldWriter<'o> {
     pub(super) out: &'o mut Vec<u8>,
     pub(super) error: Option<Error>,
-    /// An Upgrade field was written, which Connection has to name (RFC 9110 section 7.8).
+    /// True if an Upgrade field was written, which Connection must list (RFC 9110 section 7.8).
     pub(super) upgrade: bool,
 }
 
 impl FieldWriter<'_> {
-    /// Adds a field. A name or value that would break the head, and a field that frames the message (Content-Length,
-    /// Transfer-Encoding, Connection: the engine writes them), make the whole send fail.
+    /// Adds a field. The whole send fails if the name or value is invalid, or if the field frames the message
+    /// (Content-Length, Transfer-Encoding, Connection), because the engine writes those.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let valid_name = !name.is_empty() && name.iter().all(|&byte| scan::is(NAME, byte));
         let valid_value = value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f));
@@ -77,7 +78,7 @@ impl FieldWriter<'_> {
         }
     }
 
-    /// Adds a field whose name and value some type has already proven to be valid, and that does not frame the message.
+    /// Adds a field without checks. Its name and value must be valid, and it must not frame the message.
     #[inline]
     pub fn trusted_field(&mut self, name: &[u8], value: &[u8]) {
         self.upgrade |= Known::from_name(name) == Known::Upgrade;
@@ -87,7 +88,8 @@ impl FieldWriter<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Adds whole lines, each with its line end, that the caller rendered before and knows to be valid.
+    /// Adds whole field lines, each with its line end, without checks. They must be valid; an Upgrade field among them
+    /// goes unnoticed.
     #[inline]
     pub fn trusted_lines(&mut self, lines: &[u8]) {
         self.out.extend_from_slice(lines);
@@ -101,7 +103,7 @@ pub(super) fn number_field(name: &'static [u8], number: u64, out: &mut Vec<u8>) 
     out.extend_from_slice(b"\r\n");
 }
 
-/// A chunk's size line.
+/// Writes a chunk's size line.
 pub(super) fn chunk_size(size: usize, out: &mut Vec<u8>) {
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
     for place in (0..digits).rev() {

@@ -1,6 +1,6 @@
-//! What a head says about the body behind it, and whether the connection lives on: RFC 9112 sections 6 and 9.3.
+//! Derives from a head how its body ends and whether the connection stays open: RFC 9112 sections 6 and 9.3.
 //!
-//! Strict: what two parties could read differently is refused (request smuggling lives from the difference).
+//! Refuses a message that two parties could read differently, because request smuggling exploits the difference.
 
 use crate::{Error, Form, Head, Known, Length, Method, Version, target};
 
@@ -11,7 +11,7 @@ const ANY_FRAMING: u8 = Known::Connection.bit()
     | Known::Expect.bit()
     | Known::Upgrade.bit();
 
-/// Judges a request's head and fills in `length`, `keep_alive`, `expects_continue` and `upgrade`.
+/// Checks a request's head and fills in `length`, `keep_alive`, `expects_continue` and `upgrade`.
 #[inline]
 pub(super) fn request(window: &[u8], head: &mut Head) -> Result<(), Error> {
     host(window, head)?;
@@ -48,13 +48,13 @@ fn request_with_framing(window: &[u8], head: &mut Head) -> Result<(), Error> {
         }
         head.expects_continue = head.length != Length::Empty;
     }
-    // RFC 9110 section 7.8: ignored in 1.0, and where Connection does not name it.
+    // RFC 9110 section 7.8: Upgrade is ignored in HTTP/1.0, and if Connection does not list it.
     head.upgrade = head.method == Method::Connect
         || (head.version == Version::Http11 && options.upgrade && head.seen & Known::Upgrade.bit() != 0);
     Ok(())
 }
 
-/// Exactly one well-formed Host in 1.1, at most one in 1.0 (RFC 9112 section 3.2).
+/// Requires exactly one valid Host in HTTP/1.1, and at most one in HTTP/1.0 (RFC 9112 section 3.2).
 #[inline]
 fn host(window: &[u8], head: &mut Head) -> Result<(), Error> {
     if head.seen & HOST_ONLY == 0 {
@@ -63,14 +63,14 @@ fn host(window: &[u8], head: &mut Head) -> Result<(), Error> {
     if head.repeated & HOST_ONLY != 0 {
         return Err(Error::RepeatedHost);
     }
-    // Nearly every client sends it first.
+    // Nearly every client sends Host first.
     let first = match head.fields.first() {
         Some(field) if field.known == Known::Host => Some(field),
         _ => head.fields.iter().find(|field| field.known == Known::Host),
     };
     let Some(field) = first else { return Err(Error::MissingHost) };
     let host = field.value.of(window);
-    // Most requests that a worker sees are for the host of the one before: then a comparison says that it is valid.
+    // Most requests of a worker have the host of the request before, so that a comparison replaces the check.
     if !host.is_empty() && host == head.last_host.as_slice() {
         return Ok(());
     }
@@ -82,8 +82,8 @@ fn host(window: &[u8], head: &mut Head) -> Result<(), Error> {
     Ok(())
 }
 
-/// The authority of an absolute target takes the place of what Host says (RFC 9112 section 3.2.2): whoever reads the fields must
-/// not see another host than whoever reads the target.
+/// Gives Host the authority of an absolute target (RFC 9112 section 3.2.2), so that code that reads the fields sees the
+/// same host as code that reads the target.
 #[cold]
 fn replace_host(window: &[u8], head: &mut Head) {
     let authority = head.target.authority;
@@ -99,7 +99,7 @@ struct Options {
     upgrade: bool,
 }
 
-/// The connection options that matter here, from every Connection field (RFC 9110 section 7.6.1).
+/// Reads the options that matter here from all Connection fields (RFC 9110 section 7.6.1).
 fn connection_options(window: &[u8], head: &Head) -> Options {
     let mut options = Options { close: false, keep_alive: false, upgrade: false };
     for field in head.fields.iter().filter(|field| field.known == Known::Connection) {
@@ -112,14 +112,15 @@ fn connection_options(window: &[u8], head: &Head) -> Options {
     options
 }
 
-/// The members of a comma-separated list, without the white space around them (RFC 9110 section 5.6.1).
+/// Returns the members of a comma-separated list, without the white space around them (RFC 9110 section 5.6.1).
 fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Whether the body is chunked. RFC 9112 section 6.1: a coding that we do not know is 501, but where chunked is not
-/// the final one the length cannot be known at all, and that is 400 (section 6.3). Several fields are one list (RFC 9110
-/// section 5.3), and never a body: a peer may look at one of them only.
+/// Returns true if the body is chunked. Any other coding is an error: 501 if `chunked` is the final one, because we do
+/// not implement the others (RFC 9112 section 6.1), else 400, because the length cannot be determined (section 6.3).
+/// Several fields are one list (RFC 9110 section 5.3), but are always refused: another parser may read only one of
+/// them.
 fn chunked(window: &[u8], head: &Head) -> Result<bool, Error> {
     let mut fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
     let Some(field) = fields.next() else { return Ok(false) };
@@ -137,13 +138,13 @@ fn chunked(window: &[u8], head: &Head) -> Result<bool, Error> {
     Err(if is_known_to_end { Error::UnknownTransferCoding } else { Error::InvalidTransferEncoding })
 }
 
-/// The members of every Transfer-Encoding field.
+/// Returns the members of all Transfer-Encoding fields.
 fn transfer_codings<'w>(window: &'w [u8], head: &'w Head) -> impl Iterator<Item = &'w [u8]> {
     let fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
     fields.flat_map(move |field| list(field.value.of(window)))
 }
 
-/// At most 19 digits: the largest such number fits 64 bits, so nothing can overflow.
+/// Reads Content-Length. At most 19 digits: the largest such number fits 64 bits, so nothing can overflow.
 fn content_length(window: &[u8], head: &Head) -> Result<Option<u64>, Error> {
     let mut fields = head.fields.iter().filter(|field| field.known == Known::ContentLength);
     let Some(field) = fields.next() else { return Ok(None) };
@@ -157,7 +158,8 @@ fn content_length(window: &[u8], head: &Head) -> Result<Option<u64>, Error> {
     Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
 }
 
-/// Judges a response's head: the client's half of RFC 9112 section 6.3. `method` is the request's.
+/// Checks a response's head and fills in `length`, `keep_alive` and `upgrade`: the client's half of RFC 9112 section
+/// 6.3. `method` is the request's.
 pub(super) fn response(window: &[u8], head: &mut Head, method: Method) -> Result<(), Error> {
     let options = connection_options(window, head);
     head.keep_alive = match head.version {
@@ -182,12 +184,12 @@ pub(super) fn response(window: &[u8], head: &mut Head, method: Method) -> Result
     Ok(())
 }
 
-/// Whether a judged head's body is chunked, where its length is unknown.
+/// Returns true if the body is chunked. Valid for a checked head whose length is unknown.
 pub(super) fn is_chunked(head: &Head) -> bool {
     head.seen & Known::TransferEncoding.bit() != 0
 }
 
-/// The authority that a request is for: the target's, else the Host field's, else nothing.
+/// Returns the authority that a request is for: the target's, else the Host field's, else an empty slice.
 pub(crate) fn authority<'w>(window: &'w [u8], head: &Head) -> &'w [u8] {
     match head.target.authority.of(window) {
         [] => head.known(Known::Host).map_or(&[], |field| field.value.of(window)),
@@ -196,8 +198,8 @@ pub(crate) fn authority<'w>(window: &'w [u8], head: &Head) -> &'w [u8] {
 }
 
 impl Head {
-    /// The authority that a request is for: the target's where it has one, else the Host field's (RFC 9112 section
-    /// 3.3); empty where an HTTP/1.0 request names none.
+    /// Returns the authority that a request is for: the target's if it has one, else the Host field's (RFC 9112 section
+    /// 3.3); empty if an HTTP/1.0 request has neither.
     pub fn authority<'w>(&self, window: &'w [u8]) -> &'w [u8] {
         authority(window, self)
     }

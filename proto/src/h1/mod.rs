@@ -1,7 +1,7 @@
 //! HTTP/1.0 and 1.1, both roles: RFC 9112, with the framing parts of RFC 9110.
 //!
-//! [`Connection`] says what may happen next (`state` holds the table), `parse` reads heads, `framing` decides from a
-//! head how the body ends, `chunked` reads chunked bodies, `encode` writes.
+//! [`Connection`] tracks an exchange by the table of states in `state`. `parse` reads heads, `framing` derives from a
+//! head how its body ends, `chunked` reads chunked bodies, `send` and `encode` write.
 
 mod chunked;
 mod connection;

@@ -1,34 +1,36 @@
-//! Heads: request lines, status lines and field lines, RFC 9112 sections 2 to 5.
+//! Parses heads: request lines, status lines and field lines (RFC 9112 sections 2 to 5).
 //!
-//! One pass. For each part the scanner finds the first byte that cannot belong to it, and that byte decides: it is
-//! the delimiter that the grammar wants next, or the head is wrong. So validation costs nothing beyond finding ends.
-//! A head that is not complete is parsed anew when more has come; [`super::Connection`] bounds how often.
+//! The parser makes one pass. For each part the scanner finds the first byte that cannot belong to it: either this is
+//! the delimiter that the grammar requires next, or the head is invalid. Validation thus costs nothing beyond finding
+//! ends. An incomplete head is parsed again from its start when more bytes have arrived; [`super::Connection`] bounds
+//! how often.
 
 use crate::scan::{self, Cursor, Job, Scanner};
 use crate::{Error, Field, Head, Known, Limits, Method, Span, Version, target};
 
-/// Reads a request's head from the front of `bytes` into `head`: its length with the empty line, or `None` where more
-/// bytes are needed. What its fields say about the body is not judged here.
+/// Parses a request's head at the front of `bytes` into `head`. Returns its length with the empty line, or `None` if it
+/// is incomplete. Does not interpret the fields that describe the body.
 ///
 /// # Errors
-/// The first thing in the head that RFC 9112 or the limits do not allow.
+/// Returns the head's first violation of RFC 9112 or of the limits.
 #[inline]
 pub fn parse_request(bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
     scan::with(RequestHead { bytes, limits, head })
 }
 
-/// Reads a response's head, as [`parse_request`] does a request's.
+/// Parses a response's head, as [`parse_request`] does a request's.
 ///
 /// # Errors
-/// The first thing in the head that RFC 9112 or the limits do not allow.
+/// Returns the head's first violation of RFC 9112 or of the limits.
 pub fn parse_response(bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
     scan::with(ResponseHead { bytes, limits, head })
 }
 
-/// Reads a trailer section of at most `most` bytes: field lines and the empty line.
+/// Parses a trailer section of at most `most` bytes: field lines and the empty line. Returns its length, or `None` if
+/// it is incomplete.
 ///
 /// # Errors
-/// The first thing in the section that RFC 9112 or the limits do not allow.
+/// Returns the section's first violation of RFC 9112 or of the limits.
 pub fn parse_trailers(bytes: &[u8], most: u32, limits: &Limits, head: &mut Head) -> Result<Option<usize>, Error> {
     scan::with(TrailerSection { bytes, most, limits, head })
 }
@@ -52,7 +54,7 @@ struct TrailerSection<'a> {
     head: &'a mut Head,
 }
 
-/// The part of the window that a head may use, and whether the limit cut it.
+/// Returns the bytes that a head may use, at most `limit`, and true if they are `limit` bytes.
 #[inline(always)]
 fn within(bytes: &[u8], limit: u32) -> (&[u8], bool) {
     let limit = limit.min(Limits::MAX_HEAD_BYTES) as usize;
@@ -71,8 +73,8 @@ impl Job for RequestHead<'_> {
         let (bytes, full) = within(bytes, limits.head_bytes);
         head.clear();
         let Some(start) = skip_empty_lines(bytes, limits.empty_lines)? else { return Ok(None) };
-        // From the front, though the request line has no use for it: where a line begins is known only when the one before
-        // has been read, but this block can be loaded at once.
+        // The cursor begins before the request line, which is parsed without it: the processor can load this block at
+        // once, whereas the place of the first field is known only after the request line is parsed.
         let mut cursor = S::Cursor::new(bytes, start);
         let (line, too_long) = match bytes.get(..start + limits.target_bytes as usize + LINE_OVERHEAD) {
             Some(line) => (line, true),
@@ -91,11 +93,11 @@ impl Job for RequestHead<'_> {
 const HTTP_11: u64 = u64::from_le_bytes(*b"HTTP/1.1");
 const HTTP_10: u64 = u64::from_le_bytes(*b"HTTP/1.0");
 
-/// What a request line may hold beside its target: a method, two spaces and the version.
+/// Bytes that a request line may hold besides its target: a method, two spaces and the version.
 pub(super) const LINE_OVERHEAD: usize = 64;
 
-/// Tells what is too long in a request line that is not complete. A method that has no end in it is longer than any method that
-/// a server implements: 501, and not 414 (RFC 9112 section 3).
+/// Returns which part of an incomplete request line is too long. A method without an end is longer than any that a
+/// server implements: 501, not 414 (RFC 9112 section 3).
 #[cold]
 fn line_too_long(line: &[u8], start: usize) -> Error {
     if line[start..].contains(&b' ') { Error::TargetTooLong } else { Error::MethodTooLong }
@@ -131,7 +133,7 @@ fn request_line<S: Scanner>(
     let Some(version) = bytes.get(target_end + 1..target_end + 11) else {
         return incomplete_version(&bytes[target_end + 1..], 8).map(|()| None);
     };
-    // As one word and a line end: a slice pattern is compared byte by byte.
+    // Compared as one word and a line end, because a slice pattern is compared byte by byte.
     let (name, line_end) = version.split_at(8);
     let word = name.try_into().map(u64::from_le_bytes).unwrap_or_default();
     head.version = match (word, line_end) {
@@ -142,7 +144,7 @@ fn request_line<S: Scanner>(
     Ok(Some(target_end + 11))
 }
 
-/// A version other than the common two with their line end.
+/// Parses a version that is not `HTTP/1.0` or `HTTP/1.1` with a correct line end.
 #[cold]
 fn other_version(version: &[u8]) -> Result<Version, Error> {
     let [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9', end @ ..] = version else {
@@ -160,7 +162,7 @@ fn other_version(version: &[u8]) -> Result<Version, Error> {
     }
 }
 
-/// Whether the bytes that are there can still become a version of `width` bytes and a line end.
+/// Returns an error if the bytes cannot be the beginning of a version of `width` bytes and a line end.
 #[cold]
 fn incomplete_version(bytes: &[u8], width: usize) -> Result<(), Error> {
     for (at, &byte) in bytes.iter().enumerate() {
@@ -179,8 +181,8 @@ fn incomplete_version(bytes: &[u8], width: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Skips up to `most` empty lines before a start line (RFC 9112 section 2.2): where it begins, or `None` where that is not
-/// to be seen yet.
+/// Skips up to `most` empty lines before a start line (RFC 9112 section 2.2). Returns where the start line begins, or
+/// `None` if more bytes are needed.
 #[inline(always)]
 fn skip_empty_lines(bytes: &[u8], most: u8) -> Result<Option<usize>, Error> {
     if !matches!(bytes.first(), Some(b'\r' | b'\n')) {
@@ -218,7 +220,7 @@ impl Job for ResponseHead<'_> {
     }
 }
 
-/// `HTTP/1.1 200 OK`: the reason may be empty, and the space before it may be missing, as many servers send it.
+/// Parses a status line such as `HTTP/1.1 200 OK`. Many servers send no reason, or omit even the space before it.
 fn status_line<S: Scanner>(bytes: &[u8], head: &mut Head) -> Result<Option<usize>, Error> {
     let Some(start) = bytes.get(..12) else {
         let known = bytes.len().min(8);
@@ -264,7 +266,7 @@ impl Job for TrailerSection<'_> {
     }
 }
 
-/// Field lines to the empty line: the index behind it.
+/// Parses field lines and the empty line. Returns the index after it, or `None` if more bytes are needed.
 #[inline(always)]
 fn fields<'b>(
     cursor: &mut impl Cursor<'b>,
@@ -323,7 +325,7 @@ fn fields<'b>(
     }
 }
 
-/// At a line that does not begin with a name: the empty line, or an error.
+/// Handles a line that does not begin with a field name: it must be the empty line. Returns the index after it.
 #[inline(always)]
 fn end_of_fields(bytes: &[u8], at: usize) -> Result<Option<usize>, Error> {
     match bytes[at..] {
@@ -335,7 +337,7 @@ fn end_of_fields(bytes: &[u8], at: usize) -> Result<Option<usize>, Error> {
     }
 }
 
-/// The window ends at the byte that ended a value: only a carriage return, or nothing, can still become a line end.
+/// Checks the bytes after a value if fewer than two are there: none, or a carriage return, can still become a line end.
 #[cold]
 fn unfinished_line(rest: &[u8]) -> Result<(), Error> {
     match rest {

@@ -1,4 +1,4 @@
-//! The sending half of a connection: heads, bodies, and the steps that they take in the state table.
+//! The sending half of a connection: writes heads and bodies, and takes their steps in the state table.
 
 use super::connection::{Connection, Outgoing};
 use super::encode::{self, FieldWriter};
@@ -9,11 +9,11 @@ use alloc::vec::Vec;
 /// A response's head, as a server sends it.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// The status, 200 to 999 (interim ones go through [`Connection::send_interim`]).
+    /// The status, 200 to 999. [`Connection::send_interim`] sends interim ones.
     pub status: u16,
-    /// A reason phrase in place of the registered one.
+    /// The reason phrase; `None` for the registered one.
     pub reason: Option<&'a str>,
-    /// How long the body is.
+    /// The length of the body.
     pub length: Length,
 }
 
@@ -22,23 +22,23 @@ pub struct Response<'a> {
 pub struct Request<'a> {
     /// The method's token.
     pub method: &'a str,
-    /// The target, in whichever form.
+    /// The target, in any form.
     pub target: &'a str,
-    /// How long the body is.
+    /// The length of the body.
     pub length: Length,
-    /// Whether to ask that the connection stay open afterwards.
+    /// True if the connection shall stay open afterwards.
     pub keep_alive: bool,
-    /// Whether the fields propose another protocol (`Upgrade` is among them, or the method is CONNECT).
+    /// True if the request proposes another protocol: `Upgrade` is among its fields, or the method is CONNECT.
     pub upgrade: bool,
 }
 
 impl Connection {
-    /// Sends an interim response: 100, 102 or 103 (not 101: see [`accept`](Self::accept)).
+    /// Sends an interim response: any status 1xx except 101, for which see [`accept`](Self::accept).
     ///
-    /// To an HTTP/1.0 client nothing is sent, since it would not understand it (RFC 9110 section 15.2).
+    /// Sends nothing to an HTTP/1.0 client, which would not understand it (RFC 9110 section 15.2).
     ///
     /// # Errors
-    /// [`Error::NotNow`] when no response is due or the status is not interim; field errors as in
+    /// Returns [`Error::NotNow`] if no response is due or the status is not interim; field errors as in
     /// [`send_response`](Self::send_response).
     pub fn send_interim(
         &mut self,
@@ -59,11 +59,12 @@ impl Connection {
         })
     }
 
-    /// Accepts the protocol that the request proposed: 101 with `Connection: upgrade` to an Upgrade, `status` 2xx to
-    /// CONNECT. From then on the bytes of both directions belong to the other protocol.
+    /// Accepts the protocol that the request proposed. `status` must be 2xx for CONNECT and 101 for Upgrade, to which
+    /// `Connection: upgrade` is added. From then on the bytes of both directions belong to the other protocol.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where the request proposed none, or is not complete.
+    /// Returns [`Error::NotNow`] if the request proposed no protocol or is incomplete, or if the status does not fit;
+    /// field errors as in [`send_response`](Self::send_response).
     pub fn accept(
         &mut self,
         status: u16,
@@ -86,12 +87,13 @@ impl Connection {
         self.step(Role::Server, Step::Accept)
     }
 
-    /// Sends a final response's head: status line, the given fields, then the fields that frame the message. The body
-    /// follows by [`send_data`](Self::send_data) and [`send_end`](Self::send_end), which every response needs.
+    /// Sends a final response's head: status line, the given fields, then the fields that frame the message. The caller
+    /// then sends the body by [`send_data`](Self::send_data), and must call [`send_end`](Self::send_end) even if there
+    /// is none.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where no response is due; [`Error::InvalidReason`], [`Error::InvalidField`] and
-    /// [`Error::ReservedField`] for what would break the message. Nothing is sent then.
+    /// Returns [`Error::NotNow`] if no response is due or the status is below 200; [`Error::InvalidReason`],
+    /// [`Error::InvalidField`] or [`Error::ReservedField`] if that part of the head is invalid. Nothing is sent then.
     #[inline]
     pub fn send_response(
         &mut self,
@@ -142,19 +144,20 @@ impl Connection {
         self.step(Role::Server, Step::Response)
     }
 
-    /// Whether a response would be sent in the plain way: to an HTTP/1.1 request that is not HEAD and lets the connection live.
-    /// The heads of two such responses are the same where status, fields and length are, so a caller may keep one and give
-    /// it to [`send_rendered`](Self::send_rendered).
+    /// Returns true if the request is HTTP/1.1 and not HEAD, and the connection stays open. Two responses to such
+    /// requests have the same head if their status, fields and length are the same, so a caller may keep one for
+    /// [`send_rendered`](Self::send_rendered).
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.keep_alive && self.version == Version::Http11 && self.method != Method::Head
     }
 
-    /// Sends a whole response whose head an earlier [`send_response`](Self::send_response) wrote on a connection that was
-    /// [plain](Self::is_plain), as this one must be: with the length of this `body`, and not 204 or 304.
+    /// Sends a whole response with a head that an earlier [`send_response`](Self::send_response) wrote. That connection
+    /// must have been [plain](Self::is_plain), as this one must be; the head must announce the length of this `body`,
+    /// and not be 204 or 304.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where no response is due or it would not be plain. Nothing is sent then.
+    /// Returns [`Error::NotNow`] if no response is due or the connection is not plain. Nothing is sent then.
     #[inline]
     pub fn send_rendered(&mut self, head: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         if !self.is_plain() {
@@ -172,12 +175,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a request's head. The body follows by [`send_data`](Self::send_data) and [`send_end`](Self::send_end),
-    /// which every request needs.
+    /// Sends a request's head. The caller then sends the body by [`send_data`](Self::send_data), and must call
+    /// [`send_end`](Self::send_end) even if there is none.
     ///
     /// # Errors
-    /// [`Error::NotNow`] while another exchange is under way; [`Error::InvalidField`] and [`Error::ReservedField`] for
-    /// a method, target or field that would break the message. Nothing is sent then.
+    /// Returns [`Error::NotNow`] if another exchange is in progress; [`Error::InvalidField`] or
+    /// [`Error::ReservedField`] if the method, the target or a field is invalid. Nothing is sent then.
     pub fn send_request(
         &mut self,
         request: Request<'_>,
@@ -208,7 +211,7 @@ impl Connection {
             out.extend_from_slice(b" HTTP/1.1\r\n");
             write_fields(out, fields)?;
             match request.length {
-                // RFC 9110 section 8.6: these methods anticipate a body, so its absence is said.
+                // RFC 9110 section 8.6: a request with one of these methods and no body sends Content-Length: 0.
                 Length::Empty if matches!(self.method, Method::Post | Method::Put | Method::Patch) => {
                     out.extend_from_slice(b"Content-Length: 0\r\n");
                 }
@@ -227,10 +230,10 @@ impl Connection {
         self.step(Role::Server, Step::Request)
     }
 
-    /// Sends a part of our message's body. Where the answer is to HEAD it is left out.
+    /// Sends a part of our message's body, or nothing if the body is withheld.
     ///
     /// # Errors
-    /// [`Error::NotNow`] outside a body; [`Error::LengthMismatch`] where it is longer than announced.
+    /// Returns [`Error::NotNow`] outside a body; [`Error::LengthMismatch`] if the body is longer than announced.
     #[inline]
     pub fn send_data(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         self.step(self.role, Step::Data)?;
@@ -252,11 +255,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Accounts for a part of our message's body that the caller sends by itself, such as a range of a file or shared
-    /// bytes. `before` and `after` receive the framing to send around it. Answers whether the part is to be sent at all.
+    /// Accounts for a part of our message's body that the caller itself sends, such as a range of a file or shared
+    /// bytes. Appends the framing around the part to `before` and `after`. Returns false if the part is empty or the
+    /// body is withheld: the caller must not send it then.
     ///
     /// # Errors
-    /// As [`send_data`](Self::send_data).
+    /// Returns the same errors as [`send_data`](Self::send_data).
     pub fn send_data_apart(&mut self, length: u64, before: &mut Vec<u8>, after: &mut Vec<u8>) -> Result<bool, Error> {
         self.step(self.role, Step::Data)?;
         match &mut self.outgoing {
@@ -274,11 +278,11 @@ impl Connection {
         Ok(length > 0)
     }
 
-    /// Ends our message; `trailers` are sent where the body is chunked, else left out.
+    /// Ends our message. Sends `trailers` if the body is chunked, else ignores them.
     ///
     /// # Errors
-    /// [`Error::NotNow`] outside a body; [`Error::LengthMismatch`] where it is shorter than announced: the connection
-    /// can then only be closed.
+    /// Returns [`Error::NotNow`] outside a body; field errors of the trailers; [`Error::LengthMismatch`] if the body is
+    /// shorter than announced: the connection can then only be closed.
     #[inline]
     pub fn send_end(&mut self, out: &mut Vec<u8>, trailers: impl FnOnce(&mut FieldWriter<'_>)) -> Result<(), Error> {
         match self.outgoing {
@@ -302,7 +306,7 @@ impl Connection {
     }
 }
 
-/// Writes a head and its empty line, or nothing at all where a part of it is refused.
+/// Writes a head and its empty line, or nothing if a part of it is invalid.
 #[inline(always)]
 fn write_head(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<(), Error> {
     let start = out.len();
@@ -325,7 +329,7 @@ fn write_status(status: u16, reason: Option<&str>, out: &mut Vec<u8>) -> Result<
     }
 }
 
-/// Writes the caller's fields: whether Upgrade was among them.
+/// Writes the caller's fields. Returns true if Upgrade is among them.
 #[inline(always)]
 fn write_fields(out: &mut Vec<u8>, fields: impl FnOnce(&mut FieldWriter<'_>)) -> Result<bool, Error> {
     let mut writer = FieldWriter { out, error: None, upgrade: false };

@@ -1,34 +1,34 @@
-//! The states of an HTTP/1 exchange as a table: the only place that says what may follow what.
+//! The states of an HTTP/1 exchange, and the table of all permitted steps between them.
 //!
-//! Both sides of a connection have a state, ours and the peer's, and both of us keep both. An event of one side may
-//! move the other too (a response frees a client that waits on a proposed switch), so a row names the side it moves.
-//! `docs/` draws its diagram from [`TABLE`].
+//! Each end of a connection tracks two states, the client's and the server's. A step of one side may change the other
+//! side's state too (a response decides for a client in `MaySwitch`), so each row names the side whose state it
+//! changes. The diagrams in docs/http1-states.md are generated from [`TABLE`].
 
 use crate::Role;
 
-/// What a side of the connection may do next.
+/// The state of one side of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
     /// A client may send a request; a server waits for one.
     Idle,
-    /// Server only: a request came; an interim or final response may be sent.
+    /// Server only: a request has arrived; an interim or final response may be sent.
     AwaitsResponse,
-    /// The head is sent, the body goes on.
+    /// The head has been sent, but not the end of the body.
     SendsBody,
     /// This side's message is complete.
     Done,
-    /// Complete, and the connection cannot be used again: only closing is left.
+    /// The message is complete or was refused, and the connection cannot be used again: only closing is left.
     MustClose,
-    /// Client only: the request is complete and proposed another protocol; the response decides.
+    /// Client only: the request is complete and proposed another protocol; the response accepts or declines it.
     MaySwitch,
-    /// Another protocol owns the bytes.
+    /// The bytes belong to another protocol.
     Switched,
     /// This side has closed.
     Closed,
 }
 
-/// What a side does.
+/// An action or event that changes a side's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
@@ -54,18 +54,18 @@ pub enum Step {
     Restart,
     /// The end of this side's byte stream.
     Close,
-    /// What this side sent is not HTTP, or is refused: nothing more is read from it.
+    /// This side's bytes are invalid or refused, and no more of them are read.
     Fail,
 }
 
-/// One permitted step: whose state moves, from where, by what, to where.
+/// One permitted step: the side whose state changes, its old state, the step, its new state.
 pub type Row = (Role, State, Step, State);
 
 use Role::{Client, Server};
 use State::*;
 use Step::*;
 
-/// Every permitted step; all others are errors of who takes them.
+/// Every permitted step. Any other step is an error of the side that takes it.
 pub const TABLE: &[Row] = &[
     (Client, Idle, Request, SendsBody),
     (Client, SendsBody, Data, SendsBody),
@@ -84,7 +84,7 @@ pub const TABLE: &[Row] = &[
     (Client, SendsBody, Fail, MustClose),
     (Client, MustClose, Fail, MustClose),
     (Server, Idle, Request, AwaitsResponse),
-    // A request that cannot be read, or that comes too slowly, is answered before it is complete.
+    // A server may respond before the request's head is complete, if the head is malformed or arrives too slowly.
     (Server, Idle, Response, SendsBody),
     (Server, AwaitsResponse, Interim, AwaitsResponse),
     (Server, AwaitsResponse, Response, SendsBody),
@@ -108,14 +108,14 @@ const STEPS: usize = 12;
 const FORBIDDEN: u8 = u8::MAX;
 const ALL: [State; STATES] = [Idle, AwaitsResponse, SendsBody, Done, MustClose, MaySwitch, Switched, Closed];
 
-/// [`TABLE`] as an array, so that a step is one load.
+/// [`TABLE`] as an array, so that a step takes one load.
 static NEXT: [[[u8; STEPS]; STATES]; 2] = {
     let mut next = [[[FORBIDDEN; STEPS]; STATES]; 2];
     let mut row = 0;
     while row < TABLE.len() {
         let (role, from, step, to) = TABLE[row];
         let cell = &mut next[role as usize][from as usize][step as usize];
-        assert!(*cell == FORBIDDEN, "a step from a state leads to one state");
+        assert!(*cell == FORBIDDEN, "two rows have the same side, state and step");
         *cell = to as u8;
         row += 1;
     }
@@ -123,7 +123,7 @@ static NEXT: [[[u8; STEPS]; STATES]; 2] = {
 };
 
 impl State {
-    /// The state after a step of the given side, or `None` where the table has no such row.
+    /// Returns the state after a step of the given side, or `None` if the table does not permit it.
     #[inline(always)]
     pub fn after(self, role: Role, step: Step) -> Option<State> {
         let next = NEXT[role as usize][self as usize][step as usize];
@@ -131,13 +131,13 @@ impl State {
     }
 }
 
-/// The table as a diagram in the Mermaid language, one for each role; `docs/` keeps what this gives.
+/// Returns the rows of one role as a diagram in the Mermaid language. docs/http1-states.md contains the result.
 pub fn diagram(role: Role) -> alloc::string::String {
     use core::fmt::Write;
     let mut text = alloc::string::String::from("stateDiagram-v2\n    [*] --> Idle\n");
     for (side, from, step, to) in TABLE.iter().filter(|row| row.0 == role) {
         debug_assert_eq!(*side, role);
-        writeln!(text, "    {from:?} --> {to:?}: {step:?}").expect("a String takes any text");
+        writeln!(text, "    {from:?} --> {to:?}: {step:?}").expect("writing to a String cannot fail");
     }
     text
 }

@@ -1,43 +1,44 @@
-//! What a peer may repeat: each kind of frame that costs us more than it costs the peer has an allowance, which useful work
-//! refills. A peer that uses one up is told to be calm (RFC 9113 section 10.5), and its connection ends.
+//! Allowances for each kind of frame that costs us more than it costs the peer. Useful work refills them. A connection
+//! whose peer uses one up ends with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
 //!
-//! The published attacks on HTTP/2 are all of this kind; each row names the one that it stops.
+//! The published attacks on HTTP/2 are floods of such frames; each [`Kind`] names the attacks that it stops.
 
-/// What is counted.
+/// The kinds of frames that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Streams that the peer resets: rapid reset, CVE-2023-44487.
     PeerResets,
-    /// Streams that we have to reset because of what the peer sent: MadeYouReset, CVE-2025-8671.
+    /// Streams that we reset because of the peer's frames: MadeYouReset, CVE-2025-8671.
     OwnResets,
-    /// SETTINGS, each of which wants an answer: CVE-2019-9515.
+    /// SETTINGS, each of which requires an acknowledgement: CVE-2019-9515.
     Settings,
-    /// PING, each of which wants an answer: CVE-2019-9512.
+    /// PING, each of which requires a reply: CVE-2019-9512.
     Pings,
     /// PRIORITY and PRIORITY_UPDATE: CVE-2019-9513.
     Priorities,
-    /// DATA, HEADERS and CONTINUATION without content, and padding without end: CVE-2019-9518, CVE-2024-27316.
+    /// DATA, HEADERS and CONTINUATION without content or with padding only, and HEADERS that we ignore: CVE-2019-9518,
+    /// CVE-2024-27316.
     Empty,
-    /// WINDOW_UPDATE, where nothing is sent in between: CVE-2019-9511 is made of them.
+    /// WINDOW_UPDATE. Sending data refills it; CVE-2019-9511 needs many updates for little data.
     WindowUpdates,
-    /// Frames of kinds that nobody knows.
+    /// Frames of unknown kinds, and repeated GOAWAY.
     Unknown,
-    /// DATA with fewer than 16 bytes of a body, but for the last one: a body sent byte by byte has us do as much for each byte as
-    /// for 16 KiB.
+    /// DATA with fewer than 16 body bytes, except the last frame of a stream. Each costs us as much as a frame of 16
+    /// KiB.
     SmallData,
-    /// CONTINUATION beyond [`Bounds::continuations`](super::Bounds::continuations), or beyond the bytes of the largest field
-    /// section: CVE-2024-27316. There is none to use up.
+    /// CONTINUATION beyond [`Bounds::continuations`](super::Bounds::continuations), or beyond the bytes of the largest
+    /// field section: CVE-2024-27316. The allowance is 0.
     Continuations,
-    /// Field sections with more bytes or fields than allowed, each of which is decoded to its end and answered with 431. Answers
-    /// give none of them back.
+    /// Field sections with more bytes or fields than allowed. Each is decoded to its end and answered with 431.
+    /// Responses do not refill this allowance.
     LargeHeads,
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 pub const KINDS: usize = 11;
 
-/// Their names, for those who count them.
+/// The names of the kinds, for statistics.
 pub const NAMES: [&str; KINDS] = [
     "peer resets",
     "own resets",
@@ -52,15 +53,15 @@ pub const NAMES: [&str; KINDS] = [
     "large field sections",
 ];
 
-/// What is allowed of each kind before anything useful was done, and what gives it back. Wide enough for every client that was
-/// tried, browsers that cancel a page's images among them.
+/// The size of an allowance, and how it is refilled. Sufficient for every client that was tested, including browsers
+/// that cancel a page's images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// At most, and to begin with.
+    /// The largest value, which is also the initial one.
     pub most: u16,
-    /// For each request that is answered in full.
+    /// Frames given back per complete response.
     pub refill: u16,
-    /// For each second, where the caller has a clock.
+    /// Frames given back per second, if the caller has a clock.
     pub a_second: u16,
 }
 
@@ -74,19 +75,19 @@ pub const ALLOWANCES: [Allowance; KINDS] = [
     Allowance { most: 200, refill: 8, a_second: 4 },
     Allowance { most: 2000, refill: 16, a_second: 64 },
     Allowance { most: 200, refill: 2, a_second: 2 },
-    // A quarter of a megabyte, most of which are heads of frames.
+    // 20,000 frames of one byte each are 200 KB, most of it frame heads.
     Allowance { most: 20_000, refill: 256, a_second: 256 },
     Allowance { most: 0, refill: 0, a_second: 0 },
-    // A browser with too many cookies that loads a page's resources.
+    // Sufficient for a browser with too many cookies that loads a page's resources.
     Allowance { most: 100, refill: 0, a_second: 1 },
 ];
 
-/// What is left of each allowance.
+/// The rest of each allowance.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     left: [u16; KINDS],
     fired: Option<Kind>,
-    /// The second that it was last, where somebody has said so.
+    /// The second at the last call of `set_second`, if there was one.
     second: Option<u32>,
 }
 
@@ -101,7 +102,7 @@ impl Budget {
         Budget { left, fired: None, second: None }
     }
 
-    /// Uses one up: whether there was one.
+    /// Uses up one frame of an allowance. Returns false if none is left.
     #[must_use]
     pub(super) fn take(&mut self, kind: Kind) -> bool {
         let left = &mut self.left[kind as usize];
@@ -117,7 +118,7 @@ impl Budget {
         }
     }
 
-    /// A request was answered in full.
+    /// Refills the allowances after a complete response.
     #[inline]
     pub(super) fn refill(&mut self) {
         for (left, allowance) in self.left.iter_mut().zip(&ALLOWANCES) {
@@ -141,10 +142,12 @@ impl Budget {
         }
     }
 
-    /// Bytes of a body went out: window updates that made it possible were of use. Peers send one or two for each 4 KiB;
-    /// one for each few bytes is what CVE-2019-9511 does. `tight`: the window let no more go.
+    /// Refills allowances after body bytes were sent. The window updates that allowed them were useful: peers send one
+    /// or two per 4 KiB, whereas CVE-2019-9511 sends one for every few bytes. `tight` is true if the window allowed no
+    /// more bytes.
     ///
-    /// So was a small message that is answered with another, and a PING that measures how fast a download comes.
+    /// Small DATA and PING are refilled too: a small message may be the reply to another, and a client may measure the
+    /// speed of a download by PING.
     pub(super) fn sent_data(&mut self, bytes: usize, tight: bool) {
         let by_itself = if tight { 0 } else { 4 };
         self.give_back(Kind::WindowUpdates as usize, (bytes / 128) as u32 + by_itself);
@@ -152,7 +155,7 @@ impl Budget {
         self.give_back(Kind::Pings as usize, (bytes / 4096) as u32 + by_itself.min(1));
     }
 
-    /// Bytes of a body came, in a piece that is not small.
+    /// Refills small DATA after body bytes were received in a frame that is not small.
     #[inline]
     pub(super) fn received_data(&mut self, bytes: u32) {
         self.give_back(Kind::SmallData as usize, bytes / 64);
@@ -163,7 +166,7 @@ impl Budget {
         self.left[kind] = left.min(ALLOWANCES[kind].most.into()) as u16;
     }
 
-    /// Which allowance ran out.
+    /// Returns the allowance that ran out, if any.
     pub(super) fn fired(&self) -> Option<Kind> {
         self.fired
     }

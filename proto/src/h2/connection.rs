@@ -1,8 +1,9 @@
-//! One HTTP/2 connection, either role: what is received turned into events.
+//! One HTTP/2 connection in either role: turns received bytes into events. `send` holds the sending half.
 //!
-//! The object owns what a connection must remember: windows, tables, streams. It borrows the window of unread bytes, and all
-//! connections of a caller share one [`Head`] and one buffer for decoded fields. What has to be said at once (answers to
-//! SETTINGS and PING, resets, window updates) is written to the caller's output as it is met.
+//! The object owns the state of a connection: windows, compression tables, streams. It borrows the unread bytes, and
+//! all connections of a caller share one [`Head`] and one buffer for decoded fields. While it reads, it writes the
+//! frames that must be sent at once to the caller's output: acknowledgements of SETTINGS and PING, resets, window
+//! updates.
 
 use super::budget::{Budget, Kind};
 use super::data::Incoming;
@@ -16,18 +17,19 @@ use crate::hpack;
 use crate::{Head, Length, Limits, Role};
 use alloc::vec::Vec;
 
-/// What a connection lets its peer do; shared by all connections of a server or client.
+/// Limits that a connection sets for its peer. All connections of a server or client share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Streams that a peer may have open. RFC 9113 section 6.5.2 asks for 100 at least.
+    /// Streams that a peer may have open. RFC 9113 section 6.5.2 recommends at least 100.
     pub streams: u32,
-    /// Bytes that a peer may send on one stream before some are used up.
+    /// Bytes that a peer may send on one stream before the caller has used some up.
     pub stream_window: u32,
-    /// The same on all streams together.
+    /// Bytes that a peer may send on all streams together before the caller has used some up. Values below 65,535 count
+    /// as 65,535.
     pub connection_window: u32,
-    /// Bytes of the table for the fields that a peer sends.
+    /// Bytes of the compression table for the peer's fields.
     pub table_bytes: u32,
-    /// CONTINUATION frames behind one HEADERS: as many as full ones need for the largest head.
+    /// CONTINUATION frames after one HEADERS frame. The default is more than the largest head needs in full frames.
     pub continuations: u16,
 }
 
@@ -43,62 +45,64 @@ impl Default for Bounds {
     }
 }
 
-/// What a caller lends for the time of a call.
+/// Buffers and limits that a caller lends for one call.
 #[derive(Debug)]
 pub struct Lent<'a> {
-    /// Where heads are read into.
+    /// Receives the parsed head.
     pub head: &'a mut Head,
-    /// The bytes that the head's spans point into.
+    /// Receives the decoded fields, which the head's spans point into.
     pub fields: &'a mut Vec<u8>,
-    /// What is to be sent.
+    /// Receives the bytes to send.
     pub out: &'a mut Vec<u8>,
-    /// How large a head may be.
+    /// Limits on heads.
     pub limits: &'a Limits,
 }
 
-/// What a peer said.
+/// The result of reading from the window: a part of a message, or a change that the caller must react to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
-    /// The window holds no whole event: receive more, append it and call again.
+    /// The window holds no whole event. The caller must append more bytes and call again.
     NeedMore,
     /// A request's or final response's head, in the lent `Head`. With [`Length::Empty`] the peer's direction has ended.
     Head(StreamRef, Length),
-    /// A request that a server must answer with this error; nothing of it is in the lent `Head`.
+    /// A request that a server must answer with this error. The lent `Head` does not hold it.
     Refused(StreamRef, crate::Error),
-    /// An interim response (client role), in the lent `Head`.
+    /// An interim response, client role only. Its head is in the lent `Head`.
     Interim(StreamRef),
-    /// Bytes of a body; they count as consumed. The peer may send as many more when [`Connection::used`] has been called.
+    /// Bytes of a body; they count as consumed. The peer may send as many more after a call of [`Connection::used`].
     Data(StreamRef, &'b [u8]),
-    /// A body ended; where the flag is set, the lent `Head` has its trailers.
+    /// The end of a body. If the flag is true, the lent `Head` holds its trailers.
     End(StreamRef, bool),
-    /// A stream is over before its time: the peer has reset it, or did what resets it. After [`Code::Refused`] nothing was
-    /// done for it, and it may be asked for again, whatever its method (RFC 9113 section 8.7). [`Code::NoError`] behind the
-    /// end of a response says that the rest of the request is not wanted: the response holds (section 8.1).
+    /// A stream ended early: the peer reset it, or made a mistake for which we reset it. After [`Code::Refused`] the
+    /// caller may send the request again, whatever its method, because the peer has not processed it (RFC 9113 section
+    /// 8.7). [`Code::NoError`] after the end of a response means that the server does not need the rest of the request;
+    /// the response is valid (section 8.1).
     Reset(StreamRef, Code),
-    /// More may be sent on this stream.
+    /// More bytes may be sent on this stream.
     Opened(StreamRef),
-    /// More may be sent on every stream, or the peer's settings have changed.
+    /// More bytes may be sent on every stream, or the peer's settings have changed.
     AllOpened,
-    /// The peer begins no more streams on this connection and wants no more (GOAWAY): see [`Connection::peer_goes_away`].
-    /// Where it says that it does nothing for some of ours, each of them is [`Reset`](Event::Reset) with [`Code::Refused`].
+    /// The peer has sent GOAWAY: it begins no more streams on this connection and accepts no more; see
+    /// [`Connection::peer_goes_away`]. Each stream of ours that it will not process is then [`Reset`](Event::Reset)
+    /// with [`Code::Refused`].
     GoingAway,
 }
 
-/// An event and how many bytes of the window it used up.
+/// An event and the number of window bytes that it used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'b> {
-    /// Bytes at the front of the window that are not needed any more, once the event has been acted on.
+    /// Bytes at the front of the window that the caller can drop after it has acted on the event.
     pub consumed: usize,
-    /// What happened.
+    /// The event.
     pub event: Event<'b>,
 }
 
-/// Why a connection ends. The peer has been told in the output: nothing but that is sent any more.
+/// Why a connection failed. The output ends with a GOAWAY for the peer, and nothing more is sent after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The code that the peer is told.
+    /// The error code in GOAWAY.
     pub code: Code,
-    /// The same in words.
+    /// A description, which is also the debug data in GOAWAY.
     pub text: &'static str,
 }
 
@@ -106,17 +110,18 @@ pub(super) const fn failure(code: Code, text: &'static str) -> Failure {
     Failure { code, text }
 }
 
-/// What a peer has said of its going away.
+/// The content of a GOAWAY that the peer has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Away {
-    /// The highest number of a stream of ours for which it does, or may have done, something. It is lower, or the same, each
-    /// time that it is said.
+    /// The highest number of a stream of ours that the peer has processed or may process. A later GOAWAY must not raise
+    /// it.
     pub last: u32,
-    /// Why.
+    /// The reason.
     pub code: Code,
 }
 
-/// What the connection begins with.
+/// The progress of a connection. A server first reads the client's preface; both roles then read the peer's first
+/// SETTINGS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Preface,
@@ -135,11 +140,11 @@ pub struct Connection {
     pub(super) streams: Streams,
     pub(super) send: SendWindow,
     pub(super) budget: Budget,
-    /// The highest number of a stream that the peer began.
+    /// The highest stream number that the peer has used.
     pub(super) last: u32,
     /// The number of the next stream that we begin.
     pub(super) next: u32,
-    /// We have said that we go away, and the last stream that is still served.
+    /// The last stream number in the GOAWAY that we have sent, if any.
     pub(super) going: Option<u32>,
     pub(super) receive: ReceiveWindow,
     pub(super) decoder: hpack::Decoder,
@@ -149,16 +154,18 @@ pub struct Connection {
     pub(super) fragments: Vec<u8>,
     pub(super) bounds: Bounds,
     pub(super) peer_goes: Option<Away>,
-    /// There may be streams of ours that the peer does nothing for, and that have still to be reset.
+    /// True if streams of ours may be left that the peer will not process and that must be reset.
     pub(super) unserved: bool,
-    /// The peer knows our settings: until then it goes by what RFC 9113 section 6.5.2 begins with.
+    /// True if the peer has acknowledged our settings. Until then it may use the initial values of RFC 9113 section
+    /// 6.5.2.
     pub(super) acknowledged: bool,
-    /// Bytes of the connection's window that were used up before that.
+    /// Bytes of the connection's window that were used up before the acknowledgement.
     pub(super) unknown_used: u32,
 }
 
 impl Connection {
-    /// A fresh connection. What it begins with is written to the output: SETTINGS, and the preface of a client.
+    /// Creates a connection, and writes its first bytes to the output: the preface of a client, SETTINGS, and
+    /// WINDOW_UPDATE if the connection's window is larger than its initial value.
     pub fn new(role: Role, bounds: Bounds, limits: &Limits, out: &mut Vec<u8>) -> Connection {
         let ours = Ours {
             table_bytes: bounds.table_bytes,
@@ -200,17 +207,17 @@ impl Connection {
         }
     }
 
-    /// Streams that are under way.
+    /// Returns the number of streams in progress.
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Which allowance ran out, where the connection failed because of one.
+    /// Returns the allowance that ran out, if the connection failed because of one.
     pub fn fired(&self) -> Option<Kind> {
         self.budget.fired()
     }
 
-    /// Bytes that the connection holds: its tables, and what came of a field section.
+    /// Returns the bytes of memory that compression tables and an unfinished field section take.
     pub fn held(&self) -> usize {
         self.fragments.capacity() + self.decoder.memory_bytes() + self.encoder.memory_bytes()
     }
@@ -218,13 +225,14 @@ impl Connection {
     /// Reads one event from the front of the window.
     ///
     /// # Errors
-    /// Why the connection ends; the peer is told in the output.
+    /// Returns the reason why the connection fails. The output then has a GOAWAY for the peer.
     #[inline]
     pub fn receive<'b>(&mut self, window: &'b [u8], lent: &mut Lent<'_>) -> Result<Received<'b>, Failure> {
         self.read(window, lent).map_err(|failure| self.fail(failure, lent.out))
     }
 
-    /// Ends the connection because of something that only the caller sees.
+    /// Fails the connection for a reason that only the caller sees. Writes GOAWAY to the output, and returns the
+    /// failure.
     pub fn fail(&mut self, failure: Failure, out: &mut Vec<u8>) -> Failure {
         if self.phase != Phase::Failed {
             self.phase = Phase::Failed;
@@ -297,10 +305,11 @@ impl Connection {
         Ok(known)
     }
 
-    /// What can be judged by a frame's head alone.
+    /// Checks a frame by its head alone.
     #[inline]
     fn check(&self, head: FrameHead) -> Result<(), Failure> {
-        // First: whatever else is wrong with it, it is no preface (RFC 9113 section 3.4).
+        // Checked first: a first frame other than SETTINGS means an invalid preface, even if it has other errors (RFC
+        // 9113 section 3.4).
         if self.phase == Phase::FirstSettings && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(failure(Code::Protocol, "the first frame is not SETTINGS"));
         }
@@ -363,7 +372,7 @@ impl Connection {
         ))
     }
 
-    /// A response is complete, by the side of this role: work was done, in which allowances are counted.
+    /// Refills the allowances after a complete response, if our role is the given one.
     #[inline]
     pub(super) fn completed(&mut self, role: Role) {
         if self.role == role {
@@ -371,20 +380,21 @@ impl Connection {
         }
     }
 
-    /// Whether nothing has been said of a stream yet.
+    /// Returns true if the stream has not begun.
     pub(super) fn is_idle(&self, number: u32) -> bool {
         let begun_by_us = (number % 2 == 1) == (self.role == Role::Client);
         if begun_by_us { number >= self.next } else { number > self.last }
     }
 
-    /// A frame for a stream that is over: the peer may not know yet, unless it ended it itself.
+    /// Handles a frame for a stream that is over. Fails if the peer knew that it is over, ignores the frame if we have
+    /// reset the stream, and resets the stream if it is not remembered.
     pub(super) fn late(&mut self, number: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self.streams.ended(number) {
             Some(End::Own) => Ok(()),
             Some(End::Complete) => Err(failure(Code::StreamClosed, "a frame for a stream that is over")),
             Some(End::Peer) => Err(failure(Code::StreamClosed, "a frame for a stream that the peer has reset")),
             None => {
-                // So long ago that nobody knows how it ended, or never begun.
+                // The stream ended too long ago to be remembered, or its number was skipped.
                 self.count(Kind::OwnResets)?;
                 frame::write_reset(number, Code::StreamClosed, out);
                 Ok(())
@@ -392,7 +402,7 @@ impl Connection {
         }
     }
 
-    /// A stream is reset before it began.
+    /// Resets a stream that is not open.
     pub(super) fn refuse(
         &mut self,
         number: u32,
@@ -405,7 +415,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// A stream is reset because of what the peer sent.
+    /// Resets a stream because of the peer's mistake.
     pub(super) fn reset_because(&mut self, stream: StreamRef, code: Code, out: &mut Vec<u8>) -> Result<(), Failure> {
         self.count(Kind::OwnResets)?;
         self.streams.remove(stream, End::Own);
@@ -413,20 +423,20 @@ impl Connection {
         Ok(())
     }
 
-    /// What the peer has said of its going away, where it has.
+    /// Returns the peer's last GOAWAY, if it has sent one.
     pub fn peer_goes_away(&self) -> Option<Away> {
         self.peer_goes
     }
 
-    /// Some time has gone by, in which the peer may have done useful things that cannot be told from a flood but by how slowly
-    /// they come: a stream of small messages, a PING now and then. It has each allowance back by its row's `a_second`. A
-    /// caller with a clock says which second it is before it passes on what was received; what it counts from is its own.
+    /// Sets the current second, counted from any start, and refills each allowance by its `a_second` for the time since
+    /// the last call. This keeps harmless but long-lived traffic, such as a stream of small messages or an occasional
+    /// PING, from using an allowance up. A caller with a clock calls this before it passes received bytes.
     #[inline]
     pub fn set_second(&mut self, second: u32) {
         self.budget.set_second(second);
     }
 
-    /// Gives back what only a busy connection needs.
+    /// Frees memory that only a busy connection needs.
     pub fn shrink(&mut self) {
         if self.block.is_none() {
             self.fragments = Vec::new();

@@ -1,4 +1,4 @@
-//! The frames that carry no message: windows, resets, settings, pings, priorities (RFC 9113 section 6).
+//! The frames that carry no message: windows, resets, settings, pings, priorities, GOAWAY (RFC 9113 section 6).
 
 use super::budget::Kind;
 use super::connection::{Away, Connection, Event, Failure, Phase, failure};
@@ -29,7 +29,7 @@ impl Connection {
         let Some(stream) = self.streams.find(head.stream) else {
             return match self.is_idle(head.stream) {
                 true => Err(failure(Code::Protocol, "WINDOW_UPDATE for a stream that was not begun")),
-                // Wrong whatever the stream's state.
+                // An increment of 0 is an error even if the stream is over.
                 false if more == 0 => self.refuse(head.stream, Code::Protocol, out),
                 false => Ok(None),
             };
@@ -50,7 +50,7 @@ impl Connection {
         }
         self.count(Kind::PeerResets)?;
         let Some(stream) = self.streams.find(head.stream) else {
-            // From here on it knows that the stream is over.
+            // From now on HEADERS and DATA on this stream are errors.
             self.streams.remember(head.stream, End::Peer);
             return Ok(None);
         };
@@ -89,7 +89,7 @@ impl Connection {
             .read(payload, is_client)
             .map_err(|code| failure(code, "a setting has a value that is not allowed"))?;
         self.phase = Phase::Running;
-        // The encoder has to tell of both (RFC 7541 section 4.2).
+        // The encoder must announce both sizes, the smallest and the last one (RFC 7541 section 4.2).
         self.encoder.set_most_table_bytes(self.peer.least_table_bytes);
         self.encoder.set_most_table_bytes(self.peer.table_bytes);
         let change = i64::from(self.peer.window) - i64::from(before);
@@ -113,7 +113,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// The priorities of RFC 7540: checked and ignored.
+    /// Checks a PRIORITY frame of RFC 7540, and ignores its content.
     pub(super) fn old_priority(
         &mut self,
         head: FrameHead,
@@ -131,12 +131,12 @@ impl Connection {
                 self.reset_because(stream, code, out)?;
                 Ok(Some(Event::Reset(stream, code)))
             }
-            // There is no stream that could be reset.
+            // No stream is open that could be reset.
             None => Err(failure(code, "PRIORITY of a wrong size, or of a stream on itself")),
         }
     }
 
-    /// A stream's priority changes (RFC 9218 section 7.1).
+    /// Changes a stream's priority (RFC 9218 section 7.1).
     pub(super) fn priority_update(&mut self, payload: &[u8]) -> Result<Option<Event<'static>>, Failure> {
         if self.role == Role::Client {
             return Err(failure(Code::Protocol, "PRIORITY_UPDATE of a server"));
@@ -158,7 +158,7 @@ impl Connection {
         let away = Away { last: frame::number(payload) & 0x7fff_ffff, code: Code::of(frame::number(&payload[4..])) };
         if let Some(before) = self.peer_goes {
             self.count(Kind::Unknown)?;
-            // What was given up may have been asked for elsewhere.
+            // The caller may have sent the requests above the earlier number elsewhere.
             if away.last > before.last {
                 return Err(failure(Code::Protocol, "a later GOAWAY names a later stream"));
             }
@@ -168,7 +168,7 @@ impl Connection {
         Ok(Some(Event::GoingAway))
     }
 
-    /// Forgets a stream of ours that the peer does nothing for: which one it was.
+    /// Removes one of our streams that the peer will not process, and returns it.
     #[cold]
     pub(super) fn next_unserved(&mut self) -> Option<StreamRef> {
         let last = self.peer_goes.map_or(u32::MAX, |away| away.last);

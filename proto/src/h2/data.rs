@@ -1,4 +1,5 @@
-//! DATA: bodies, read as they come and not frame by frame, with their padding and both windows (RFC 9113 section 6.1).
+//! DATA: passes body bytes on as they arrive, without waiting for the whole frame, and accounts for padding and both
+//! windows (RFC 9113 section 6.1).
 
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
@@ -8,13 +9,13 @@ use super::streams::StreamRef;
 use crate::Role;
 use alloc::vec::Vec;
 
-/// DATA with fewer bytes of a body has mostly framing, as in HTTP/1 a chunk with fewer.
+/// DATA with fewer body bytes counts as small, as a chunk does in HTTP/1.
 const SMALL_BYTES: u32 = 16;
 
 /// A DATA frame that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incoming {
-    /// `None` where the stream is over: its bytes are dropped.
+    /// `None` if the stream is over; the bytes are then dropped.
     stream: Option<StreamRef>,
     left: u32,
     padding: u32,
@@ -22,7 +23,8 @@ pub(super) struct Incoming {
 }
 
 impl Connection {
-    /// Begins to read a DATA frame: how much of the payload is read, or `None` where its first byte is still to come.
+    /// Begins to read a DATA frame. Returns the number of payload bytes read and maybe an event, or `None` if the byte
+    /// with the length of the padding has not arrived.
     pub(super) fn begin_data(
         &mut self,
         head: FrameHead,
@@ -47,7 +49,7 @@ impl Connection {
         }
         let ends = head.has(flag::END_STREAM);
         let found = self.streams.find(head.stream);
-        // What ends a stream is useful once; of one that is over it never is.
+        // Small and empty frames are counted, except for the frame that ends an open stream.
         if !ends || found.is_none() {
             match left {
                 0 => self.count(Kind::Empty)?,
@@ -55,7 +57,7 @@ impl Connection {
                 _ => self.budget.received_data(left),
             }
         }
-        // Padding is used up by coming.
+        // Padding counts as used up at once.
         self.used_of_connection(padding + read, lent.out);
         let Some(stream) = found else {
             if self.is_idle(head.stream) {
@@ -74,7 +76,7 @@ impl Connection {
         };
         let event = match refused {
             None => {
-                // Its own window has the padding too.
+                // The stream's window includes the padding too.
                 let update = self.streams.get(stream).and_then(|found| found.receive.use_up(padding + read));
                 if let Some(more) = update.filter(|_| !ends) {
                     frame::write_window_update(stream.number, more, lent.out);
@@ -91,13 +93,14 @@ impl Connection {
         Ok(Some((read as usize, event)))
     }
 
-    /// Reads on in a DATA frame: how much, and what happened.
+    /// Reads more of a DATA frame. Returns the number of bytes read, and an event if there is one.
     pub(super) fn read_data<'b>(&mut self, bytes: &'b [u8], lent: &mut Lent<'_>) -> (usize, Option<Event<'b>>) {
         let Some(mut incoming) = self.incoming else { return (0, None) };
-        // The stream may have been reset since.
+        // The stream may have been reset since the last call.
         incoming.stream = incoming.stream.filter(|&stream| self.streams.get(stream).is_some());
         if incoming.stream.is_none() {
-            // What nobody gets is as padding, and used up at once: however it comes, the windows are the same.
+            // The bytes are skipped like padding and count as used up at once, so that the windows do not depend on how
+            // the input is split.
             self.used_of_connection(incoming.left, lent.out);
             incoming.padding += core::mem::take(&mut incoming.left);
         }
@@ -107,7 +110,7 @@ impl Connection {
             }
             let take = bytes.len().min(incoming.left as usize);
             incoming.left -= take as u32;
-            // Nothing is due behind the last byte of most frames.
+            // After the last byte of most frames neither padding nor the end of the stream follows.
             let is_over = incoming.left == 0 && incoming.padding == 0 && !incoming.ends;
             self.incoming = if is_over { None } else { Some(incoming) };
             return (take, Some(Event::Data(stream, &bytes[..take])));
@@ -128,20 +131,20 @@ impl Connection {
         }
     }
 
-    /// Whether an event is due that [`receive`](Self::receive) returns for an empty window too: the end of a body whose last
-    /// frame was read. A caller that stopped reading in between must ask once more although nothing is left to read.
+    /// Returns true if [`receive`](Self::receive) returns an event even for an empty window: the end of a body whose
+    /// last frame was read. A caller that stopped reading must then call it once more, although no bytes are left.
     pub fn end_is_due(&self) -> bool {
         self.incoming.is_some_and(|incoming| incoming.left == 0 && incoming.padding == 0)
     }
 
-    /// Bytes of a body were used up: the peer may send as many more.
+    /// Reports that body bytes were used up. The peer may send as many more on the stream and on the connection.
     pub fn used(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
         self.used_of_connection(bytes as u32, out);
         self.used_on_stream(stream, bytes, out);
     }
 
-    /// Bytes of a body were used up, as [`used`](Self::used) says for the stream alone; the connection's window has them back by
-    /// [`dropped`](Self::dropped).
+    /// Like [`used`](Self::used), but for the stream's window only. [`dropped`](Self::dropped) gives the same bytes
+    /// back to the connection's window.
     pub fn used_on_stream(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
         if let Some(found) = self.streams.get(stream)
             && let Some(more) = found.receive.use_up(bytes as u32)
@@ -151,7 +154,8 @@ impl Connection {
         }
     }
 
-    /// Lets the peer send so many bytes more at a time on a stream than [`Bounds::stream_window`](super::Bounds::stream_window).
+    /// Lets the peer send `bytes` more at a time on a stream than
+    /// [`Bounds::stream_window`](super::Bounds::stream_window).
     pub fn widen(&mut self, stream: StreamRef, bytes: u32, out: &mut Vec<u8>) {
         if let Some(found) = self.streams.get(stream)
             && found.state.after(Step::Receive).is_some()
@@ -162,25 +166,27 @@ impl Connection {
         }
     }
 
-    /// Bytes of a body were dropped: others may use the connection's window again, while the stream's stays as it is.
+    /// Gives body bytes back to the connection's window, for use by any stream. The stream's window stays as it is.
     pub fn dropped(&mut self, bytes: usize, out: &mut Vec<u8>) {
         self.used_of_connection(bytes as u32, out);
     }
 
-    /// Whether the connection's window lets the peer send more of bodies, or would if it acknowledged our settings.
+    /// Returns true if the connection's window lets the peer send body bytes, or will when the peer acknowledges our
+    /// settings.
     pub fn may_receive(&self) -> bool {
         !self.acknowledged || !self.receive.is_closed()
     }
 
-    /// Whether a stream's own window lets the peer send more of its body.
+    /// Returns true if a stream's own window lets the peer send more of its body.
     pub fn may_receive_on(&mut self, stream: StreamRef) -> bool {
         self.streams.get(stream).is_some_and(|found| !found.receive.is_closed())
     }
 
     pub(super) fn used_of_connection(&mut self, bytes: u32, out: &mut Vec<u8>) {
         if !self.acknowledged {
-            // A peer that does not say it knows our settings has the windows of RFC 9113 section 6.9.2 on every stream: together
-            // it may use them once.
+            // A peer that has not acknowledged our settings may use the initial window of RFC 9113 section 6.9.2 on
+            // every stream, even if ours is smaller. The connection's window is not refilled until then, so that it
+            // bounds all streams together.
             self.unknown_used += bytes;
             return;
         }

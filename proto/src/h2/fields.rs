@@ -1,26 +1,26 @@
-//! Field sections: pseudo-fields and fields become a [`Head`], as handlers know it from HTTP/1 (RFC 9113 sections 8.2 and 8.3).
+//! Field sections: turns decoded fields into a [`Head`] like that of an HTTP/1 message (RFC 9113 sections 8.2 and 8.3).
 //!
-//! What is malformed here is what would be read differently when it is passed on as HTTP/1 (request smuggling by
-//! downgrade), so nothing of it is repaired.
+//! A section that could be read differently after it is passed on as HTTP/1 is malformed, and nothing in it is
+//! repaired: request smuggling by downgrade exploits such differences.
 
 use crate::scan::{self, Job, Scanner};
 use crate::{Field, Head, Known, Length, Limits, Method, Span, Version, target};
 use alloc::vec::Vec;
 
-/// The most that a list of fields may have, by the measure of RFC 9113 section 6.5.2, whatever the limits say: the fields,
-/// the path once more and the cookies once more must be within reach of 16-bit spans.
+/// The largest list of fields, measured as in RFC 9113 section 6.5.2, even if the limits allow more. 16-bit spans must
+/// reach the fields, a copy of the path and a copy of the cookies.
 pub(super) const MOST_LIST_BYTES: u32 = 32_000;
 
-/// Why a field section is not a message.
+/// Why a field section is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
-    /// It must not be answered, but reset.
+    /// The stream must be reset without a response.
     Malformed,
-    /// It is a message, and this is what a server answers.
+    /// A server responds with this error.
     Answer(crate::Error),
 }
 
-/// What a field section is of.
+/// The kind of a field section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Request,
@@ -28,8 +28,8 @@ pub(super) enum Section {
     Trailers,
 }
 
-/// Reads a section. `head.fields` has its lines as they were decoded, pseudo-fields among them, with spans into `window`;
-/// afterwards it has the fields, and the rest of the head is filled in. `ends`: no body follows.
+/// Reads a section. On entry `head.fields` has the decoded lines, pseudo-fields among them, with spans into `window`.
+/// On return it has the other fields only, and the rest of the head is filled in. `ends` is true if no body follows.
 pub(super) fn read(
     section: Section,
     window: &mut Vec<u8>,
@@ -48,7 +48,7 @@ struct Read<'a> {
     head: &'a mut Head,
 }
 
-/// Where the pseudo-fields' values lie.
+/// The spans of the pseudo-fields' values.
 #[derive(Default)]
 struct Pseudo {
     method: Option<Span>,
@@ -60,7 +60,7 @@ struct Pseudo {
 }
 
 impl Pseudo {
-    /// The place of a pseudo-field, where there is one of that name in the section.
+    /// Returns the place for a pseudo-field's value, or `None` if the section must not have the pseudo-field.
     fn place(&mut self, section: Section, name: &[u8]) -> Option<&mut Option<Span>> {
         Some(match (section, name) {
             (Section::Request, b":method") => &mut self.method,
@@ -92,7 +92,7 @@ impl Job for Read<'_> {
             }
             if name.first() == Some(&b':') {
                 let place = pseudo.place(section, name).ok_or(Malformed::Malformed)?;
-                // Each once, and before all others.
+                // Each may occur once, and only before all other fields.
                 if kept != 0 || place.replace(value_span).is_some() {
                     return Err(Malformed::Malformed);
                 }
@@ -142,7 +142,7 @@ impl Job for Read<'_> {
     }
 }
 
-/// No controls, and no white space around it (RFC 9113 section 8.2.1).
+/// Refuses control bytes, and white space at either end (RFC 9113 section 8.2.1).
 #[inline(always)]
 fn check_value<S: Scanner>(value: &[u8]) -> Result<(), Malformed> {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -152,7 +152,7 @@ fn check_value<S: Scanner>(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// A token without upper-case letters.
+/// Refuses a name that is not a token in lower case.
 #[inline(always)]
 fn check_name<S: Scanner>(name: &[u8]) -> Result<(), Malformed> {
     let upper = name.iter().any(u8::is_ascii_uppercase);
@@ -162,7 +162,8 @@ fn check_name<S: Scanner>(name: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Fields of a connection have no place here (RFC 9113 section 8.2.2), nor has TE but for trailers.
+/// Returns true for a field that belongs to a connection and must not occur (RFC 9113 section 8.2.2), and for TE with a
+/// value other than `trailers`.
 fn is_of_a_connection(name: &[u8], value: &[u8]) -> bool {
     match name {
         b"keep-alive" | b"proxy-connection" => true,
@@ -171,7 +172,7 @@ fn is_of_a_connection(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Digits, and the same each time.
+/// Reads Content-Length: one field of at most 19 digits.
 fn content_length(before: Option<u64>, value: &[u8]) -> Result<u64, Malformed> {
     if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) || before.is_some() {
         return Err(Malformed::Malformed);
@@ -179,7 +180,8 @@ fn content_length(before: Option<u64>, value: &[u8]) -> Result<u64, Malformed> {
     Ok(value.iter().fold(0, |length, digit| length * 10 + u64::from(digit - b'0')))
 }
 
-/// Cookies may come in pieces, to be compressed better; handlers get one field (RFC 9113 section 8.2.3).
+/// Joins cookies into one field, as handlers expect them. A client may split them, for better compression (RFC 9113
+/// section 8.2.3).
 #[cold]
 fn join_cookies(window: &mut Vec<u8>, head: &mut Head) {
     let is_cookie = |window: &[u8], field: &Field| field.name.of(window) == b"cookie";
@@ -218,7 +220,8 @@ fn request<S: Scanner>(
     head.method_span = method;
     head.method = Method::from_token(token);
     let authority = pseudo.authority.unwrap_or_default();
-    // An empty one is no host either, and Host does not stand in for it (RFC 9110 section 4.2.1, RFC 9113 section 8.3.1).
+    // An empty `:authority` is no host either, and Host does not replace it (RFC 9110 section 4.2.1, RFC 9113 section
+    // 8.3.1).
     if pseudo.authority.is_some_and(|authority| !target::is_host(authority.of(window))) {
         return Err(Malformed::Malformed);
     }
@@ -226,7 +229,7 @@ fn request<S: Scanner>(
     head.target = crate::Target::default();
     let is_connect = head.method == Method::Connect;
     head.upgrade = is_connect;
-    // Behind it comes what goes through a tunnel, which has no length (RFC 9110 section 9.3.6).
+    // The bytes after the head go through the tunnel, which has no length (RFC 9110 section 9.3.6).
     if is_connect && head.seen & Known::ContentLength.bit() != 0 {
         return Err(Malformed::Malformed);
     }
@@ -241,7 +244,7 @@ fn request<S: Scanner>(
     }
     head.protocol = pseudo.protocol.unwrap_or_default();
     let protocol = head.protocol.of(window);
-    // One name, as in Upgrade but without a list (RFC 8441 section 4).
+    // The protocol is one name, as in Upgrade but without a list (RFC 8441 section 4).
     let is_name = !protocol.is_empty() && S::name_end(protocol, 0) == protocol.len();
     if pseudo.protocol.is_some() && !(is_connect && is_name) {
         return Err(Malformed::Malformed);
@@ -251,7 +254,7 @@ fn request<S: Scanner>(
     if !is_https && !scheme.of(window).eq_ignore_ascii_case(b"http") {
         return Err(Malformed::Malformed);
     }
-    // Once more, with the delimiter that a request line has: the same grammar as in HTTP/1, by the same parser.
+    // Copied with a space after it, as in a request line, so that the parser of HTTP/1 checks the same grammar.
     let path_bytes = path.end - path.start;
     if u32::from(path_bytes) > limits.target_bytes {
         return Err(Malformed::Answer(crate::Error::TargetTooLong));
@@ -260,13 +263,13 @@ fn request<S: Scanner>(
     window.extend_from_within(path.start as usize..path.end as usize);
     let end = window.len();
     window.push(b' ');
-    // The form is the same for an extended CONNECT as for any other request.
+    // An extended CONNECT has the same form of target as other requests.
     let method = if is_connect { Method::Get } else { head.method };
     match target::parse::<S>(window, start, method, &mut head.target) {
         Ok(Some(found)) if found == end && end > start => {}
         _ => return Err(Malformed::Malformed),
     }
-    // Absolute forms have no place in `:path`.
+    // `:path` must not have absolute form.
     match head.target.form {
         crate::Form::Origin | crate::Form::Asterisk => {}
         _ => return Err(Malformed::Malformed),
@@ -276,7 +279,7 @@ fn request<S: Scanner>(
     Ok(())
 }
 
-/// Host must not disagree with `:authority` (RFC 9113 section 8.3.1), and one of them must be there.
+/// Requires Host or `:authority`. If both are there they must agree (RFC 9113 section 8.3.1).
 #[inline(always)]
 fn check_host(authority: Span, window: &[u8], head: &Head) -> Result<(), Malformed> {
     if head.seen & Known::Host.bit() == 0 {
@@ -290,7 +293,7 @@ fn check_host(authority: Span, window: &[u8], head: &Head) -> Result<(), Malform
     Ok(())
 }
 
-/// The one expectation that there is, as in HTTP/1 (RFC 9110 section 10.1.1).
+/// Checks Expect. As in HTTP/1, 100-continue is the only expectation (RFC 9110 section 10.1.1).
 #[inline(always)]
 fn expectation(window: &[u8], head: &mut Head) -> Result<(), Malformed> {
     if head.seen & Known::Expect.bit() == 0 {
@@ -312,7 +315,7 @@ fn response(pseudo: &Pseudo, window: &[u8], head: &mut Head) -> Result<(), Malfo
         return Err(Malformed::Malformed);
     };
     head.status = u16::from(hundreds - b'0') * 100 + u16::from(tens - b'0') * 10 + u16::from(ones - b'0');
-    // There is no 101 here (RFC 9113 section 8.6).
+    // HTTP/2 has no status 101 (RFC 9113 section 8.6).
     if head.status == 101 { Err(Malformed::Malformed) } else { Ok(()) }
 }
 
@@ -397,7 +400,7 @@ mod tests {
             assert_eq!(with(&[extra]).map(drop), Err(Malformed::Malformed), "{extra:?}");
         }
         assert_eq!(with(&[("te", "trailers"), ("content-length", "0"), ("host", "H")]).map(drop), Ok(()));
-        assert_eq!(with(&[("a", "b"), (":path", "/")]).map(drop), Err(Malformed::Malformed), "behind a field");
+        assert_eq!(with(&[("a", "b"), (":path", "/")]).map(drop), Err(Malformed::Malformed), "after a field");
         for without in 0..4 {
             let mut lines = GET.to_vec();
             lines.remove(without);
@@ -407,7 +410,7 @@ mod tests {
             let lines = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "h")];
             assert_eq!(read_lines(Section::Request, &lines, true).map(drop), Err(Malformed::Malformed), "{path}");
         }
-        // Where there is an authority, the host is not looked at instead (RFC 9113 section 8.3.1).
+        // If there is an `:authority`, Host does not replace it (RFC 9113 section 8.3.1).
         let empty = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", ""), ("host", "h")];
         assert_eq!(read_lines(Section::Request, &empty, true).map(drop), Err(Malformed::Malformed));
         let two = [&GET[..], &[("content-length", "1"), ("content-length", "1")]].concat();

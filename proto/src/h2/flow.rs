@@ -2,7 +2,7 @@
 
 use super::settings::{FIRST_WINDOW, LARGEST_WINDOW};
 
-/// A window that the peer lets us send into. It may be negative, after the peer has reduced its initial window.
+/// The bytes that the peer lets us send. Negative if the peer reduces its initial window after we have sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SendWindow(i32);
 
@@ -11,7 +11,7 @@ impl SendWindow {
         SendWindow(bytes as i32)
     }
 
-    /// Bytes that may be sent.
+    /// Returns the number of bytes that may be sent.
     #[inline]
     pub(super) fn available(self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
@@ -23,7 +23,7 @@ impl SendWindow {
         self.0 -= bytes as i32;
     }
 
-    /// The peer allows more: whether the window stays in its bounds.
+    /// Changes the window. Returns false, without a change, if it would leave its bounds.
     #[must_use]
     pub(super) fn grow(&mut self, by: i64) -> bool {
         match i32::try_from(i64::from(self.0) + by) {
@@ -36,14 +36,15 @@ impl SendWindow {
     }
 }
 
-/// A window that we let the peer send into.
+/// The bytes that we let the peer send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReceiveWindow {
-    /// Bytes that the peer may still send; negative after its window was reduced by our SETTINGS (RFC 9113 section 6.9.2).
+    /// Bytes that the peer may still send. Negative if our SETTINGS reduce the window after the peer has sent (RFC 9113
+    /// section 6.9.2).
     left: i32,
-    /// Bytes that came and were used up, and that the peer has not been told of.
+    /// Received bytes that were used up and not yet given back to the peer.
     used: u32,
-    /// What it is kept at.
+    /// The size of the whole window.
     size: u32,
 }
 
@@ -52,18 +53,18 @@ impl ReceiveWindow {
         ReceiveWindow { left: size as i32, used: 0, size }
     }
 
-    /// One whose peer may not know its size yet (RFC 9113 section 6.9.2).
+    /// Creates a window for a peer that may not know its size yet (RFC 9113 section 6.9.2).
     pub(super) const fn before_settings(size: u32) -> ReceiveWindow {
         let left = if size < FIRST_WINDOW { FIRST_WINDOW } else { size };
         ReceiveWindow { left: left as i32, used: 0, size }
     }
 
-    /// The peer of a stream that began before it knew our settings, whose window was `size` by them, knows them now.
+    /// Shrinks a window of `before_settings` to `size`, because the peer has acknowledged our settings.
     pub(super) fn settings_known(&mut self, size: u32) {
         self.left -= FIRST_WINDOW.saturating_sub(size) as i32;
     }
 
-    /// The peer may send more at a time from now on: whether that is within the largest window.
+    /// Lets the peer send `bytes` more at a time. Returns false, without a change, if the window would be too large.
     pub(super) fn widen(&mut self, bytes: u32) -> bool {
         let fits = self.size.saturating_add(bytes) <= LARGEST_WINDOW && self.left.checked_add(bytes as i32).is_some();
         if fits {
@@ -73,7 +74,7 @@ impl ReceiveWindow {
         fits
     }
 
-    /// Bytes came: whether they were allowed.
+    /// Counts received bytes. Returns false if the window does not allow them.
     #[must_use]
     pub(super) fn receive(&mut self, bytes: u32) -> bool {
         let fits = i64::from(bytes) <= i64::from(self.left) || bytes == 0;
@@ -83,13 +84,13 @@ impl ReceiveWindow {
         fits
     }
 
-    /// Whether the peer has sent all that it may.
+    /// Returns true if the peer has sent all that it may.
     pub(super) fn is_closed(self) -> bool {
         self.left <= 0
     }
 
-    /// Bytes were used up: by how much the peer is now told that the window grows. Not for each byte, but when half of it is
-    /// used, so that few updates are sent and the peer never waits for one that reads fast enough.
+    /// Counts used-up bytes. Returns the increment for a WINDOW_UPDATE when half of the window is used up, else `None`:
+    /// we send few updates, and a peer never waits for one if its bytes are used up fast enough.
     pub(super) fn use_up(&mut self, bytes: u32) -> Option<u32> {
         self.used += bytes;
         if self.used < (self.size / 2).max(1) {
@@ -124,7 +125,7 @@ mod tests {
         assert!(window.receive(60_000));
         window.settings_known(16_384);
         assert!(window.is_closed() && !window.receive(1) && window.receive(0));
-        // 65,535 - 60,000 - 49,151 + 60,000: what any stream has that used up all it has sent.
+        // 65,535 - 60,000 - 49,151 + 60,000 = 16,384: the whole window, because all sent bytes are used up.
         assert_eq!(window.use_up(60_000), Some(60_000));
         assert!(window.receive(16_384) && !window.receive(1));
         assert!(window.widen(10) && window.receive(10) && !window.receive(1));

@@ -1,17 +1,17 @@
-//! Frames: the nine bytes before each, and what the kinds and errors are called (RFC 9113 sections 4, 6 and 7).
+//! Frames: the nine-byte head, and the numbers of kinds, flags and error codes (RFC 9113 sections 4, 6 and 7).
 
 use alloc::vec::Vec;
 
 /// Bytes of a frame's head.
 pub(super) const HEAD_BYTES: usize = 9;
 
-/// The largest payload that everybody takes, and that we announce to take (RFC 9113 section 6.5.2).
+/// The largest payload that every peer accepts, and the largest that we accept (RFC 9113 section 6.5.2).
 pub const FRAME_BYTES: u32 = 16_384;
 
-/// The bytes that a client begins with.
+/// The connection preface: the first bytes of a client.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Kinds of frames by their number.
+/// The numbers of the kinds of frames.
 pub(super) mod kind {
     pub(in crate::h2) const DATA: u8 = 0;
     pub(in crate::h2) const HEADERS: u8 = 1;
@@ -27,7 +27,7 @@ pub(super) mod kind {
     pub(in crate::h2) const PRIORITY_UPDATE: u8 = 16;
 }
 
-/// Flags by their bit; the same bit means different things in different kinds.
+/// The bits of the flags. The same bit has different meanings in different kinds of frames.
 pub(super) mod flag {
     pub(in crate::h2) const END_STREAM: u8 = 1;
     pub(in crate::h2) const ACK: u8 = 1;
@@ -36,33 +36,33 @@ pub(super) mod flag {
     pub(in crate::h2) const PRIORITY: u8 = 32;
 }
 
-/// Why a stream or a connection ends (RFC 9113 section 7).
+/// The error code that a stream or a connection ends with (RFC 9113 section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Code {
     /// Not an error: a graceful end.
     NoError = 0,
-    /// What the peer sent is not allowed.
+    /// The peer violated the protocol.
     Protocol = 1,
-    /// We failed.
+    /// The sender of the code failed.
     Internal = 2,
-    /// More bytes came than the windows allow.
+    /// The peer sent more bytes than the windows allow.
     FlowControl = 3,
     /// A frame for a stream that is over.
     StreamClosed = 5,
     /// A frame of a wrong size.
     FrameSize = 6,
-    /// Nothing was done for the stream: it may be asked for again.
+    /// The stream was not processed. Its request may be sent again.
     Refused = 7,
-    /// Nobody wants the rest.
+    /// The sender of the code no longer needs the stream.
     Cancel = 8,
-    /// Compressed fields cannot be read.
+    /// Compressed fields cannot be decoded.
     Compression = 9,
-    /// What a tunnel leads to has failed (RFC 9113 section 8.5).
+    /// The connection behind a tunnel has failed (RFC 9113 section 8.5).
     Connect = 10,
-    /// The peer asks for too much.
+    /// The peer causes too much load.
     EnhanceYourCalm = 11,
-    /// A server wants to be asked by HTTP/1.
+    /// The server requires HTTP/1.1 for the request.
     Http11Required = 13,
     /// Any other number.
     Other = 0xffff_ffff,
@@ -98,7 +98,7 @@ pub(super) struct FrameHead {
 }
 
 impl FrameHead {
-    /// Reads it from the front of the bytes.
+    /// Reads a head from the front of the bytes. Returns `None` if they are too few.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<FrameHead> {
         let &[a, b, c, kind, flags, s0, s1, s2, s3] = bytes.first_chunk::<HEAD_BYTES>()?;
@@ -128,7 +128,7 @@ impl FrameHead {
     }
 }
 
-/// Where a kind of frame stands.
+/// The streams that a kind of frame may name: none (0), one, or either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Connection,
@@ -136,12 +136,12 @@ enum On {
     Either,
 }
 
-/// What a kind of frame has to be like: on which stream it stands, and how many bytes it has. Each breach ends the
-/// connection. What RFC 9113 judges otherwise (padding, PRIORITY of a wrong size) is where it is read.
+/// The rules for each kind of frame: the streams that it may name, and its size. Each violation ends the connection.
+/// Rules with other consequences (padding, PRIORITY of a wrong size) are checked by the code that reads the frame.
 macro_rules! shapes {
     ($($kind:ident: $on:ident, $least:literal..=$most:expr, $name:literal;)*) => {
         impl FrameHead {
-            /// What is wrong with the frame, by its head alone.
+            /// Returns the error that a frame's head alone shows, if there is one.
             #[inline]
             pub(super) const fn wrong(self) -> Option<(Code, &'static str)> {
                 let (on, least, most, misplaced, missized) = match self.kind {
@@ -177,7 +177,7 @@ shapes! {
     PRIORITY_UPDATE: Connection, 4..=FRAME_BYTES, "PRIORITY_UPDATE";
 }
 
-/// A big-endian number at the front of a payload.
+/// Reads a big-endian number from the front of a payload.
 pub(super) fn number(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
@@ -240,7 +240,7 @@ mod tests {
             assert_eq!((fits(kind, stream, least), fits(kind, stream, most + 1)), (None, size), "{kind}");
             assert!(least == 0 || fits(kind, stream, least - 1) == size, "{kind}");
         }
-        assert_eq!((fits(0x77, 0, 0), fits(0x77, 9, 9)), (None, None), "nobody knows what it is like");
+        assert_eq!((fits(0x77, 0, 0), fits(0x77, 9, 9)), (None, None), "unknown kinds have no rules");
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! HTTP/2 (RFC 9113), without I/O: frames in either direction turned into events and bytes.
+//! HTTP/2 (RFC 9113) without I/O: turns received frames into events, and calls into frames to send.
 //!
-//! 1. Append what was received to a window and call [`Connection::receive`] until it says [`Event::NeedMore`]; drop what was
-//!    consumed. What it has to answer by itself is in the output. A caller with a clock says before which second it is
-//!    ([`Connection::set_second`]): what comes slowly is no flood.
-//! 2. Act on the events: answer heads, use up bodies ([`Connection::used`]).
-//! 3. Send heads and bodies, as far as [`Connection::capacity`] goes; go on when [`Event::Opened`] or [`Event::AllOpened`]
-//!    says so. [`Schedule`] knows who goes first.
+//! 1. Append received bytes to a window and call [`Connection::receive`] until it returns [`Event::NeedMore`]; drop the
+//!    consumed bytes. Frames that the protocol requires in reply are in the output. A caller with a clock first calls
+//!    [`Connection::set_second`], so that frames that arrive slowly do not count as a flood.
+//! 2. Act on the events: respond to heads, and report used-up body bytes by [`Connection::used`].
+//! 3. Send heads, and bodies as far as [`Connection::capacity`] allows; continue after [`Event::Opened`] or
+//!    [`Event::AllOpened`]. [`Schedule`] chooses the stream that sends next.
 //!
 //! A CONNECT, with a protocol (RFC 8441) or without, asks for a tunnel; [`Head::upgrade`](crate::Head::upgrade) and
-//! [`Head::protocol`](crate::Head::protocol) say so. A server that answers it with 2xx and [`Length::Unknown`](crate::Length)
-//! has a tunnel, and so has the client that gets this answer: the same calls and events carry its bytes both ways.
+//! [`Head::protocol`](crate::Head::protocol) show it. A 2xx response with [`Length::Unknown`](crate::Length) makes the
+//! stream a tunnel for server and client: the same calls and events then carry its bytes both ways.
 //!
-//! Every bound is in [`Bounds`], in [`budget::ALLOWANCES`] and in [`Limits`](crate::Limits).
+//! The limits are [`Bounds`], [`budget::ALLOWANCES`] and [`Limits`](crate::Limits).
 
 pub mod budget;
 mod connection;

@@ -1,18 +1,18 @@
-//! Who sends next where several could: the priorities of RFC 9218.
+//! Chooses the stream that sends next, by the priorities of RFC 9218.
 
 use super::streams::StreamRef;
 use alloc::collections::VecDeque;
 
-/// How urgent a stream is, and whether its parts are of use before it is whole.
+/// A stream's urgency, and whether a part of its response is useful before the whole has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
     /// From 0, the most urgent, to 7.
     pub urgency: u8,
-    /// Whether it shares with others of its urgency; else it is sent before the next one begins.
+    /// True if the stream shares the connection with others of its urgency; else it is sent whole before the next one.
     pub incremental: bool,
 }
 
-/// How many urgencies there are.
+/// The number of urgencies.
 const URGENCIES: usize = 8;
 
 impl Default for Priority {
@@ -22,7 +22,7 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads a `Priority` field: `u=2, i`. What is not understood is ignored, as RFC 9218 section 4 wants it.
+    /// Parses a `Priority` field such as `u=2, i`. Ignores unknown members, as RFC 9218 section 4 requires.
     pub fn read(value: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
@@ -37,7 +37,7 @@ impl Priority {
     }
 }
 
-/// Streams that have something to send, in the order in which they may.
+/// The streams that have something to send, in the order in which they send.
 #[derive(Debug, Default)]
 pub struct Schedule {
     waiting: [VecDeque<(StreamRef, bool)>; URGENCIES],
@@ -45,13 +45,15 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A stream has something to send. A caller adds it once, and again after [`take_next`](Self::take_next) has given it out.
+    /// Adds a stream that has something to send. A caller adds it once, and again after [`take_next`](Self::take_next)
+    /// returned it.
     pub fn add(&mut self, stream: StreamRef, priority: Priority) {
         self.waiting[usize::from(priority.urgency.min(7))].push_back((stream, priority.incremental));
         self.count += 1;
     }
 
-    /// A stream that was given out has more to send: one that is not incremental goes on before the others of its urgency.
+    /// Puts back a stream that [`take_next`](Self::take_next) returned and that has more to send: behind the others of
+    /// its urgency if it is incremental, else before them.
     pub fn put_back(&mut self, stream: StreamRef, priority: Priority) {
         let queue = &mut self.waiting[usize::from(priority.urgency.min(7))];
         if priority.incremental {
@@ -62,7 +64,7 @@ impl Schedule {
         self.count += 1;
     }
 
-    /// Takes the stream that sends next.
+    /// Removes and returns the stream that sends next.
     pub fn take_next(&mut self) -> Option<StreamRef> {
         if self.count == 0 {
             return None;
@@ -72,7 +74,7 @@ impl Schedule {
         Some(stream)
     }
 
-    /// A stream has nothing to send any more.
+    /// Removes a stream that has nothing left to send.
     pub fn remove(&mut self, stream: StreamRef) {
         for queue in &mut self.waiting {
             if let Some(at) = queue.iter().position(|(other, _)| *other == stream) {
@@ -83,7 +85,7 @@ impl Schedule {
         }
     }
 
-    /// Whether nothing waits.
+    /// Returns true if no stream waits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -120,7 +122,7 @@ mod tests {
         assert_eq!(schedule.take_next(), Some(stream(5)));
         assert_eq!(schedule.take_next(), Some(stream(1)));
         schedule.put_back(stream(1), usual);
-        assert_eq!(schedule.take_next(), Some(stream(1)), "it goes on");
+        assert_eq!(schedule.take_next(), Some(stream(1)), "stream 1 continues");
         assert_eq!(schedule.take_next(), Some(stream(3)));
         assert!(schedule.is_empty() && schedule.take_next().is_none());
         schedule.add(stream(1), shared);

@@ -1,4 +1,5 @@
-//! HEADERS and CONTINUATION: field sections that begin a stream, answer it, or end it with trailers (RFC 9113 section 6.2).
+//! HEADERS and CONTINUATION: reads the field sections that begin a stream, respond to it, or end it with trailers (RFC
+//! 9113 section 6.2).
 
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
@@ -11,7 +12,7 @@ use super::streams::{End, Stream, StreamRef};
 use crate::hpack;
 use crate::{Field, Known, Length, Method, Role, Span};
 
-/// A field section whose frames are still coming.
+/// A field section whose last frame has not arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) stream: u32,
@@ -70,7 +71,7 @@ impl Connection {
             return Err(failure(Code::Protocol, "CONTINUATION without HEADERS"));
         };
         block.continuations += 1;
-        // Compressed fields are hardly longer than plain ones, so these bounds leave room for what is refused with 431.
+        // Compression hardly ever makes fields longer, so these bounds leave room for heads that are refused with 431.
         let too_many = block.continuations > self.bounds.continuations;
         if too_many || self.fragments.len() + payload.len() > 2 * MOST_LIST_BYTES as usize {
             self.count(Kind::Continuations)?;
@@ -87,14 +88,14 @@ impl Connection {
         self.section(block, &fragments, lent)
     }
 
-    /// A field section is whole.
+    /// Handles a complete field section.
     pub(super) fn section(
         &mut self,
         block: Block,
         fragment: &[u8],
         lent: &mut Lent<'_>,
     ) -> Result<Option<Event<'static>>, Failure> {
-        // Whatever becomes of it: the tables of both sides must stay in step.
+        // Decoded even if the section is refused, because the compression tables of both sides must stay equal.
         let too_large = self.decode(fragment, lent)?;
         match self.streams.find(block.stream) {
             Some(stream) if self.role == Role::Client => self.response(stream, block, too_large, lent),
@@ -109,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Decodes a section into the lent head: whether it was larger than allowed.
+    /// Decodes a section into the lent head. Returns true if it is larger than allowed.
     pub(super) fn decode(&mut self, fragment: &[u8], lent: &mut Lent<'_>) -> Result<bool, Failure> {
         let Lent { head, fields, limits, .. } = lent;
         head.clear();
@@ -135,7 +136,8 @@ impl Connection {
                 Ok(too_large)
             }
             Err(hpack::Error::ListTooLarge) => {
-                // There is no allowance for it: no client of good will comes near such a list.
+                // Recorded as a use of `Continuations`, whose allowance is 0, since no well-behaved client sends such a
+                // list.
                 let _ = self.budget.take(Kind::Continuations);
                 Err(failure(Code::EnhanceYourCalm, "a field section is much larger than allowed"))
             }
@@ -155,14 +157,15 @@ impl Connection {
         }
         if number <= self.last {
             return match self.streams.ended(number) {
-                // Once for each reset is usual: trailers that were under way.
+                // Usual once per reset: trailers that the client sent before it received the reset.
                 Some(End::Own) => self.count(Kind::Empty).map(|()| None),
                 Some(_) => Err(failure(Code::StreamClosed, "HEADERS for a stream that is over")),
                 None => Err(failure(Code::Protocol, "a stream's number is lower than an earlier one's")),
             };
         }
         if self.going.is_some_and(|last| number > last) {
-            // It may be asked for elsewhere: we have said so. What else comes for it is no error (RFC 9113 section 6.8).
+            // Our GOAWAY lets the client send this request elsewhere. Later frames of the stream are no error (RFC 9113
+            // section 6.8).
             self.count(Kind::Empty)?;
             self.last = number;
             self.streams.remember(number, End::Own);
@@ -273,7 +276,7 @@ impl Connection {
         let interim = head.status < 200;
         let bodiless = found.withholds(head.status);
         let tunnels = found.tunnels(head.status);
-        // Nothing came where something was announced (RFC 9113 section 8.1.1).
+        // A response must not announce a body and have none (RFC 9113 section 8.1.1).
         let announced = head.known(Known::ContentLength).map_or(&[][..], |field| field.value.of(lent.fields));
         let lacks = block.ends && !bodiless && !tunnels && announced.iter().any(|&digit| digit != b'0');
         if too_large || read.is_err() || lacks || (interim && block.ends) {
@@ -287,7 +290,7 @@ impl Connection {
         found.is_tunnel = tunnels;
         head.upgrade = tunnels;
         if tunnels && !block.ends {
-            // Whatever length is named is ignored (RFC 9110 section 9.3.6).
+            // A tunnel ignores an announced length (RFC 9110 section 9.3.6).
             head.length = Length::Unknown;
         }
         found.announced = match head.length {

@@ -1,4 +1,4 @@
-//! The sending half of a connection: heads, bodies as far as the windows allow, resets, going away.
+//! The sending half of a connection: heads, bodies as far as the windows allow, resets, GOAWAY.
 
 use super::connection::Connection;
 use super::frame::{self, Code, FRAME_BYTES, FrameHead, HEAD_BYTES, flag, kind};
@@ -9,7 +9,7 @@ use crate::hpack::{self, Indexing};
 use crate::{Error, Length, Method, Role};
 use alloc::vec::Vec;
 
-/// The last stream's number in a GOAWAY that only announces another one.
+/// The last stream number in a GOAWAY that only announces another one.
 const EVERY_STREAM: u32 = 0x7fff_ffff;
 
 /// Writes a head's fields.
@@ -20,7 +20,7 @@ pub struct FieldWriter<'a> {
 }
 
 impl FieldWriter<'_> {
-    /// Writes a field. The name is in lower case; name and value are known to be valid.
+    /// Writes a field. The name must be in lower case, and name and value must be valid.
     #[inline]
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let indexing = if hpack::sensitive(name, value) { Indexing::Never } else { Indexing::Incremental };
@@ -33,7 +33,7 @@ impl FieldWriter<'_> {
         self.field(name, itoa::Buffer::new().format(value).as_bytes());
     }
 
-    /// Writes a field whose value is hardly ever the same, such as a length: it is not remembered.
+    /// Writes a field whose value hardly ever repeats, such as a length, without adding it to the compression table.
     #[inline]
     pub fn changing(&mut self, name: &[u8], value: &[u8]) {
         self.encoder.field(name, value, Indexing::Without, self.out);
@@ -53,40 +53,42 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// The protocol of an extended CONNECT (RFC 8441).
     pub protocol: Option<&'a str>,
-    /// Whether no body follows.
+    /// True if no body follows.
     pub ends: bool,
 }
 
 impl Connection {
-    /// Whether a response to this stream has no body, whatever its head says: the request was HEAD, or the status has none.
+    /// Returns true if a response with this status has no body on this stream, even if its head announces one: the
+    /// request was HEAD, or the status is 204 or 304.
     pub fn withholds_body(&mut self, stream: StreamRef, status: u16) -> bool {
         self.streams.get(stream).map_or(matches!(status, 204 | 304), |found| found.withholds(status))
     }
 
-    /// Whether a stream is a tunnel: its request was a CONNECT, and it was answered with 2xx. From then on
-    /// [`send_data`](Self::send_data) and [`Event::Data`](super::Event::Data) carry the tunnel's bytes, and the end of either
-    /// direction is the end of what was sent there. A tunnel whose other side fails is reset with [`Code::Connect`].
+    /// Returns true if a stream is a tunnel: its request was a CONNECT, and the response is 2xx. From then on
+    /// [`send_data`](Self::send_data) and [`Event::Data`](super::Event::Data) carry the tunnel's bytes, and each
+    /// direction of the stream ends with that direction of the tunnel. If the tunnel's other side fails, reset the
+    /// stream with [`Code::Connect`].
     pub fn is_tunnel(&mut self, stream: StreamRef) -> bool {
         self.streams.get(stream).is_some_and(|found| found.is_tunnel)
     }
 
-    /// Whether the peer lets us ask for a tunnel with a protocol (RFC 8441 section 3; client role). Before its settings have
-    /// come it does not; [`Event::AllOpened`](super::Event::AllOpened) tells that they have.
+    /// Returns true if the peer accepts a CONNECT with a protocol (RFC 8441 section 3; client role). Returns false
+    /// until the peer's settings have arrived, which [`Event::AllOpened`](super::Event::AllOpened) reports.
     pub fn takes_protocols(&self) -> bool {
         self.peer.connect_protocol
     }
 
-    /// The stream's priority.
+    /// Returns the stream's priority; the default one if the stream is over.
     pub fn priority(&mut self, stream: StreamRef) -> Priority {
         self.streams.get(stream).map_or_else(Priority::default, |found| found.priority)
     }
 
-    /// Whether a stream is under way.
+    /// Returns true if a stream is in progress.
     pub fn is_open(&mut self, stream: StreamRef) -> bool {
         self.streams.get(stream).is_some()
     }
 
-    /// Whether the peer has still to end its direction.
+    /// Returns true if the stream is in progress and the peer has not ended its direction.
     pub fn awaits_body(&mut self, stream: StreamRef) -> bool {
         self.streams.get(stream).is_some_and(|found| found.state.after(Step::ReceiveEnd).is_some())
     }
@@ -94,7 +96,7 @@ impl Connection {
     /// Sends an interim response.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where the status is not interim, or the stream is over or has its answer.
+    /// Returns [`Error::NotNow`] if the status is not interim, or the stream is over or has its final response.
     pub fn send_interim(
         &mut self,
         stream: StreamRef,
@@ -114,13 +116,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a final response's head. With [`Length::Empty`], and where the body is withheld, that is all of it.
+    /// Sends a final response's head. With [`Length::Empty`], or if the body is withheld, this completes the response.
     ///
-    /// A 2xx to a CONNECT, with or without a protocol, makes the stream a tunnel; its length is [`Length::Unknown`], and none is
-    /// among its fields.
+    /// A 2xx to a CONNECT, with or without a protocol, makes the stream a tunnel. Its length is [`Length::Unknown`],
+    /// and no length may be among its fields.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where the stream is over or has its answer; [`Error::LengthMismatch`] where a tunnel is to have a length.
+    /// Returns [`Error::NotNow`] if the status is below 200, or the stream is over or has its final response;
+    /// [`Error::LengthMismatch`] if a tunnel is given a length.
     #[inline]
     pub fn send_response(
         &mut self,
@@ -153,14 +156,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins a stream with a request (client role). One for a tunnel is a CONNECT: with an authority that has a port, and no
-    /// path (RFC 9113 section 8.5), or with a protocol and a path (RFC 8441), and in either case without `ends`. It is one from
-    /// a 2xx on ([`is_tunnel`](Self::is_tunnel)); with any other answer it is a request like all others.
+    /// Begins a stream with a request (client role). A CONNECT asks for a tunnel and must not have `ends`: either its
+    /// authority has a port and its path is empty (RFC 9113 section 8.5), or it has a protocol and a path (RFC 8441). A
+    /// 2xx response makes the stream a tunnel ([`is_tunnel`](Self::is_tunnel)); after any other response it is a
+    /// request like all others.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where the peer lets us open no more streams, or wants none, or no protocol
-    /// ([`takes_protocols`](Self::takes_protocols)); [`Error::InvalidRequest`] where method, path and protocol do not fit each
-    /// other.
+    /// Returns [`Error::NotNow`] if the peer allows no more streams, if either side has sent GOAWAY, or if the peer
+    /// does not accept the protocol ([`takes_protocols`](Self::takes_protocols)); [`Error::InvalidRequest`] if method,
+    /// path and protocol cannot be combined.
     pub fn send_request(
         &mut self,
         request: Request<'_>,
@@ -196,30 +200,31 @@ impl Connection {
         Ok(stream)
     }
 
-    /// Whether the stream's own window is open; the connection's may still be closed.
+    /// Returns true if the stream's own window is open. The connection's may still be closed.
     pub fn is_open_by_itself(&mut self, stream: StreamRef) -> bool {
         self.streams.get(stream).is_some_and(|found| found.send.available() > 0)
     }
 
-    /// How many bytes of a body may be sent now.
+    /// Returns the number of body bytes that may be sent now.
     #[inline]
     pub fn capacity(&mut self, stream: StreamRef) -> usize {
         let connection = self.send.available();
         self.streams.get(stream).map_or(0, |found| found.send.available().min(connection))
     }
 
-    /// Returns true if some of the body that was announced is left to send, and none of it may be sent now.
+    /// Returns true if a part of the announced body is left to send, and none of it may be sent now.
     pub fn waits_for_window(&mut self, stream: StreamRef) -> bool {
         let capacity = self.capacity(stream);
         let rest = self.streams.get(stream).and_then(|found| found.promised);
         capacity == 0 && rest.is_some_and(|rest| rest > 0)
     }
 
-    /// Sends as much of a body as the windows allow, one frame or several: how much. With `ends`, the last byte ends our
-    /// direction.
+    /// Sends as much of a body as the windows allow, in one or more frames, and returns the number of bytes sent. If
+    /// `ends` is true, the last of `bytes` ends our direction.
     ///
     /// # Errors
-    /// [`Error::NotNow`] where no body may be sent; [`Error::LengthMismatch`] where it is not as long as was announced.
+    /// Returns [`Error::NotNow`] if no body may be sent; [`Error::LengthMismatch`] if the body is longer or shorter
+    /// than announced.
     #[inline]
     pub fn send_data(
         &mut self,
@@ -277,7 +282,8 @@ impl Connection {
     /// Sends trailers, which end our direction.
     ///
     /// # Errors
-    /// As [`send_data`](Self::send_data).
+    /// Returns [`Error::NotNow`] if no trailers may be sent; [`Error::LengthMismatch`] if the body is shorter than
+    /// announced.
     pub fn send_trailers(
         &mut self,
         stream: StreamRef,
@@ -300,7 +306,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends a stream before its time.
+    /// Resets a stream, if it is in progress.
     pub fn reset(&mut self, stream: StreamRef, code: Code, out: &mut Vec<u8>) {
         if self.is_open(stream) {
             self.streams.remove(stream, End::Own);
@@ -308,8 +314,8 @@ impl Connection {
         }
     }
 
-    /// Says that we go away. First without naming a last stream, since the peer may have begun some already; the second call
-    /// names it. Streams that were begun are served.
+    /// Sends GOAWAY. The first call does not limit the streams, since the peer may have begun some already; the second
+    /// names the last one. Streams up to that one are served.
     pub fn go_away(&mut self, out: &mut Vec<u8>) {
         match self.going {
             None => {
@@ -324,17 +330,17 @@ impl Connection {
         }
     }
 
-    /// Whether the last stream has been named.
+    /// Returns true if a GOAWAY has named the last stream.
     pub fn is_gone(&self) -> bool {
         self.going.is_some_and(|last| last != EVERY_STREAM)
     }
 
-    /// The streams that are under way.
+    /// Returns the streams in progress.
     pub fn streams(&self) -> impl Iterator<Item = StreamRef> {
         self.streams.refs()
     }
 
-    /// Writes a field section: HEADERS, and CONTINUATION where it does not fit one frame.
+    /// Writes a field section: HEADERS, and CONTINUATION if it does not fit one frame.
     #[inline]
     fn write_section(
         &mut self,

@@ -1,4 +1,4 @@
-//! SETTINGS: what each side announces (RFC 9113 section 6.5, RFC 8441, RFC 9218).
+//! SETTINGS: writes ours and reads the peer's (RFC 9113 section 6.5, RFC 8441, RFC 9218).
 
 use super::frame::{Code, FRAME_BYTES, FrameHead, kind};
 use alloc::vec::Vec;
@@ -14,25 +14,25 @@ mod name {
     pub(super) const NO_RFC7540_PRIORITIES: u16 = 9;
 }
 
-/// The largest window that there is.
+/// The largest window that the protocol allows.
 pub(super) const LARGEST_WINDOW: u32 = 0x7fff_ffff;
 
-/// The window that a stream and the connection begin with, unless something else is announced.
+/// The initial window of a connection, and of a stream unless SETTINGS announces another one.
 pub(super) const FIRST_WINDOW: u32 = 65_535;
 
-/// What the peer has announced, as far as it matters to who sends.
+/// The peer's settings that affect what we send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// Bytes of the table that our encoder may use, and the fewest that one SETTINGS frame named on the way there.
+    /// Bytes of the table that our encoder may use, and the smallest value before or within the last SETTINGS frame.
     pub(super) table_bytes: u32,
     pub(super) least_table_bytes: u32,
     /// Streams that we may have open (client role).
     pub(super) streams: u32,
-    /// The window of a new stream.
+    /// The initial window of a stream.
     pub(super) window: u32,
-    /// Bytes of the largest payload.
+    /// Bytes of the largest frame payload.
     pub(super) frame_bytes: u32,
-    /// Whether CONNECT may have a protocol (RFC 8441; client role).
+    /// True if CONNECT may have a protocol (RFC 8441; client role).
     pub(super) connect_protocol: bool,
 }
 
@@ -50,7 +50,7 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// Takes a SETTINGS frame's payload over. `is_client`: who has sent it.
+    /// Applies the payload of a SETTINGS frame. `is_client` is true if a client sent it.
     pub(super) fn read(&mut self, payload: &[u8], is_client: bool) -> Result<(), Code> {
         if !payload.len().is_multiple_of(6) {
             return Err(Code::FrameSize);
@@ -64,7 +64,7 @@ impl Peer {
                     self.table_bytes = value;
                     self.least_table_bytes = self.least_table_bytes.min(value);
                 }
-                // A server must not turn it on (RFC 9113 section 6.5.2).
+                // A server must not enable push (RFC 9113 section 6.5.2).
                 name::ENABLE_PUSH if value > u32::from(is_client) => return Err(Code::Protocol),
                 name::MAX_CONCURRENT_STREAMS => self.streams = value,
                 name::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Code::FlowControl),
@@ -74,7 +74,7 @@ impl Peer {
                 name::ENABLE_CONNECT_PROTOCOL if value > 1 => return Err(Code::Protocol),
                 name::ENABLE_CONNECT_PROTOCOL => self.connect_protocol |= value == 1,
                 name::NO_RFC7540_PRIORITIES if value > 1 => return Err(Code::Protocol),
-                // Unknown ones are ignored.
+                // Unknown settings are ignored.
                 _ => {}
             }
         }
@@ -82,7 +82,7 @@ impl Peer {
     }
 }
 
-/// What we announce.
+/// Our settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ours {
     pub(super) table_bytes: u32,
@@ -102,7 +102,7 @@ impl Ours {
         let server = [
             (name::MAX_CONCURRENT_STREAMS, self.streams),
             (name::ENABLE_CONNECT_PROTOCOL, 1),
-            // The priorities of RFC 7540 are not looked at; those of RFC 9218 are.
+            // We ignore the priorities of RFC 7540 and use those of RFC 9218.
             (name::NO_RFC7540_PRIORITIES, 1),
         ];
         let client = [(name::ENABLE_PUSH, 0)];

@@ -1,31 +1,31 @@
-//! The states of an HTTP/2 stream as a table (RFC 9113 section 5.1): the only place that says what may follow what.
+//! The states of an HTTP/2 stream, and the table of all permitted steps between them (RFC 9113 section 5.1).
 //!
-//! There is no push, so no state is reserved. A stream that is closed is forgotten: the connection remembers for a while
-//! how the last ones ended.
+//! There are no reserved states, because server push is not supported. A closed stream is removed; the connection
+//! remembers for a while how the last ones ended.
 
-/// Where a stream is. `Local` and `Remote` say whose direction has ended.
+/// The state of a stream. `Local` and `Remote` name the direction that has ended: ours or the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Nothing has been said of it.
+    /// The stream has not begun.
     Idle,
-    /// Both may send.
+    /// Both sides may send.
     Open,
     /// We have ended our direction.
     HalfClosedLocal,
     /// The peer has ended its direction.
     HalfClosedRemote,
-    /// It is over.
+    /// Both directions have ended, or the stream was reset.
     Closed,
 }
 
-/// What happens to a stream.
+/// An event on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// A head begins it.
+    /// A request's head begins the stream.
     Begin,
-    /// The peer sends something: a head, or bytes of a body.
+    /// The peer sends a head or body bytes.
     Receive,
     /// The peer ends its direction.
     ReceiveEnd,
@@ -33,17 +33,17 @@ pub enum Step {
     Send,
     /// We end our direction.
     SendEnd,
-    /// Either side resets it.
+    /// Either side resets the stream.
     Reset,
 }
 
-/// One permitted step: from where, by what, to where.
+/// One permitted step: the old state, the step, the new state.
 pub type Row = (State, Step, State);
 
 use State::*;
 use Step::*;
 
-/// Every permitted step; all others are errors of who takes them.
+/// Every permitted step. Any other step is an error of the side that takes it.
 pub const TABLE: &[Row] = &[
     (Idle, Begin, Open),
     (Open, Receive, Open),
@@ -62,13 +62,13 @@ pub const TABLE: &[Row] = &[
 const STATES: usize = 5;
 const STEPS: usize = 6;
 
-/// The table by state and step, so that a step is a look-up.
+/// [`TABLE`] as an array by state and step, so that a step takes one look-up.
 const AFTER: [[Option<State>; STEPS]; STATES] = {
     let mut after = [[None; STEPS]; STATES];
     let mut row = 0;
     while row < TABLE.len() {
         let (from, step, to) = TABLE[row];
-        assert!(after[from as usize][step as usize].is_none(), "two rows for one step");
+        assert!(after[from as usize][step as usize].is_none(), "two rows have the same state and step");
         after[from as usize][step as usize] = Some(to);
         row += 1;
     }
@@ -76,20 +76,20 @@ const AFTER: [[Option<State>; STEPS]; STATES] = {
 };
 
 impl State {
-    /// The state after a step; `None` where the step is not permitted.
+    /// Returns the state after a step, or `None` if the step is not permitted.
     #[inline]
     pub const fn after(self, step: Step) -> Option<State> {
         AFTER[self as usize][step as usize]
     }
 }
 
-/// The table as a diagram in Mermaid's language.
+/// Returns the table as a diagram in the Mermaid language. docs/http2-states.md contains the result.
 #[cfg(any(test, feature = "std"))]
 pub fn diagram() -> alloc::string::String {
     use core::fmt::Write;
     let mut text = alloc::string::String::from("stateDiagram-v2\n    [*] --> Idle\n");
     for (from, step, to) in TABLE {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "    {from:?} --> {to:?}: {step:?}");
     }
     text.push_str("    Closed --> [*]\n");

@@ -1,4 +1,4 @@
-//! The streams of a connection that are under way, and how the last ones ended.
+//! The streams in progress of a connection, and how the last ones ended.
 
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::Code;
@@ -7,16 +7,16 @@ use super::state::{State, Step};
 use crate::Method;
 use alloc::vec::Vec;
 
-/// A stream, as its connection's caller names it: the place is used again, the number is not.
+/// A stream, as the connection and its caller name it. Places are used again, numbers are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamRef {
-    /// Where it is: small numbers. A caller may keep its own state in a vector by this.
+    /// The stream's index. Indexes stay small, so that a caller may keep its own state in a vector.
     pub place: u32,
-    /// Its number on the wire.
+    /// The stream's number on the wire.
     pub number: u32,
 }
 
-/// Ended streams that are remembered, so that a late frame is told from a wrong one.
+/// The number of ended streams that are remembered, to tell a late frame from a wrong one.
 const REMEMBERED: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -24,37 +24,39 @@ pub(super) struct Stream {
     pub(super) state: State,
     pub(super) send: SendWindow,
     pub(super) receive: ReceiveWindow,
-    /// Bytes of the peer's body that are still to come, where they were announced.
+    /// Bytes of the peer's body that have not arrived, if its length was announced.
     pub(super) announced: Option<u64>,
-    /// Bytes of our body that are still to be sent, where they were announced.
+    /// Bytes of our body that have not been sent, if its length was announced.
     pub(super) promised: Option<u64>,
     pub(super) priority: Priority,
-    /// The request's method: some responses have no body because of it.
+    /// The request's method: a response to HEAD has no body, and a 2xx to CONNECT makes a tunnel.
     pub(super) method: Method,
-    /// A final head was received (client role) or sent (server role).
+    /// True if a final head was received (client role) or sent (server role).
     pub(super) has_answer: bool,
-    /// That answer made it a tunnel: from there on there is DATA only, both ways.
+    /// True if that response made the stream a tunnel: only DATA follows, in both directions.
     pub(super) is_tunnel: bool,
 }
 
 impl Stream {
-    /// Whether a response of this status makes a tunnel (RFC 9110 section 9.3.6, RFC 8441 section 5).
+    /// Returns true if a response with this status makes a tunnel (RFC 9110 section 9.3.6, RFC 8441 section 5).
     pub(super) fn tunnels(&self, status: u16) -> bool {
         self.method == Method::Connect && (200..300).contains(&status)
     }
 
-    /// Whether one direction may end in trailers. Nothing of a tunnel may; and of a CONNECT that asks for one the client's
-    /// direction may not either, since the client cannot know whether the answer is under way.
+    /// Returns true if one direction may end in trailers. No direction of a tunnel may. Nor may a client's direction of
+    /// a CONNECT, since the client cannot know whether a 2xx is already on its way.
     pub(super) fn may_have_trailers(&self, is_clients: bool) -> bool {
         !(self.is_tunnel || is_clients && self.method == Method::Connect)
     }
 
-    /// Whether a response of this status has no body, whatever its head says (RFC 9110 section 6.4.1).
+    /// Returns true if a response with this status has no body, even if its head announces one (RFC 9110 section
+    /// 6.4.1).
     pub(super) fn withholds(&self, status: u16) -> bool {
         !self.tunnels(status) && (self.method == Method::Head || matches!(status, 204 | 304))
     }
 
-    /// Bytes of a body came, `frame` of them by the window's count: what is wrong with that.
+    /// Counts a DATA frame of `frame` payload bytes, `bytes` of them of the body. Returns an error code if the window
+    /// or the announced length does not allow them.
     pub(super) fn take_data(&mut self, frame: u32, bytes: u32, ends: bool) -> Option<Code> {
         if !self.receive.receive(frame) {
             return Some(Code::FlowControl);
@@ -65,7 +67,7 @@ impl Stream {
                 self.announced = Some(rest);
                 None
             }
-            // More, or less, than was announced.
+            // The body is longer or shorter than announced.
             _ => Some(Code::Protocol),
         }
     }
@@ -74,22 +76,23 @@ impl Stream {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Both directions were complete.
+    /// Both directions ended.
     Complete,
     /// The peer reset it.
     Peer,
-    /// We reset it: the peer may not know yet.
+    /// We reset it, and the peer may not know yet.
     Own,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// The numbers, by place; 0 where there is none. Apart from the rest, so that looking for one touches little.
+    /// The stream numbers by place; 0 if the place is free. Kept apart from the streams, so that a search touches
+    /// little memory.
     numbers: Vec<u32>,
     streams: Vec<Option<Stream>>,
     free: Vec<u32>,
     ended: Vec<(u32, End)>,
-    /// Where the next one that ends is remembered.
+    /// The index in `ended` that is overwritten next.
     next_ended: usize,
 }
 
@@ -112,7 +115,7 @@ impl Streams {
         StreamRef { place, number }
     }
 
-    /// The stream of that number. There are at most as many as we let the peer open, so they are looked through.
+    /// Returns the stream with this number. Searches all places, because a connection has few streams.
     pub(super) fn find(&self, number: u32) -> Option<StreamRef> {
         /// Numbers that are compared at once, without a branch for each.
         const LANES: usize = 16;
@@ -130,7 +133,7 @@ impl Streams {
         self.streams[stream.place as usize].as_mut()
     }
 
-    /// Takes a step: whether it was permitted. A stream that is closed by it is gone.
+    /// Takes a step. Returns false if it is not permitted. Removes the stream if the step closes it.
     #[inline]
     pub(super) fn step(&mut self, stream: StreamRef, step: Step) -> bool {
         let Some(found) = self.get(stream) else { return false };
@@ -161,7 +164,7 @@ impl Streams {
         }
     }
 
-    /// How a stream ended, where it did not long ago.
+    /// Returns how a stream ended, if that is still remembered.
     pub(super) fn ended(&self, number: u32) -> Option<End> {
         self.ended.iter().rev().find(|(other, _)| *other == number).map(|&(_, end)| end)
     }
@@ -175,7 +178,7 @@ impl Streams {
         numbered.map(|(place, &number)| StreamRef { place: place as u32, number })
     }
 
-    /// Gives back what only busy connections need.
+    /// Frees memory that only busy connections need, if no stream is in progress.
     pub(super) fn shrink(&mut self) {
         if self.len() == 0 {
             *self =

@@ -1,9 +1,9 @@
-//! Header blocks to fields (RFC 7541 sections 3, 5 and 6).
+//! Decodes header blocks into fields (RFC 7541 sections 3, 5 and 6).
 //!
-//! What a peer can make us hold is bounded by what the caller wants of the list, by the block and by one entry: a string
-//! has at most 8/5 of its Huffman code, and what does not fit the list is cut off before the next field. What it can make
-//! us do is bounded as well: an indexed field that does not fit is not copied, and one that is added to the table copies
-//! at most the table's size.
+//! The memory that a peer can make us use is bounded by the list size that the caller allows, by the block and by one
+//! entry: a string has at most 8/5 of its Huffman code's length, and a field that does not fit the list is cut off
+//! before the next one. The work is bounded too: an indexed field that does not fit is not copied, and one that is
+//! added to the table copies at most the table's size.
 
 use super::static_table::{self, STATIC_ENTRIES};
 use super::table::Table;
@@ -11,25 +11,26 @@ use super::{Entry, Error, FIELD_OVERHEAD, huffman};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A field of a block.
+/// A decoded field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldLine {
-    /// Where its name lies in the vector that [`Decoder::decode`] appended to.
+    /// The range of its name in the vector that [`Decoder::decode`] appended to.
     pub name: Range<usize>,
-    /// Where its value lies there, which is right behind its name.
+    /// The range of its value in the same vector, directly after its name.
     pub value: Range<usize>,
-    /// The first index of the static table with this name, 0 if it has none: what [`name_index`](super::name_index) tells.
-    /// However the peer wrote the name, so it can be matched on.
+    /// The first index of the static table with this name, or 0, as [`name_index`](super::name_index) returns it. It
+    /// does not depend on how the peer wrote the name, so that code can match on it.
     pub name_index: u8,
-    /// The peer asks whoever passes the field on never to put it into a table (RFC 7541 section 6.2.3).
+    /// True if the peer requires that intermediaries never add the field to a table (RFC 7541 section 6.2.3).
     pub never_indexed: bool,
 }
 
-/// What became of a whole block.
+/// The result of decoding a whole block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Decoded {
-    /// The list of fields is larger than asked for: those from the first that did not fit are missing.
+    /// True if the list of fields is larger than allowed. The first field that did not fit and all after it are
+    /// missing.
     pub too_large: bool,
 }
 
@@ -37,44 +38,44 @@ pub struct Decoded {
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// What we have told the peer.
+    /// The largest table size that the peer may set.
     most_table_bytes: u32,
-    /// What the peer has to set its table to, or below, before its next field.
+    /// An update of the table's size to at most this is due before the next field.
     due: Option<u32>,
 }
 
 impl Decoder {
-    /// A decoder whose table has, and may have, so many bytes. A connection begins with
-    /// [`DEFAULT_TABLE_BYTES`](super::DEFAULT_TABLE_BYTES), whatever our first SETTINGS say: until the peer acknowledges
-    /// them it has not seen them.
+    /// Creates a decoder whose table has at most `most_table_bytes`. A connection begins with
+    /// [`DEFAULT_TABLE_BYTES`](super::DEFAULT_TABLE_BYTES), even if our first SETTINGS announce another size, because
+    /// the peer has not seen them until it acknowledges them.
     pub const fn new(most_table_bytes: u32) -> Decoder {
         Decoder { table: Table::new(most_table_bytes), most_table_bytes, due: None }
     }
 
-    /// The peer has acknowledged our SETTINGS_HEADER_TABLE_SIZE. Where that is below the table's size, the next block has
-    /// to begin with an update of it (RFC 7541 section 4.2).
+    /// Applies our SETTINGS_HEADER_TABLE_SIZE, after the peer has acknowledged it. If it is below the table's bound,
+    /// the next block must begin with a size update (RFC 7541 section 4.2).
     pub fn set_most_table_bytes(&mut self, most_table_bytes: u32) {
         self.most_table_bytes = most_table_bytes;
         if most_table_bytes < self.due.unwrap_or(self.table.most_bytes()) {
             self.due = Some(most_table_bytes);
-            // A block that was fine before lacks the update now.
+            // A block that was valid before now lacks the update.
             self.table.renew();
         }
     }
 
-    /// Changes whenever the same bytes may mean other fields than before. Where it was the same before and after a block,
-    /// that block means the same for as long as it stays so. It wraps around after 2^32 changes.
+    /// Returns a number that changes whenever the same bytes may stand for other fields. If it is the same before and
+    /// after a block, that block stands for the same fields until it changes. It wraps around after 2^32 changes.
     pub fn table_version(&self) -> u32 {
         self.table.version()
     }
 
-    /// The dynamic table's size (RFC 7541 section 4.1).
+    /// Returns the dynamic table's size (RFC 7541 section 4.1).
     pub fn table_bytes(&self) -> u32 {
         self.table.bytes()
     }
 
-    /// Memory that the decoder holds beside itself. At most twice the table's greatest size, and a little for its
-    /// entries.
+    /// Returns the bytes of heap memory that the decoder holds: at most twice the table's largest size, and a little
+    /// for its entries.
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
@@ -82,17 +83,17 @@ impl Decoder {
     /// Decodes one complete header block: appends the names and values of its fields to `out` and calls `each` for each
     /// field in turn.
     ///
-    /// Once the list is larger than `most_list_bytes` (RFC 9113 section 6.5.2: names, values and
-    /// [`FIELD_OVERHEAD`](super::FIELD_OVERHEAD) for each field) it neither appends nor calls any more, but decodes to the
-    /// block's end, so that the table stays in step. In between `out` may grow beyond it by one name of the table and 8/5 of
-    /// the block.
+    /// When the list becomes larger than `most_list_bytes` (RFC 9113 section 6.5.2: names, values and
+    /// [`FIELD_OVERHEAD`](super::FIELD_OVERHEAD) for each field), it no longer appends or calls, but still decodes the
+    /// block to its end, so that the table stays equal to the peer's. Meanwhile `out` may exceed the size by one name
+    /// of the table and 8/5 of the block.
     ///
-    /// A list of more than [`HARD_FACTOR`] times that size, or of more than `most_fields` fields, is not decoded to its end: tiny
-    /// blocks can stand for very large lists, and only an attack needs them.
+    /// A list of more than [`HARD_FACTOR`] times that size, or of more than `most_fields` fields, is not decoded to its
+    /// end: tiny blocks can stand for very large lists, which only attackers send.
     ///
     /// # Errors
-    /// [`Error::ListTooLarge`] for such a list. Otherwise where the block is malformed, which ends the connection: the tables are out of step. `out` may have bytes by then
-    /// that `each` was not told of.
+    /// Returns [`Error::ListTooLarge`] for such a list, and another error if the block is malformed. The connection
+    /// must then end, because the tables are no longer equal. `out` may contain bytes that were not passed to `each`.
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -134,10 +135,10 @@ impl Decoder {
         Ok(Decoded { too_large: list.too_large })
     }
 
-    /// Changes of the table's size, which stand before all fields: the smallest that was asked for in between, and the last
-    /// (RFC 7541 section 4.2).
+    /// Reads the changes of the table's size, which must precede all fields: the smallest size since the last block,
+    /// and the last one (RFC 7541 section 4.2).
     fn size_updates(&mut self, reader: &mut Reader<'_>) -> Result<(), Error> {
-        /// The smallest and the last: more say nothing more.
+        /// The smallest and the last size. More updates would be redundant.
         const MOST_SIZE_UPDATES: u32 = 2;
         let mut updates = 0;
         while let Some(&first @ 0x20..=0x3f) = reader.block.get(reader.at) {
@@ -156,7 +157,7 @@ impl Decoder {
         if self.due.is_some() { Err(Error::MissingSizeUpdate) } else { Ok(()) }
     }
 
-    /// The entry at an index of both tables.
+    /// Returns the entry at an index over both tables.
     #[inline]
     fn entry(&self, index: u32) -> Result<Entry<'_>, Error> {
         let index = index as usize;
@@ -167,7 +168,7 @@ impl Decoder {
         }
     }
 
-    /// Appends a literal field's name and tells its static index.
+    /// Appends a literal field's name and returns its static index.
     fn name(&self, reader: &mut Reader<'_>, first: u8, form: Literal, out: &mut Vec<u8>) -> Result<u8, Error> {
         let index = reader.integer(first, form.prefix_bits())?;
         if index != 0 {
@@ -191,7 +192,7 @@ enum Literal {
 }
 
 impl Literal {
-    /// What the first byte of a representation says that is not an indexed field.
+    /// Returns the literal representation that this first byte begins. It must not begin an indexed field.
     fn of(first: u8) -> Result<Literal, Error> {
         match first {
             0x40.. => Ok(Literal::Incremental),
@@ -201,20 +202,20 @@ impl Literal {
         }
     }
 
-    /// Bits of the first byte that hold the name's index.
+    /// Returns how many bits of the first byte hold the name's index.
     fn prefix_bits(self) -> u32 {
         if self == Literal::Incremental { 6 } else { 4 }
     }
 }
 
-/// How many times the size that is asked for a list may have before it is not decoded any further.
+/// The multiple of the allowed list size beyond which a list is not decoded any further.
 pub const HARD_FACTOR: u32 = 4;
 
-/// How much of the list may still come.
+/// The part of the allowed list that is left.
 struct List {
     left: usize,
     too_large: bool,
-    /// The same until it is not decoded any further.
+    /// Bytes until the list is not decoded any further.
     hard_left: u64,
     fields_left: u32,
 }
@@ -225,7 +226,7 @@ impl List {
         List { left: most_bytes as usize, too_large: false, hard_left, fields_left: most_fields }
     }
 
-    /// Returns true if a field with so many bytes of text still fits, which it then does no more.
+    /// Counts a field with so many bytes of text. Returns true if it fits.
     #[inline]
     fn takes(&mut self, text_bytes: usize) -> Result<bool, Error> {
         let bytes = text_bytes + FIELD_OVERHEAD as usize;
@@ -237,7 +238,7 @@ impl List {
                 true
             }
             None => {
-                // A later one that is small enough would stand in a list with a gap.
+                // Smaller fields after it must be missing too: the list would have a gap.
                 self.left = 0;
                 self.too_large = true;
                 false
@@ -246,7 +247,7 @@ impl List {
     }
 }
 
-/// A block and how far it has been read.
+/// A block, and how far it has been read.
 struct Reader<'b> {
     block: &'b [u8],
     at: usize,
@@ -259,7 +260,7 @@ impl Reader<'_> {
         Ok(byte)
     }
 
-    /// An integer whose first byte has been read and holds so many bits of it (RFC 7541 section 5.1).
+    /// Reads an integer whose first byte has been read and holds `prefix_bits` bits of it (RFC 7541 section 5.1).
     #[inline]
     fn integer(&mut self, first: u8, prefix_bits: u32) -> Result<u32, Error> {
         let mask = (1 << prefix_bits) - 1;
@@ -267,7 +268,8 @@ impl Reader<'_> {
     }
 
     fn continued(&mut self, prefix: u8) -> Result<u32, Error> {
-        /// Five have the 32 bits of any size that the protocol knows; more are leading zeros or too much.
+        /// Five bytes hold the 32 bits of any size in the protocol. More bytes are leading zeros, or the number is too
+        /// large.
         const MOST_CONTINUATION_BYTES: u32 = 5;
         let mut value = u64::from(prefix);
         for number in 0..MOST_CONTINUATION_BYTES {
@@ -280,7 +282,7 @@ impl Reader<'_> {
         Err(Error::IntegerTooLarge)
     }
 
-    /// Appends a string (RFC 7541 section 5.2).
+    /// Reads a string and appends it (RFC 7541 section 5.2).
     fn string(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         let first = self.byte()?;
         let length = self.integer(first, 7)? as usize;
@@ -309,7 +311,7 @@ mod tests {
         let mut end = 6;
         let text = |range: &Range<usize>| String::from_utf8_lossy(&out[range.clone()]).into_owned();
         let fields = lines.iter().map(|line| {
-            assert_eq!((line.name.start, line.value.start), (end, line.name.end), "one behind the other");
+            assert_eq!((line.name.start, line.value.start), (end, line.name.end), "the ranges are adjacent");
             end = line.value.end;
             let (name, value) = (text(&line.name), text(&line.value));
             assert_eq!(line.name_index, name_index(name.as_bytes()), "{name}");
@@ -325,10 +327,10 @@ mod tests {
         (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hex")).collect()
     }
 
-    /// A block, what it means, and the table's size after it.
+    /// A block, its fields, and the table's size after it.
     type Case<'c> = (&'c str, &'c [(&'c str, &'c str)], u32);
 
-    /// Blocks in sequence.
+    /// Decodes blocks in sequence, and compares the fields and the table's size after each.
     fn check(most_table_bytes: u32, blocks: &[Case<'_>]) {
         let mut decoder = Decoder::new(most_table_bytes);
         for (block, expected, bytes) in blocks {
@@ -344,7 +346,7 @@ mod tests {
         for (bytes, prefix_bits, expected) in [("0a", 5, 10), ("1f9a0a", 5, 1337), ("2a", 8, 42)] {
             let block = hex(bytes);
             let mut reader = Reader { block: &block, at: 1 };
-            // Of eight bits there is no prefix in HPACK: the third example is one of seven here.
+            // HPACK has no prefix of eight bits, so the third example is read with seven.
             assert_eq!(reader.integer(block[0], prefix_bits.min(7)), Ok(expected));
             assert_eq!(reader.at, block.len());
         }
@@ -516,7 +518,7 @@ mod tests {
         }
         for most_list_bytes in [0, 33, 36] {
             let decoded = decode(&mut Decoder::new(4096), &block, most_list_bytes);
-            assert_eq!(decoded, Err(Error::ListTooLarge), "{most_list_bytes}: four times of it are fewer than 146");
+            assert_eq!(decoded, Err(Error::ListTooLarge), "{most_list_bytes}: four times this is less than 146");
         }
     }
 
@@ -558,7 +560,7 @@ mod tests {
         assert_eq!((decoded, told), (Ok(Decoded { too_large: false }), Vec::from([true, false, false, false, true])));
     }
 
-    /// What is announced, then a block, what it gives, and the table's bound behind it.
+    /// The announced sizes, a block, the number of its fields or its error, and the table's bound after it.
     #[test]
     fn size_updates_are_due_where_ours_is_smaller() {
         for (announced, block, expected, bound) in [
@@ -611,7 +613,7 @@ mod tests {
         assert!(decode(&mut decoder, &hex("40 01 61 01 62"), 1000).is_ok());
         let mut block = hex("be 7e 21");
         block.extend([b'v'; 33]);
-        let (fields, _) = decode(&mut decoder, &block, 1000).expect("its name comes from what it evicts");
+        let (fields, _) = decode(&mut decoder, &block, 1000).expect("the name is that of the evicted entry");
         assert_eq!(fields[1], ("a".into(), format!("{:v<33}", "")));
         assert_eq!(decoder.table_bytes(), 0);
         assert_eq!(decode(&mut decoder, &hex("be"), 1000), Err(Error::InvalidIndex));

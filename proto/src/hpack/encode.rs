@@ -1,39 +1,40 @@
-//! Fields to header blocks (RFC 7541 sections 4.2, 5 and 6).
+//! Encodes fields into header blocks (RFC 7541 sections 4.2, 5 and 6).
 //!
-//! A field is looked for in the static table by a hash of its name, and in the dynamic one by chains of the same hash: for
-//! each of a few buckets the newest entry, and for each entry the next older one of its bucket. Links are numbers of
-//! entries, counted over all times. So evicting one needs no update: a link to it leads out of the table, which ends the
-//! chain. In a table that is full, a plain search of all entries took 240 ns for a new date, and this takes 110, of which
-//! most is writing it; where the table has a dozen entries both take the same.
+//! The encoder finds a field in the static table by a hash of its name, and in the dynamic one by chains of the same
+//! hash: each of a few buckets holds its newest entry, and each entry the next older one of its bucket. Links are entry
+//! numbers that count all entries ever added, so that an eviction changes no link: a link to an evicted entry points
+//! outside the table, which ends the chain. In a full table a linear search took 240 ns for a new date, and this takes
+//! 110, most of it for writing the date; in a table with a dozen entries both take the same.
 
 use super::static_table::{self, STATIC_ENTRIES};
 use super::table::Table;
 use super::{DEFAULT_TABLE_BYTES, FIELD_OVERHEAD, huffman};
 use alloc::vec::Vec;
 
-/// The largest dynamic table that an encoder uses, whatever the peer allows. It is what every peer begins with: enough for
-/// the fields that one server sends over and over, and a connection of a peer that allows more costs no more memory.
+/// The largest dynamic table that an encoder uses, even if the peer allows more. It is the initial size of every
+/// connection and holds the fields that a server repeats; a peer that allows more does not cost us more memory.
 pub const ENCODER_TABLE_BYTES: u32 = DEFAULT_TABLE_BYTES;
 
-/// How a field is written that no table has yet.
+/// How to write a field that is in no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexing {
-    /// It is added to the table: the next one like it is one or two bytes.
+    /// Adds the field to the table, so that the next equal field takes one or two bytes.
     Incremental,
-    /// It is not added, for values that seldom come twice.
+    /// Does not add the field, for values that seldom repeat.
     Without,
-    /// It is not added, its value is looked for in no table, and whoever passes it on has to do the same.
+    /// Does not add the field or search a table for its value, and requires intermediaries to do the same.
     Never,
 }
 
-/// Whether a field should be sent with [`Indexing::Never`].
+/// Returns true if a field should be sent with [`Indexing::Never`].
 ///
-/// Who can make a client send fields of their choice beside a secret one, and sees how long the blocks are, can guess the
-/// secret: a guess that is right is found in the table and makes the block shorter (RFC 7541 section 7.1, as CRIME did to
-/// DEFLATE). HPACK compares whole values only, so what can be guessed at all is short or of little entropy. Credentials
-/// are kept out always. A cookie is where it is short; a long one is beyond guessing, and costs too much to send each time.
+/// An attacker who can make a client send chosen fields beside a secret one, and who sees the length of the blocks, can
+/// guess the secret: a correct guess is found in the table and makes the block shorter (RFC 7541 section 7.1; CRIME did
+/// this to DEFLATE). HPACK compares whole values only, so only a short value or one of little entropy can be guessed.
+/// Credentials are never indexed. A cookie is not if it is short; a long one cannot be guessed, and costs too much to
+/// send each time.
 pub fn sensitive(name: &[u8], value: &[u8]) -> bool {
-    /// As many bytes as nghttp2 takes for short: about 120 random bits in base64.
+    /// The limit of nghttp2: 20 characters of base64 hold about 120 random bits.
     const SHORT_COOKIE_BYTES: usize = 20;
     match name {
         b"authorization" | b"proxy-authorization" | b"set-cookie" => true,
@@ -42,29 +43,29 @@ pub fn sensitive(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Entries that fit the table: each costs its overhead at least.
+/// The most entries that fit the table, because each counts at least its overhead.
 const MOST_ENTRIES: usize = (ENCODER_TABLE_BYTES / FIELD_OVERHEAD) as usize;
 
-/// About as many as a table of usual fields has entries.
+/// About the number of entries in a table of usual fields.
 const BUCKETS: usize = 64;
 
-/// Entries that are looked at for one field. Chains are longer where one name has had many values, or where somebody chose
-/// names for it; what is not found is written out, which is right as well.
+/// Entries that are compared for one field. A chain is longer if one name has had many values, or if an attacker chose
+/// names with the same hash. A field that is not found is written in full, which is also correct.
 const MOST_STEPS: u32 = 16;
 
-/// Encodes the header blocks of one direction of a connection, in the order of their departure.
+/// Encodes the header blocks of one direction of a connection, in the order in which they are sent.
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    /// The number of the newest entry. Numbers wrap around, so an outdated link can lead to a wrong entry: what is found
-    /// is compared.
+    /// The number of the newest entry. Numbers wrap around, so an outdated link may lead to a wrong entry; a search
+    /// therefore compares each entry that it finds.
     newest: u16,
-    /// By bucket, the number of its newest entry.
+    /// The number of each bucket's newest entry.
     buckets: [u16; BUCKETS],
-    /// By an entry's number modulo `MOST_ENTRIES`, the number of the next older one in its bucket. The live entries'
-    /// numbers are consecutive and no more than that, so that none meets another.
+    /// The number of the next older entry in the same bucket, indexed by an entry's number modulo `MOST_ENTRIES`. Live
+    /// entries have consecutive numbers and are at most `MOST_ENTRIES`, so that no two share a place.
     older: [u16; MOST_ENTRIES],
-    /// The smallest and the last bound since the last block.
+    /// The smallest and the last of the table's bounds that the peer set since the last block.
     smallest_bytes: u32,
     most_bytes: u32,
 }
@@ -75,7 +76,7 @@ impl Default for Encoder {
     }
 }
 
-/// What the dynamic table has of a field: how many entries are newer than the one found.
+/// The result of a search in the dynamic table, with the number of entries that are newer than the one found.
 enum Found {
     Field(usize),
     Name(usize),
@@ -83,7 +84,7 @@ enum Found {
 }
 
 impl Encoder {
-    /// An encoder for a peer that has announced nothing yet.
+    /// Creates an encoder for a peer that has not sent SETTINGS.
     pub const fn new() -> Encoder {
         Encoder {
             table: Table::new(ENCODER_TABLE_BYTES),
@@ -95,35 +96,35 @@ impl Encoder {
         }
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE. The next block tells the peer what becomes of it. More than
-    /// [`ENCODER_TABLE_BYTES`] is not used.
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE; more than [`ENCODER_TABLE_BYTES`] is not used. The next block
+    /// announces the new size to the peer.
     pub fn set_most_table_bytes(&mut self, most_table_bytes: u32) {
         self.most_bytes = most_table_bytes.min(ENCODER_TABLE_BYTES);
         self.smallest_bytes = self.smallest_bytes.min(self.most_bytes);
         if self.owes_update() {
-            // A block that was kept lacks the update.
+            // A block that the caller kept lacks the update.
             self.table.renew();
         }
     }
 
-    /// Changes whenever the same fields may be written in other bytes than before. Where it was the same before and after
-    /// a block, that block can be sent again for as long as it stays so. It wraps around after 2^32 changes.
+    /// Returns a number that changes whenever the same fields may be written in other bytes. If it is the same before
+    /// and after a block, that block can be sent again until it changes. It wraps around after 2^32 changes.
     pub fn table_version(&self) -> u32 {
         self.table.version()
     }
 
-    /// The dynamic table's size (RFC 7541 section 4.1).
+    /// Returns the dynamic table's size (RFC 7541 section 4.1).
     pub fn table_bytes(&self) -> u32 {
         self.table.bytes()
     }
 
-    /// Memory that the encoder holds beside itself.
+    /// Returns the bytes of heap memory that the encoder holds.
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
 
-    /// Begins a block: appends the changes of the table's size that are due. Where the size was reduced in between and
-    /// raised again, the peer is told both (RFC 7541 section 4.2).
+    /// Begins a block: appends the changes of the table's size that are due. If the size was reduced and raised again,
+    /// both changes are written (RFC 7541 section 4.2).
     #[inline]
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if self.owes_update() {
@@ -145,8 +146,8 @@ impl Encoder {
         self.smallest_bytes = self.most_bytes;
     }
 
-    /// Appends a field to the block that [`begin`](Encoder::begin) began. The name has to be in lower case, as HTTP/2 wants
-    /// it; it is not looked at.
+    /// Appends a field to the block that [`begin`](Encoder::begin) began. The name must be in lower case, as HTTP/2
+    /// requires; this is not checked.
     pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
         let hash = static_table::hash(name);
         let name_index = static_table::find_name(name, hash);
@@ -174,7 +175,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the field `:status`. A status has three digits; of a larger number the last three are written.
+    /// Appends the field `:status`, with the last three digits of `status`.
     #[inline]
     pub fn status(&mut self, status: u16, out: &mut Vec<u8>) {
         match status {
@@ -192,8 +193,8 @@ impl Encoder {
         }
     }
 
-    /// Whether a field is small enough that adding it leaves something of the table. One that takes most of it would
-    /// evict the fields that come each time for one that seldom does.
+    /// Returns true if adding the field leaves some of the table. A field that takes more than three quarters would
+    /// evict fields that repeat in favor of one that seldom does.
     fn has_room(&self, name: &[u8], value: &[u8]) -> bool {
         let cost = name.len() + value.len() + FIELD_OVERHEAD as usize;
         cost <= self.table.most_bytes() as usize / 4 * 3
@@ -204,7 +205,7 @@ impl Encoder {
         for _ in 0..MOST_STEPS {
             let newer = usize::from(self.newest.wrapping_sub(number));
             let Some(entry) = self.table.entry(newer) else { break };
-            // Equal numbers say that names are equal or both in no static table.
+            // Equal name indexes mean equal names, or two names that are not in the static table.
             if entry.name_index == name_index && (name_index != 0 || entry.name() == name) {
                 if entry.value() == value {
                     return Found::Field(newer);
@@ -218,7 +219,7 @@ impl Encoder {
         found
     }
 
-    /// Adds a field that has room.
+    /// Adds a field, which must fit the table.
     fn insert(&mut self, hash: u32, name: &[u8], value: &[u8], name_index: u8) {
         self.table.insert(name, value, name_index);
         self.newest = self.newest.wrapping_add(1);
@@ -229,7 +230,7 @@ impl Encoder {
 }
 
 impl Found {
-    /// The index over both tables; 0 where nothing was found.
+    /// Returns the index over both tables, or 0 if nothing was found.
     fn index(&self) -> usize {
         match self {
             Found::Field(newer) | Found::Name(newer) => STATIC_ENTRIES + 1 + newer,
@@ -242,7 +243,8 @@ fn bucket(hash: u32) -> usize {
     (hash >> (u32::BITS - BUCKETS.trailing_zeros())) as usize
 }
 
-/// A literal representation: its first bits, how many bits are left for the name's index, and that index or 0.
+/// Writes a literal representation. `first` has the pattern of the first byte, whose other `prefix_bits` bits begin
+/// `index`: the index of the name, or 0.
 fn literal(first: u8, prefix_bits: u32, index: usize, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     integer(first, prefix_bits, index, out);
     if index == 0 {
@@ -251,7 +253,7 @@ fn literal(first: u8, prefix_bits: u32, index: usize, name: &[u8], value: &[u8],
     string(value, out);
 }
 
-/// RFC 7541 section 5.1.
+/// Writes an integer (RFC 7541 section 5.1).
 #[inline]
 fn integer(first: u8, prefix_bits: u32, value: usize, out: &mut Vec<u8>) {
     let mask = (1 << prefix_bits) - 1;
@@ -267,7 +269,8 @@ fn integer(first: u8, prefix_bits: u32, value: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// RFC 7541 section 5.2. In the Huffman code where that is shorter; where it is as long, plain text is read faster.
+/// Writes a string (RFC 7541 section 5.2): in the Huffman code if that is shorter, else plain, because plain text of
+/// the same length is read faster.
 fn string(text: &[u8], out: &mut Vec<u8>) {
     let encoded_bytes = huffman::encoded_bytes(text);
     out.reserve(encoded_bytes.min(text.len()) + 8);
@@ -334,7 +337,7 @@ mod tests {
                         ae43d3";
         assert_eq!(block(&mut encoder, &fields, Indexing::Incremental), expected);
         fields[0].1 = "307";
-        // The RFC has 83640eff: three digits, in a code that is three bytes as well.
+        // The RFC has 83640eff: it uses the Huffman code, which is three bytes long as well.
         assert_eq!(block(&mut encoder, &fields, Indexing::Incremental), "4803333037c1c0bf");
         assert_eq!(encoder.table_bytes(), 222);
         let fields = [
@@ -415,7 +418,7 @@ mod tests {
             announced.iter().for_each(|&bytes| encoder.set_most_table_bytes(bytes));
             assert_eq!(encoder.table_version() == version, expected.is_empty(), "{announced:?}");
             assert_eq!(block(&mut encoder, &[], Indexing::Without), expected, "{announced:?}");
-            assert_eq!(block(&mut encoder, &[], Indexing::Without), "", "told once");
+            assert_eq!(block(&mut encoder, &[], Indexing::Without), "", "announced once");
         }
     }
 
@@ -444,14 +447,14 @@ mod tests {
     #[test]
     fn what_is_in_the_table_is_found_until_it_is_evicted() {
         let mut encoder = Encoder::new();
-        // 128 entries of 32 bytes with the empty name cannot be; those of 34 are 120.
+        // An entry takes 34 bytes, so 120 of them fit.
         for number in 0..100_000_u32 {
             let name = [b'a' + (number % 25) as u8];
             let value = [b'0' + (number / 25 % 10) as u8];
             let version = encoder.table_version();
             let mut out = Vec::new();
             encoder.field(&name, &value, Indexing::Incremental, &mut out);
-            // Each comes again after 250 others, of which 120 stay.
+            // Each field repeats after 250 others, of which only 120 stay in the table.
             assert_ne!(encoder.table_version(), version);
             out.clear();
             encoder.field(&name, &value, Indexing::Incremental, &mut out);

@@ -1,25 +1,26 @@
 //! The Huffman code of strings (RFC 7541 section 5.2 and appendix B).
 //!
 //! The code is canonical: codes of one length are consecutive in the order of their symbols, and the first of a length
-//! follows the last of the length before. So the RFC's table is 257 lengths, and all else is made of them while compiling.
+//! follows the last of the length before. The RFC's table can therefore be stored as 257 lengths, from which the
+//! compiler computes all other tables.
 //!
-//! Decoding keeps the next bits of the string in a register and looks up its first `PEEK_BITS`, which tells one symbol,
-//! or two where both fit: header text has five to seven bits a symbol. The usual state machine (a state for each inner
-//! node of the tree, four or eight bits a step) waits for a load before each next one too, but goes four bits with a
-//! table of 16 KiB, and eight with one of 256 KiB; this one goes up to eleven with 8 KiB, a quarter of a first-level
-//! cache.
+//! The decoder keeps the next bits of the string in a register and looks up the first `PEEK_BITS` of them, which gives
+//! one symbol, or two if both fit: header text has five to seven bits per symbol. The usual state machine (a state for
+//! each inner node of the tree, four or eight bits per step) also waits for a load before each step, but advances four
+//! bits with a table of 16 KiB, or eight with one of 256 KiB; this one advances up to eleven with 8 KiB, a quarter of a
+//! first-level cache.
 //!
-//! The register holds the string's bits *inverted*. A string is padded with ones, so what a shift brings in, zeros, reads
-//! as padding, and nothing has to be added at the end.
+//! The register holds the string's bits *inverted*. A string is padded with ones, so the zeros that a shift brings in
+//! read as padding, and none has to be added at the end.
 
 use super::Error;
 use alloc::vec::Vec;
 
-/// The symbol that ends the code and stands in no string.
+/// The symbol that ends the code. It must not occur in a string.
 pub(crate) const END: usize = 256;
 const SYMBOLS: usize = END + 1;
 
-/// Bits of each symbol's code, from RFC 7541 appendix B.
+/// The length in bits of each symbol's code, from RFC 7541 appendix B.
 #[rustfmt::skip]
 const LENGTHS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, // 0
@@ -68,7 +69,7 @@ static CODES: [Code; SYMBOLS] = {
     codes
 };
 
-/// The code of a byte or of [`END`], in the lower bits, and how many bits it has: for slow twins.
+/// Returns the code of a byte or of [`END`], in the lower bits, and its length. Slow decoders in tests use it.
 pub(crate) fn code(symbol: usize) -> (u32, u8) {
     (CODES[symbol].bits, CODES[symbol].length)
 }
@@ -76,13 +77,13 @@ pub(crate) fn code(symbol: usize) -> (u32, u8) {
 /// The symbols of one code length.
 #[derive(Clone, Copy)]
 struct Group {
-    /// One above the last code up to this length, moved to the upper end of 32 bits. It needs 33 at the end.
+    /// One above the last code up to this length, shifted to the upper end of 32 bits. The last one is 2^32.
     end: u64,
-    /// What a code of this length plus this is, modulo 2^32, is its symbol's place in `SORTED`.
+    /// Added to a code of this length, modulo 2^32, it gives the index of the code's symbol in `SORTED`.
     to_place: u32,
 }
 
-/// By code length.
+/// The groups, by code length.
 static GROUPS: [Group; LONGEST + 1] = groups();
 
 const fn groups() -> [Group; LONGEST + 1] {
@@ -105,7 +106,7 @@ const fn groups() -> [Group; LONGEST + 1] {
     groups
 }
 
-/// Symbols in the order of their codes.
+/// The symbols in the order of their codes.
 static SORTED: [u16; SYMBOLS] = sorted();
 
 const fn sorted() -> [u16; SYMBOLS] {
@@ -125,7 +126,7 @@ const fn sorted() -> [u16; SYMBOLS] {
     sorted
 }
 
-/// The symbol whose code stands at the front of 32 bits, and the code's length.
+/// Returns the symbol whose code is at the front of 32 bits, and the code's length, which is `shortest` or more.
 const fn front(bits: u32, groups: &[Group; LONGEST + 1], sorted: &[u16; SYMBOLS], shortest: usize) -> (u16, u8) {
     let mut length = shortest;
     // The code is complete: the longest group's end is above every number.
@@ -136,12 +137,13 @@ const fn front(bits: u32, groups: &[Group; LONGEST + 1], sorted: &[u16; SYMBOLS]
     (sorted[place as usize], length as u8)
 }
 
-/// Bits that one step looks at. A browser's request took 1,550 ns with 9, 1,430 with 10, 1,150 with 11 and 980 with 12, all
-/// in a cache that had nothing else to hold; a table for 12 bits would be 16 KiB, which is half of many a first-level cache.
+/// Bits that one step looks up. A browser's request took 1,550 ns with 9, 1,430 with 10, 1,150 with 11 and 980 with 12,
+/// all with a cache that held nothing else; a table for 12 bits takes 16 KiB, half of many first-level caches.
 const PEEK_BITS: u32 = 11;
 
-/// What the next `PEEK_BITS` of a string say, in one load: in the lower bytes the symbols, then the bits of both or of the
-/// only one, in the upper byte the bits of the first and how many there are. All is 0 where the first code is longer.
+/// The meaning of the next `PEEK_BITS` of a string, in one load. The two lower bytes hold the symbols, the third byte
+/// the number of bits of all its symbols, the upper byte the bits of the first symbol and the number of symbols. All is
+/// 0 if the first code is longer.
 #[derive(Clone, Copy)]
 struct Step(u32);
 
@@ -170,7 +172,7 @@ impl Step {
     }
 }
 
-/// By the next bits, inverted.
+/// The steps, by the next bits, inverted.
 static STEPS: [Step; 1 << PEEK_BITS] = {
     let (groups, sorted) = (groups(), sorted());
     let mut steps = [Step::LONG; 1 << PEEK_BITS];
@@ -189,37 +191,37 @@ static STEPS: [Step; 1 << PEEK_BITS] = {
     steps
 };
 
-/// Appends what a string stands for.
+/// Decodes a string and appends it.
 ///
 /// # Errors
-/// [`Error::InvalidHuffman`]: the end's code is in it, or it does not end in at most seven ones.
+/// Returns [`Error::InvalidHuffman`] if the string contains the end's code, or does not end in at most seven ones.
 pub(super) fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     let start = out.len();
-    // Zeroing the room and cutting what was not used is cheaper than asking for room at each symbol. Each step stores two
-    // symbols even where it has one.
+    // It is cheaper to allocate zeros and cut the unused ones off than to reserve room for each symbol. Each step
+    // stores two symbols even if it has only one.
     out.resize(start + text.len() * 8 / SHORTEST + 2, 0);
     let decoded = decode_into(text, &mut out[start..]);
     out.truncate(start + decoded.unwrap_or(0));
     decoded.map(|_| ())
 }
 
-/// The next bits of a string, inverted, at the upper end.
+/// The next bits of a string, inverted, in the upper bits of a word.
 #[derive(Clone, Copy)]
 struct Register {
     bits: u64,
-    /// How many of `bits` count. Those below are zeros, or of the bytes that come next.
+    /// The number of valid bits. Those below are zeros, or bits of the bytes that are read next.
     count: u32,
 }
 
-/// How many bytes were written.
+/// Decodes a string into `to`. Returns the number of bytes written.
 fn decode_into(mut text: &[u8], to: &mut [u8]) -> Result<usize, Error> {
     let mut register = Register { bits: 0, count: 0 };
     let mut written = 0;
     while let Some(next) = text.first_chunk() {
-        // Eight bytes at once: those that do not fit whole are taken again next time, to the same place.
+        // Reads eight bytes at once. Bytes that do not fit whole are read again next time, to the same place.
         register.bits |= !u64::from_be_bytes(*next) >> register.count;
         text = &text[(63 - register.count as usize) / 8..];
-        // At least 56 bits: enough for so many steps, or for one long code.
+        // At least 56 bits are valid: enough for all these steps, or for one long code.
         register.count |= 56;
         for number in 0..56 / PEEK_BITS {
             let step = register.peek();
@@ -242,7 +244,7 @@ fn decode_into(mut text: &[u8], to: &mut [u8]) -> Result<usize, Error> {
     Ok(written + last)
 }
 
-/// The same for what is left: fewer than eight bytes behind the register.
+/// Decodes the rest of a string: the register and fewer than eight bytes after it.
 fn decode_last(mut text: &[u8], mut register: Register, to: &mut [u8]) -> Result<usize, Error> {
     let mut written = 0;
     loop {
@@ -255,7 +257,7 @@ fn decode_last(mut text: &[u8], mut register: Register, to: &mut [u8]) -> Result
         }
         let step = register.peek();
         if step.bits() == 0 {
-            // Padding looks like such a code as well.
+            // Padding also looks like a long code.
             if register.count <= PEEK_BITS {
                 break;
             }
@@ -271,7 +273,7 @@ fn decode_last(mut text: &[u8], mut register: Register, to: &mut [u8]) -> Result
             written += step.count();
             register.shift(step.bits());
         } else if u32::from(step.first_bits()) <= register.count {
-            // The second symbol is made of padding.
+            // The second symbol consists of padding.
             to[written] = step.symbols()[0];
             written += 1;
             register.shift(step.first_bits());
@@ -295,14 +297,14 @@ impl Register {
     }
 }
 
-/// The symbol at the front whose code is longer than a step, and its bits: control bytes, those from 0x80, and few others
-/// (`#$<>@[]{}~`) have such.
+/// Returns the symbol at the front, whose code is longer than a step, and its length. Control bytes, bytes from 0x80
+/// on, and a few others such as `#`, `@` and `{` have such codes.
 #[cold]
 fn long(register: Register) -> (u16, u8) {
     front((!register.bits >> 32) as u32, &GROUPS, &SORTED, PEEK_BITS as usize + 1)
 }
 
-/// How many bytes [`encode`] appends.
+/// Returns the number of bytes that [`encode`] appends.
 pub(super) fn encoded_bytes(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)
@@ -315,7 +317,7 @@ pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
         let code = CODES[usize::from(byte)];
         bits = bits << code.length | u64::from(code.bits);
         count += u32::from(code.length);
-        // Fewer than 32 bits stay, and the longest code has 30.
+        // Fewer than 32 bits stay, and the longest code has 30, so 64 bits suffice.
         if count >= 32 {
             count -= 32;
             out.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
@@ -406,7 +408,7 @@ mod tests {
 
     #[test]
     fn two_bytes_of_many_kinds() {
-        // Every seventh, so that all bits change in all ways and the slow decoder does not take seconds.
+        // Every seventh value: each bit changes, and the slow decoder does not take seconds.
         for bytes in (0..=u16::MAX).step_by(7) {
             check(&bytes.to_be_bytes());
         }

@@ -1,16 +1,16 @@
-//! HPACK (RFC 7541): header blocks of HTTP/2 to fields and back.
+//! HPACK (RFC 7541): encodes fields into the header blocks of HTTP/2, and decodes them.
 //!
-//! A block is a row of representations. Each names a field by its place in a table (a *static* one of 61 entries, then
-//! a *dynamic* one that both sides keep in step), or spells it out, plain or in a Huffman code, and may add it to the
-//! dynamic table. So a block can be read only once, in order, and by one who has read all blocks before it. That is why
-//! [`Decoder::decode`] goes on to the block's end where it has stopped to deliver, and why an [`Error`] ends the
+//! A block is a sequence of representations. Each names a field by its index in a table (a *static* one of 61 entries,
+//! then a *dynamic* one that both sides keep equal), or contains it, plain or in a Huffman code, and may add it to the
+//! dynamic table. A block can therefore be decoded only once, in order, and after all blocks before it. This is why
+//! [`Decoder::decode`] continues to the block's end even if it no longer delivers fields, and why an [`Error`] ends the
 //! connection.
 //!
-//! The decoder copies: names and values land in the caller's vector, one behind the other, and are told as ranges. What
-//! an entry of the dynamic table held would otherwise have to outlive the next insertion.
+//! The decoder copies names and values one after the other into the caller's vector, and reports them as ranges.
+//! Without copies, an entry of the dynamic table would have to outlive the next insertion.
 //!
-//! A repeated block needs no decoding at all: where [`Decoder::table_version`] was the same before and after a block,
-//! the same bytes mean the same fields for as long as it stays so.
+//! A repeated block needs no decoding: if [`Decoder::table_version`] was the same before and after a block, the same
+//! bytes stand for the same fields until it changes.
 //!
 //! ```
 //! use highwire_proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing, name_index};
@@ -45,15 +45,15 @@ pub use static_table::{name_index, static_name};
 pub(crate) use huffman::{END, code};
 pub(crate) use static_table::{STATIC_ENTRIES, static_entry};
 
-/// The size of both dynamic tables until SETTINGS say otherwise (RFC 9113 section 6.5.2, SETTINGS_HEADER_TABLE_SIZE).
+/// The size of both dynamic tables before SETTINGS change it (RFC 9113 section 6.5.2, SETTINGS_HEADER_TABLE_SIZE).
 pub const DEFAULT_TABLE_BYTES: u32 = 4096;
 
-/// What a field costs beside its name and value, in a table (RFC 7541 section 4.1) and in a list (RFC 9113 section
-/// 6.5.2).
+/// Bytes that a field counts in addition to its name and value, in a table (RFC 7541 section 4.1) and in a list (RFC
+/// 9113 section 6.5.2).
 pub const FIELD_OVERHEAD: u32 = 32;
 
-/// What is wrong with a header block. The peer is at fault, and both tables are out of step: the connection ends with
-/// COMPRESSION_ERROR (RFC 9113 section 4.3).
+/// An error in a header block. The peer is at fault, and the two sides' tables are no longer equal, so the connection
+/// ends with COMPRESSION_ERROR (RFC 9113 section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
@@ -63,23 +63,23 @@ pub enum Error {
     InvalidIndex,
     /// An integer does not fit 32 bits or has more than five continuation bytes.
     IntegerTooLarge,
-    /// A string has the end-of-string code in it, or padding that is not up to seven ones.
+    /// A string contains the end-of-string code, or its padding is not at most seven ones.
     InvalidHuffman,
-    /// The table's size is changed behind a field.
+    /// The table's size is changed after a field.
     MisplacedSizeUpdate,
     /// The table's size is changed more than twice in one block.
     TooManySizeUpdates,
-    /// The table's size is set above what we allow.
+    /// The table's size is set above the size that we allow.
     SizeUpdateTooLarge,
-    /// We have made the table smaller, and the block does not say that the peer knows.
+    /// We have reduced the table's size, and the block does not begin with the update that confirms it.
     MissingSizeUpdate,
-    /// The list of fields is many times larger than asked for, or has more fields than the caller reads: see
+    /// The list of fields is many times larger than requested, or has more fields than the caller reads: see
     /// [`Decoder::decode`].
     ListTooLarge,
 }
 
 impl Error {
-    /// The error in words.
+    /// Returns a description of the error, in lower case and without a full stop.
     pub const fn text(self) -> &'static str {
         match self {
             Error::Truncated => "the header block ends inside a field",
@@ -106,10 +106,10 @@ impl core::error::Error for Error {}
 /// An entry of either table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry<'t> {
-    /// The name and, right behind it, the value: decoding copies both at once.
+    /// The name directly followed by the value, so that decoding copies both at once.
     text: &'t [u8],
     name_bytes: usize,
-    /// The first entry of the static table with this name, or 0.
+    /// The index of the first entry of the static table with this name, or 0.
     name_index: u8,
 }
 

@@ -1,12 +1,12 @@
-//! The static table (RFC 7541 appendix A) and where in it a name stands.
+//! The static table (RFC 7541 appendix A), and look-ups of names and values in it.
 //!
-//! `ENTRIES` is the table as the RFC prints it. Three more are made of it while compiling: all text in one piece, so that
-//! a field is one copy; where in it each entry lies; and a hash table of the 52 names, half empty, so that looking one up
-//! is seldom more than one comparison.
+//! `ENTRIES` is the table as the RFC prints it. The compiler computes three more from it: all text in one piece, so
+//! that a field is one copy; the place of each entry in it; and a hash table of the 52 names, less than half full, so
+//! that a look-up is seldom more than one comparison.
 
 use super::Entry;
 
-/// Entries of the static table; the dynamic table's first index is one more.
+/// The number of entries of the static table; the dynamic table's first index is one more.
 pub(crate) const STATIC_ENTRIES: usize = 61;
 
 const ENTRIES: [(&str, &str); STATIC_ENTRIES] = [
@@ -82,7 +82,7 @@ const TEXT_BYTES: usize = {
     bytes
 };
 
-/// Names and values of all entries, one behind the other.
+/// The names and values of all entries, one after the other.
 static TEXT: [u8; TEXT_BYTES] = {
     let (mut text, mut at, mut index) = ([0; TEXT_BYTES], 0, 0);
     while index < ENTRIES.len() {
@@ -102,7 +102,7 @@ static TEXT: [u8; TEXT_BYTES] = {
     text
 };
 
-/// Where an entry lies in `TEXT`.
+/// The place of an entry in `TEXT`.
 #[derive(Clone, Copy)]
 struct Place {
     start: u16,
@@ -111,7 +111,8 @@ struct Place {
     name_index: u8,
 }
 
-/// By index, which counts from 1: the first place is nobody's, and ends the look for a name's values as the last does.
+/// By index, which counts from 1. The first and last places belong to no entry; the last ends the search for a name's
+/// values.
 static PLACES: [Place; STATIC_ENTRIES + 2] = {
     let mut places = [Place { start: 0, end: 0, name_bytes: 0, name_index: 0 }; STATIC_ENTRIES + 2];
     let (mut start, mut index) = (0, 1);
@@ -130,7 +131,7 @@ static PLACES: [Place; STATIC_ENTRIES + 2] = {
     places
 };
 
-/// The entry at an index from 1 to `STATIC_ENTRIES`.
+/// Returns the entry at an index from 1 to `STATIC_ENTRIES`.
 #[inline]
 pub(super) fn entry(index: usize) -> Entry<'static> {
     let place = PLACES[index];
@@ -141,18 +142,19 @@ pub(super) fn entry(index: usize) -> Entry<'static> {
     }
 }
 
-/// The entry at an index from 1 to `STATIC_ENTRIES`, as the RFC prints it: for slow twins.
+/// Returns the entry at an index from 1 to `STATIC_ENTRIES`, as the RFC prints it. Slow decoders in tests use it.
 pub(crate) fn static_entry(index: usize) -> (&'static str, &'static str) {
     ENTRIES[index - 1]
 }
 
-/// The name that an index of the static table stands for, or an empty one where the table has no such index.
+/// Returns the name at an index of the static table, or an empty one if the table has no such index.
 pub const fn static_name(index: u8) -> &'static [u8] {
     if index == 0 || index as usize > STATIC_ENTRIES { b"" } else { ENTRIES[index as usize - 1].0.as_bytes() }
 }
 
-/// The first index of the static table with this name, or 0 if it has none: what
-/// [`FieldLine::name_index`](super::FieldLine::name_index) tells. It compares name after name, as suits a constant.
+/// Returns the first index of the static table with this name, or 0 if it has none, as
+/// [`FieldLine::name_index`](super::FieldLine::name_index) does. Compares name after name, which is fast enough for
+/// constants.
 pub const fn name_index(name: &[u8]) -> u8 {
     let mut index = 0;
     while index < ENTRIES.len() {
@@ -164,7 +166,7 @@ pub const fn name_index(name: &[u8]) -> u8 {
     0
 }
 
-/// `==`, which constants cannot use yet.
+/// `==`, which constant functions cannot use yet.
 const fn equal(left: &[u8], right: &[u8]) -> bool {
     let mut at = 0;
     while at < left.len() && at < right.len() && left[at] == right[at] {
@@ -173,7 +175,7 @@ const fn equal(left: &[u8], right: &[u8]) -> bool {
     at == left.len() && at == right.len()
 }
 
-/// Slots of the hash table of names: the next power of two above twice their number.
+/// Slots of the hash table of names: the smallest power of two above twice their number.
 const SLOTS: usize = 128;
 
 static SLOT_OF_NAME: [u8; SLOTS] = {
@@ -196,9 +198,10 @@ const fn first_slot(hash: u32) -> usize {
     (hash >> (u32::BITS - SLOTS.trailing_zeros())) as usize
 }
 
-/// A number that spreads names: their first and last eight bytes and their length. The upper bits are the best.
+/// Returns a hash of a name's first and last eight bytes and its length. The upper bits are spread best.
 ///
-/// Names that differ only in between collide. Whoever makes many of those reaches the bounds of who uses the hash.
+/// Names that differ only in between collide. Each user of the hash bounds its work, even if a peer sends many such
+/// names.
 #[inline]
 pub(super) const fn hash(name: &[u8]) -> u32 {
     /// 2^64 divided by the golden ratio: the usual factor of multiplicative hashing.
@@ -218,7 +221,7 @@ pub(super) const fn hash(name: &[u8]) -> u32 {
     (mixed.wrapping_mul(FACTOR) >> 32) as u32
 }
 
-/// The first index with this name, or 0. `hash` is the name's.
+/// Returns the first index with this name, or 0. `hash` is the hash of the name.
 #[inline]
 pub(super) fn find_name(name: &[u8], hash: u32) -> u8 {
     let mut slot = first_slot(hash);
@@ -231,7 +234,8 @@ pub(super) fn find_name(name: &[u8], hash: u32) -> u8 {
     }
 }
 
-/// The index with this value, of the name whose first index is given; 0 if there is none. A name's entries stand together.
+/// Returns the index of the entry with this value and with the name whose first index is `name_index`, or 0. The
+/// entries of a name are adjacent.
 #[inline]
 pub(super) fn find_value(name_index: u8, value: &[u8]) -> u8 {
     let mut index = name_index;
@@ -271,7 +275,7 @@ mod tests {
         ] {
             assert_eq!(static_entry(index), (name, value));
         }
-        // From `accept-charset` to the end names stand in alphabetical order, but for `accept`: no line is lost or doubled.
+        // From `accept-charset` on, all names but `accept` are in alphabetical order, so no line is lost or doubled.
         let tail = ENTRIES[14..].iter().filter(|(name, _)| *name != "accept");
         assert!(tail.clone().zip(tail.skip(1)).all(|(this, next)| this.0 < next.0));
     }

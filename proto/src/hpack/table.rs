@@ -2,23 +2,23 @@
 //!
 //! The text of all entries lies in one vector, an entry's name and value together, new ones at the end. Evicting moves
 //! nothing; the text of evicted entries stays in front until the vector is full. Then the live text moves to the front
-//! if it fills less than half, or into a vector of twice its size. So a byte is copied once on average after it came in,
-//! the memory follows what is used and not what is allowed, and an entry is always one slice.
-//! A true ring of the table's size would need half the memory, but splits entries, or wastes what does not fit its end.
+//! if it fills at most half of the vector together with the new entry, else into a larger vector. On average a byte is
+//! thus copied once after it was added, the memory follows the use and not the bound, and an entry is always one slice.
+//! A ring of the table's size would need half the memory, but would split entries or waste bytes at its end.
 //!
-//! An entry knows its place as a count of all bytes ever inserted, so that moving the text changes no entry.
+//! The position of an entry is a count of all bytes ever inserted, so that moving the text changes no entry.
 
 use super::{Entry, FIELD_OVERHEAD};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Bytes of the first vector for text: a handful of fields, so that it does not grow from nothing in small steps.
+/// The first capacity for text. It holds a few fields, so that the vector does not grow from nothing in small steps.
 const FIRST_BYTES: usize = 256;
 
-/// Where an entry's text lies.
+/// The position of an entry's text.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Bytes inserted before it, of all times and modulo 2^32: distances are what counts, and they are below it.
+    /// Bytes ever inserted before it, modulo 2^32. Only differences matter, and these are below 2^32.
     start: u32,
     name_bytes: u32,
     value_bytes: u32,
@@ -35,9 +35,9 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Table {
     text: Vec<u8>,
-    /// Bytes inserted before the first byte of `text`.
+    /// Bytes ever inserted before the first byte of `text`, modulo 2^32.
     base: u32,
-    /// The oldest first.
+    /// The entries' positions, the oldest first.
     places: VecDeque<Place>,
     bytes: u32,
     most_bytes: u32,
@@ -49,17 +49,17 @@ impl Table {
         Table { text: Vec::new(), base: 0, places: VecDeque::new(), bytes: 0, most_bytes, version: 0 }
     }
 
-    /// The table's size as RFC 7541 section 4.1 counts it.
+    /// Returns the table's size as RFC 7541 section 4.1 defines it.
     pub(super) fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// What `bytes` may be.
+    /// Returns the largest size that the table may have.
     pub(super) fn most_bytes(&self) -> u32 {
         self.most_bytes
     }
 
-    /// Returns a number that changes whenever an index may have come to mean another entry.
+    /// Returns a number that changes whenever an index may refer to another entry.
     pub(super) fn version(&self) -> u32 {
         self.version
     }
@@ -69,12 +69,12 @@ impl Table {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// Memory that is held.
+    /// Returns the bytes of heap memory that the table holds.
     pub(super) fn memory_bytes(&self) -> usize {
         self.text.capacity() + self.places.capacity() * size_of::<Place>()
     }
 
-    /// The entry before which so many newer ones stand.
+    /// Returns the entry that has `newer` newer ones before it.
     #[inline]
     pub(super) fn entry(&self, newer: usize) -> Option<Entry<'_>> {
         let place = self.places.get(self.places.len().checked_sub(newer + 1)?)?;
@@ -86,8 +86,8 @@ impl Table {
         })
     }
 
-    /// Adds an entry and evicts for it. One that is larger than the table empties it and is not added, which is no error
-    /// (RFC 7541 section 4.4).
+    /// Adds an entry and evicts old ones for it. An entry that is larger than the table empties the table and is not
+    /// added, which is no error (RFC 7541 section 4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], name_index: u8) {
         self.renew();
         let text_bytes = name.len() + value.len();
@@ -112,7 +112,7 @@ impl Table {
         self.bytes += cost as u32;
     }
 
-    /// Changes what the table may hold, evicts what is too much, and gives back memory beyond it.
+    /// Changes the largest size, evicts entries beyond it, and frees the memory beyond it.
     pub(super) fn resize(&mut self, most_bytes: u32) {
         if most_bytes == self.most_bytes {
             return;
@@ -126,7 +126,7 @@ impl Table {
         self.places.shrink_to((most_bytes / FIELD_OVERHEAD) as usize);
     }
 
-    /// Evicts the oldest entries until the table has at most so many bytes.
+    /// Evicts the oldest entries until the table's size is at most `most_bytes`.
     fn evict(&mut self, most_bytes: u32) {
         while self.bytes > most_bytes
             && let Some(place) = self.places.pop_front()
@@ -135,7 +135,7 @@ impl Table {
         }
     }
 
-    /// Begins again at the text's front: moving nothing is cheaper than moving later.
+    /// Removes all entries. New text then begins at the vector's front, and need not be moved later.
     fn evict_all(&mut self) {
         self.places.clear();
         self.text.clear();
@@ -146,7 +146,7 @@ impl Table {
         self.bytes as usize - self.places.len() * FIELD_OVERHEAD as usize
     }
 
-    /// Makes room for a new entry's text behind the live text.
+    /// Makes room for a new entry's text after the live text.
     fn make_room(&mut self, text_bytes: usize) {
         let needed = self.live_bytes() + text_bytes;
         if 2 * needed <= self.text.capacity() {
@@ -155,7 +155,7 @@ impl Table {
             self.text.truncate(self.live_bytes());
             self.base = self.base.wrapping_add(front as u32);
         } else {
-            // Never more than twice what the table may hold, since what is needed fits it.
+            // At most twice the table's largest size, since the needed bytes fit the table.
             let most = 2 * self.most_bytes as usize;
             self.move_live((2 * needed).next_power_of_two().max(FIRST_BYTES).min(most));
         }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(table.entry(naive.entries.len()), None);
         assert_eq!(table.entry(usize::MAX - 1), None);
         assert!(table.text.capacity() <= 2 * naive.most_bytes, "{} bytes held", table.text.capacity());
-        assert!(table.places.capacity() * 32 <= naive.most_bytes.next_power_of_two().max(128), "places are few");
+        assert!(table.places.capacity() * 32 <= naive.most_bytes.next_power_of_two().max(128), "too many places");
     }
 
     #[test]

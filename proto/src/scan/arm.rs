@@ -1,4 +1,4 @@
-//! 16 bytes at a time with NEON, which every aarch64 has. The idea and the tables are those of the AVX2 scanner.
+//! The scanner for aarch64: 16 bytes at a time with NEON, which every aarch64 has. It works like the AVX2 scanner.
 
 use super::{Plain, Scanner, naive, swar::Swar};
 use core::arch::aarch64::*;
@@ -19,11 +19,11 @@ const ROWS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0];
 const NAME_COLUMNS: [u8; 16] = columns(naive::NAME);
 const TARGET_COLUMNS: [u8; 16] = columns(naive::TARGET);
 
-/// 16 bytes at a time.
+/// Scans 16 bytes at a time.
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 
-/// Four bits a lane, set where the lane is not zero.
+/// Returns four bits per lane, set if the lane is not zero.
 #[inline(always)]
 fn lanes(mask: uint8x16_t) -> u64 {
     // SAFETY: NEON is part of aarch64; the operations touch registers only.

@@ -1,8 +1,8 @@
 //! Finds the end of a token: the inner loop of every parser here.
 //!
-//! A [`Scanner`] answers, for three classes of bytes, where the first byte stands that does not belong. Parsers are
-//! generic over it, and [`with`] runs a whole parse under the best one that the machine has, so that there is one
-//! dispatch a message and none a token. Every scanner equals [`naive`] on every input: a property test says so.
+//! A [`Scanner`] finds, for each of three classes, the first byte that is not in the class. Parsers are generic over
+//! it, and [`with`] runs a whole parse with the best scanner of the machine, so that the choice is made once per
+//! message and not per token. A property test checks that every scanner equals [`naive`].
 
 #[cfg(target_arch = "aarch64")]
 mod arm;
@@ -13,31 +13,31 @@ mod x86;
 
 pub use naive::{HOST, NAME, QUERY, TARGET, is};
 
-/// Finds, from index `from` on, the first byte that is not of a class; the slice's length where all are.
+/// Finds the first byte from index `from` on that is not in a class. Returns the slice's length if all bytes are.
 pub trait Scanner: Copy {
-    /// The end of a run of token bytes (RFC 9110 section 5.6.2).
+    /// Returns the end of a run of token bytes (RFC 9110 section 5.6.2).
     fn name_end(bytes: &[u8], from: usize) -> usize;
-    /// The end of a run of field value bytes: all but controls, with tab (RFC 9110 section 5.5).
+    /// Returns the end of a run of field value bytes: tab and all bytes but controls (RFC 9110 section 5.5).
     fn value_end(bytes: &[u8], from: usize) -> usize;
-    /// The end of a run of request target bytes that need no second look: see [`naive::TARGET`].
+    /// Returns the end of a run of request target bytes that need no further check: see [`naive::TARGET`].
     fn target_end(bytes: &[u8], from: usize) -> usize;
 
-    /// Goes through a head from its front to its end.
+    /// The cursor that goes through a head from its front to its end.
     type Cursor<'b>: Cursor<'b>;
 }
 
-/// Finds ends of names and values in a head, one after the other: what it has seen of a block for one of them need not be
-/// looked at again for the next. Indices must not go back by more than the token just found.
+/// Finds the ends of names and values in a head, one after the other. A cursor may keep the result for a block of bytes
+/// and use it for several tokens. An index must not be lower than that of the call before.
 pub trait Cursor<'b> {
-    /// A cursor at `from`.
+    /// Creates a cursor whose first index is `from`.
     fn new(bytes: &'b [u8], from: usize) -> Self;
-    /// As [`Scanner::name_end`].
+    /// Like [`Scanner::name_end`].
     fn name_end(&mut self, from: usize) -> usize;
-    /// As [`Scanner::value_end`].
+    /// Like [`Scanner::value_end`].
     fn value_end(&mut self, from: usize) -> usize;
 }
 
-/// The cursor of scanners that are best asked anew for each token.
+/// A cursor that keeps nothing and scans anew for each token.
 #[derive(Debug)]
 pub struct Plain<'b, S> {
     bytes: &'b [u8],
@@ -59,10 +59,10 @@ impl<'b, S: Scanner> Cursor<'b> for Plain<'b, S> {
     }
 }
 
-/// A parse that [`with`] runs under the machine's best scanner. Implement `run` as `#[inline(always)]`, or the
-/// scanner's instructions cannot be inlined into it.
+/// A parse that [`with`] runs with the best scanner of the machine. Implement `run` as `#[inline(always)]`; otherwise
+/// the scanner's instructions cannot be inlined into it.
 pub trait Job {
-    /// What the parse gives.
+    /// The result of the parse.
     type Output;
     /// Parses with the given scanner.
     fn run<S: Scanner>(self) -> Self::Output;
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn alignment_does_not_matter() {
         let text: Vec<u8> = (0..200).map(|i| if i == 150 { b'\r' } else { b'a' + (i % 26) as u8 }).collect();
-        // Miri takes minutes for all of them; what it looks for shows at any.
+        // Miri takes minutes for all offsets, and finds its errors at any of them.
         let step = if cfg!(miri) { 31 } else { 1 };
         for start in (0..64).step_by(step) {
             all_agree(&text[start..]);

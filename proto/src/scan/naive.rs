@@ -1,17 +1,17 @@
-//! The byte classes as one table, and the scanner that reads it a byte at a time: the truth that the fast ones equal.
+//! The byte classes as one table, and the scanner that reads it byte by byte. Tests compare the fast scanners with it.
 
 use super::{Plain, Scanner};
 
-/// Bytes of a token: RFC 9110 section 5.6.2.
+/// Bytes of a token (RFC 9110 section 5.6.2).
 pub const NAME: u8 = 1;
 /// Bytes of a field value: visible, obs-text, space and tab (RFC 9110 section 5.5).
 pub const VALUE: u8 = 2;
-/// Bytes that a request target may hold anywhere without a second look: those of RFC 3986 but `?` and `%`, and
-/// `|`, `^` (with the brackets that RFC 3986 keeps for addresses), which browsers send raw in paths and queries.
+/// Bytes that a request target may contain anywhere without a further check: those of RFC 3986 except `?`, `%` and `#`,
+/// and also `|` and `^`. Browsers send these two, and brackets, unencoded in paths and queries.
 pub const TARGET: u8 = 4;
-/// Bytes that only a query may hold raw, because browsers send them so: braces, back-tick and backslash, and `?`.
+/// Bytes that only a query may contain unencoded, because browsers send them so: braces, backtick, backslash and `?`.
 pub const QUERY: u8 = 8;
-/// Bytes of a registered name (RFC 3986 section 3.2.2) but `%`.
+/// Bytes of a registered name (RFC 3986 section 3.2.2) except `%`.
 pub const HOST: u8 = 16;
 
 const fn one_of(byte: u8, set: &[u8]) -> bool {
@@ -57,13 +57,13 @@ pub(super) const CLASSES: [u8; 256] = {
     table
 };
 
-/// Whether a byte is of a class: [`NAME`], [`VALUE`], [`TARGET`], [`QUERY`] or [`HOST`].
+/// Returns true if a byte is in a class: [`NAME`], [`VALUE`], [`TARGET`], [`QUERY`] or [`HOST`].
 #[inline(always)]
 pub const fn is(class: u8, byte: u8) -> bool {
     CLASSES[byte as usize] & class != 0
 }
 
-/// One byte at a time.
+/// Scans one byte at a time.
 #[derive(Clone, Copy)]
 pub struct Naive;
 

@@ -1,19 +1,19 @@
-//! Eight bytes at a time in a plain register, for machines without a vector unit that we know and for short tails.
+//! Scans eight bytes at a time in an integer register, for machines without a known vector unit and for short slices.
 //!
-//! Only field values gain from it: their class is "not a control byte", two comparisons that borrow arithmetic does
-//! on eight lanes at once. Names and targets have ragged classes, where the table of [`naive`] is faster.
+//! Only field values gain from it: their class is "not a control byte", two comparisons that a subtraction can do on
+//! eight lanes at once. Names and targets have irregular classes, for which the table of [`naive`] is faster.
 
 use super::{Plain, Scanner, naive};
 
-/// Eight bytes at a time.
+/// Scans eight bytes at a time.
 #[derive(Clone, Copy)]
 pub struct Swar;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// The high bit of each lane below 0x20 or equal to 0x7f. A borrow can mark a lane above a marked one falsely, never
-/// below it, and lanes with the high bit set are never marked; the first mark is exact.
+/// Returns the high bit of each lane below 0x20 or equal to 0x7f. A borrow may wrongly mark a lane above a marked one,
+/// but never one below it, and lanes with the high bit set are never marked. The lowest mark is therefore exact.
 #[inline(always)]
 fn controls(word: u64) -> u64 {
     let low = word.wrapping_sub(ONES * 0x20) & !word;

@@ -1,15 +1,16 @@
-//! 32 bytes at a time with AVX2, 16 with SSE2 (which every x86-64 has), chosen once at run time.
+//! Scanners for x86-64: 32 bytes at a time with AVX2, 16 with SSE2 (which every x86-64 has), chosen at run time.
 //!
-//! A class of ASCII bytes is a 16 x 8 table of bits: a byte belongs if bit `high nibble` of `TABLE[low nibble]` is
-//! set. Two byte shuffles look up both sides for 32 bytes; where their AND is zero, the byte does not belong.
-//! Deviations: (1) bytes from 0x80 on have no row, so they never belong; field values, where they do, are judged by
-//! comparisons instead. (2) A run's last block would read past the slice: it is loaded so that it ends with the
-//! slice, and the bits before the start are shifted out. Slices shorter than a block go to the scalar scanner.
+//! A class of ASCII bytes is a 16 x 8 table of bits: a byte belongs to the class if bit `high nibble` of `TABLE[low
+//! nibble]` is set. Two byte shuffles look up both halves for 32 bytes; if their AND is zero, the byte does not belong.
+//! Deviations: (1) Bytes from 0x80 on have no row, so they never belong. Field values may contain them and are checked
+//! by comparisons instead. (2) A run's last block would read past the slice: it is loaded so that it ends with the
+//! slice, and the bits of bytes before the current position are shifted out. Slices shorter than a block go to the
+//! scalar scanner.
 
 use super::{Cursor, Job, Plain, Scanner, naive, swar::Swar};
 use core::arch::x86_64::*;
 
-/// The low nibbles' half of a class table; the high nibbles' half is [`ROWS`].
+/// The half of a class table for low nibbles; [`ROWS`] is the half for high nibbles.
 const fn columns(class: u8) -> [u8; 32] {
     let mut table = [0u8; 32];
     let mut byte = 0;
@@ -23,22 +24,23 @@ const fn columns(class: u8) -> [u8; 32] {
     table
 }
 
-/// Bit `n` for high nibble `n`, none from 8 on.
+/// Bit `n` for high nibble `n`, and 0 from nibble 8 on.
 const ROWS: [u8; 32] =
     [1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0];
 const NAME_COLUMNS: [u8; 32] = columns(naive::NAME);
 const TARGET_COLUMNS: [u8; 32] = columns(naive::TARGET);
 
-/// Judges a block of bytes. A trait and not a closure: closures are compiled without the caller's target features and
-/// then cannot be inlined into it (measured: seven times slower).
+/// Classifies a block of bytes. A trait and not a closure: closures are compiled without the caller's target features,
+/// so they cannot be inlined into it (measured: seven times slower).
 trait Block {
     const WIDTH: usize;
-    /// A bit for each byte that does not belong.
+    /// Returns a bit for each byte that does not belong to the class.
     ///
     /// # Safety
-    /// `at` has `WIDTH` readable bytes, and the machine has the instructions that the implementer is named for.
+    /// `at` must be valid for reads of `WIDTH` bytes, and the machine must have the instructions that the implementer
+    /// is named for.
     unsafe fn stops(at: *const u8) -> u32;
-    /// The scanner for what is shorter than a block.
+    /// Scans a slice that is shorter than a block.
     fn rest(bytes: &[u8], from: usize) -> usize;
 }
 
@@ -46,8 +48,8 @@ trait Block {
 fn blocks<B: Block>(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while at + B::WIDTH <= bytes.len() {
-        // SAFETY: `at + WIDTH <= len`, so the pointer and the `WIDTH` bytes behind it are inside the slice; only `with`
-        // hands out a scanner, after it has seen that the machine has its instructions.
+        // SAFETY: `at + WIDTH <= len`, so the `WIDTH` bytes at the pointer are inside the slice; only `with` runs a job
+        // with `Avx2`, after it has detected AVX2, and every x86-64 has SSE2.
         let found = unsafe { B::stops(bytes.as_ptr().add(at)) };
         if found != 0 {
             return at + found.trailing_zeros() as usize;
@@ -66,17 +68,17 @@ fn blocks<B: Block>(bytes: &[u8], from: usize) -> usize {
     if found == 0 { bytes.len() } else { at + found.trailing_zeros() as usize }
 }
 
-/// 32 bytes at a time. Only [`with`] hands it out, after it has seen that the machine has AVX2.
+/// Scans 32 bytes at a time. Only [`with`] runs a job with it, after it has detected AVX2.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
 
-/// The AVX2 lookup that the module's head describes.
+/// Returns a bit for each of 32 bytes that does not belong to a class, by the look-up that the module's head describes.
 ///
 /// # Safety
-/// `at` has 32 readable bytes, and the machine has AVX2.
+/// `at` must be valid for reads of 32 bytes, and the machine must have AVX2.
 #[inline(always)]
 unsafe fn not_in(columns: &[u8; 32], at: *const u8) -> u32 {
-    // SAFETY: 32 bytes are readable by the contract, both tables have 32, and the machine has AVX2.
+    // SAFETY: by the contract `at` is valid for reads of 32 bytes and the machine has AVX2; both tables have 32 bytes.
     unsafe {
         let block = _mm256_loadu_si256(at.cast());
         let high = _mm256_and_si256(_mm256_srli_epi16::<4>(block), _mm256_set1_epi8(15));
@@ -92,7 +94,7 @@ impl Block for Avx2Name {
     const WIDTH: usize = 32;
     #[inline(always)]
     unsafe fn stops(at: *const u8) -> u32 {
-        // SAFETY: the contract is the same.
+        // SAFETY: `not_in` has the same contract as this function.
         unsafe { not_in(&NAME_COLUMNS, at) }
     }
     #[inline(always)]
@@ -106,7 +108,7 @@ impl Block for Avx2Target {
     const WIDTH: usize = 32;
     #[inline(always)]
     unsafe fn stops(at: *const u8) -> u32 {
-        // SAFETY: the contract is the same.
+        // SAFETY: `not_in` has the same contract as this function.
         unsafe { not_in(&TARGET_COLUMNS, at) }
     }
     #[inline(always)]
@@ -120,7 +122,7 @@ impl Block for Avx2Value {
     const WIDTH: usize = 32;
     #[inline(always)]
     unsafe fn stops(at: *const u8) -> u32 {
-        // SAFETY: 32 bytes are readable by the contract, and the machine has AVX2.
+        // SAFETY: by the contract `at` is valid for reads of 32 bytes and the machine has AVX2.
         unsafe {
             let block = _mm256_loadu_si256(at.cast());
             let low = _mm256_cmpeq_epi8(_mm256_min_epu8(block, _mm256_set1_epi8(0x1f)), block);
@@ -152,16 +154,16 @@ impl Scanner for Avx2 {
     }
 }
 
-/// Both classes of 64 bytes as two words of bits, made once: a token's end is then a shift and a count of zeros, where a
-/// scan of its own would wait for a load, two shuffles and a move between register files (measured: 1.5 times as long for
-/// a browser's head).
+/// Both classes of 64 bytes as two words of bits, computed once. The end of a token is then found by a shift and a
+/// count of zeros, whereas a scan for each token waits for a load, two shuffles and a move between register files
+/// (measured: 1.5 times as long for a browser's head).
 #[derive(Debug)]
 pub(super) struct Masks<'b> {
     bytes: &'b [u8],
     base: usize,
-    /// A bit for each byte that is in no name, from `base` on; and for each place behind the slice.
+    /// A bit for each byte from `base` on that is not a name byte, and for each place past the end of the slice.
     names: u64,
-    /// The same for values.
+    /// The same for value bytes.
     values: u64,
 }
 
@@ -175,12 +177,12 @@ impl Masks<'_> {
         self.values = u64::from(high_values) << 32 | u64::from(low_values);
     }
 
-    /// The bits of 32 places.
+    /// Returns the bits of 32 places, for names and for values.
     #[inline(always)]
     fn half(&self, at: usize) -> (u32, u32) {
         let length = self.bytes.len();
         if at + 32 <= length {
-            // SAFETY: `at + 32 <= len`; only `with` hands out this scanner, after it has seen AVX2.
+            // SAFETY: `at + 32 <= len`; only `with` runs a job with this scanner, after it has detected AVX2.
             return unsafe {
                 (Avx2Name::stops(self.bytes.as_ptr().add(at)), Avx2Value::stops(self.bytes.as_ptr().add(at)))
             };
@@ -188,11 +190,11 @@ impl Masks<'_> {
         if at >= length {
             return (u32::MAX, u32::MAX);
         }
-        // What lies behind the slice stops everything.
+        // Places past the end of the slice count as stops.
         let behind = u32::MAX << (length - at);
         if length >= 32 {
             let last = length - 32;
-            // SAFETY: `last + 32 == len`; AVX2 as above.
+            // SAFETY: `last + 32 == len`, so the block is the slice's last 32 bytes; AVX2 as above.
             let (names, values) = unsafe {
                 (Avx2Name::stops(self.bytes.as_ptr().add(last)), Avx2Value::stops(self.bytes.as_ptr().add(last)))
             };
@@ -213,7 +215,7 @@ impl Masks<'_> {
             if offset < 64 {
                 let stops = class(self) >> offset;
                 if stops != 0 {
-                    // The place behind the slice stops, so this is never beyond it.
+                    // Places past the end of the slice count as stops, so this is at most its length.
                     return at + stops.trailing_zeros() as usize;
                 }
                 at = self.base + 64;
@@ -243,7 +245,7 @@ impl<'b> Cursor<'b> for Masks<'b> {
     }
 }
 
-/// 16 bytes at a time, values only: SSE2 has no byte shuffle, so names and targets keep to the table.
+/// Scans values 16 bytes at a time. SSE2 has no byte shuffle, so names and targets are looked up byte by byte.
 #[derive(Clone, Copy)]
 pub(super) struct Sse2;
 
@@ -252,7 +254,7 @@ impl Block for Sse2Value {
     const WIDTH: usize = 16;
     #[inline(always)]
     unsafe fn stops(at: *const u8) -> u32 {
-        // SAFETY: 16 bytes are readable by the contract; SSE2 is part of x86-64.
+        // SAFETY: by the contract `at` is valid for reads of 16 bytes; SSE2 is part of x86-64.
         unsafe {
             let block = _mm_loadu_si128(at.cast());
             let low = _mm_cmpeq_epi8(_mm_min_epu8(block, _mm_set1_epi8(0x1f)), block);
@@ -294,7 +296,8 @@ fn has_avx2() -> bool {
     #[cfg(feature = "std")]
     {
         use core::sync::atomic::{AtomicU8, Ordering};
-        // One look at one byte for each head instead of four at the library's table.
+        // Caches the result in one byte: one load for each head instead of four look-ups in the standard library's
+        // table.
         static SEEN: AtomicU8 = AtomicU8::new(UNKNOWN);
         const UNKNOWN: u8 = 2;
         match SEEN.load(Ordering::Relaxed) {
@@ -321,7 +324,7 @@ fn has_avx2() -> bool {
 #[inline]
 pub(super) fn with<J: Job>(job: J) -> J::Output {
     if has_avx2() {
-        // SAFETY: every feature that `with_avx2` is compiled for has just been seen on this machine.
+        // SAFETY: `has_avx2` returns true only if the machine has every feature that `with_avx2` enables.
         unsafe { with_avx2(job) }
     } else {
         job.run::<Sse2>()

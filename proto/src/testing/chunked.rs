@@ -1,4 +1,4 @@
-//! Chunked bodies against a decoder that follows the grammar of RFC 9112 section 7.1 a byte at a time, and nothing else.
+//! Compares our decoder of chunked bodies with one that follows the grammar of RFC 9112 section 7.1 byte by byte.
 
 use super::exchange::{Script, Step, play_both_ways};
 use super::{FieldText, Text};
@@ -7,15 +7,16 @@ use alloc::vec::Vec;
 
 const HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A chunked body: whole and cut give the same, and what a slow decoder gives.
+/// Decodes a chunked body. Asserts that whole and cut input give the same result, and that the slow decoder gives it
+/// too.
 ///
 /// # Panics
-/// Where they differ.
+/// Panics if they differ.
 pub fn chunked(input: &[u8]) {
     let Some((script, body)) = Script::from_input(input) else { return };
     let transcript = play_both_ways(Role::Server, &script, &[HEAD, body].concat());
     let mut steps = transcript.steps.into_iter();
-    assert!(matches!(steps.next(), Some((_, Step::Head(..)))), "the head is a good one");
+    assert!(matches!(steps.next(), Some((_, Step::Head(..)))), "the head is valid");
     let mut next = steps.next();
     let mut data = Text::default();
     if let Some((_, Step::Data(bytes))) = next {
@@ -116,7 +117,7 @@ impl Reader<'_> {
         if digits == 0 { Err(Stop::Wrong) } else { Ok(size) }
     }
 
-    /// Goes past one byte of an extension, which counts.
+    /// Skips one byte of an extension, and counts it.
     fn pass(&mut self) -> Result<(), Stop> {
         self.at += 1;
         self.extensions += 1;
@@ -141,7 +142,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`
+    /// Reads `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
     fn chunk_extensions(&mut self) -> Result<(), Stop> {
         let mut blanks = self.blanks()?;
         while self.peek()? == b';' {
@@ -160,7 +161,7 @@ impl Reader<'_> {
                 blanks = self.blanks()?;
             }
         }
-        // White space may stand before a semicolon and an equals sign, not before the line's end.
+        // White space is allowed before a semicolon and an equals sign, but not before the line's end.
         if blanks > 0 { Err(Stop::Wrong) } else { Ok(()) }
     }
 
@@ -181,7 +182,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Field lines and the empty line. What is beyond the section's limit is not looked at.
+    /// Reads field lines and the empty line. Ignores bytes beyond the section's limit.
     fn trailers(&mut self) -> Result<Vec<FieldText>, Stop> {
         let end = self.at + self.limits.trailer_bytes as usize;
         let full = self.bytes.len() >= end;
@@ -221,7 +222,7 @@ impl Reader<'_> {
         self.expect(b"\r\n")
     }
 
-    /// The next byte of a field line, which must not be too long.
+    /// Returns the next byte of a field line, or an error if the line is too long.
     fn peek_in_line(&self, line: usize) -> Result<u8, Stop> {
         if self.at - line > self.limits.field_bytes as usize { Err(Stop::Wrong) } else { self.peek() }
     }

@@ -1,7 +1,9 @@
-//! A connection from its first byte to its last, told so that two ways of cutting the input can be compared.
+//! Plays a connection from its first byte to its last and records it, so that two ways of cutting the input can be
+//! compared.
 //!
-//! Our own side plays a script that the options choose, and acts on events only: a server answers when a request is
-//! complete, or at once where it is early; a client asks again when it may. So nothing depends on when bytes arrive.
+//! Our own side follows a script that the options choose, and acts on events only: a server responds when a request is
+//! complete, or earlier if `early` is set; a client sends its next request when it may. The record thus does not depend
+//! on when bytes arrive.
 
 use super::{FieldText, Oracle, Text, scanners};
 use crate::h1::state::State;
@@ -9,34 +11,34 @@ use crate::h1::{Connection, Request, Response};
 use crate::{Error, Event, Form, Head, Known, Length, Limits, Role, Span};
 use alloc::vec::Vec;
 
-/// Bytes at the front of an input that say how the rest is played.
+/// Bytes at the front of an input that choose how the rest is played.
 pub const HEADER_BYTES: usize = 4;
 
-/// A head that is not complete is not looked at again from this size on until a control byte or the end comes, so that
-/// a wrong one that drips in is called truncated where the end is all that comes.
+/// An incomplete head of this size is not always parsed again when bytes arrive. If it is invalid and the input ends
+/// first, it is then reported as truncated.
 const LAZY_BYTES: usize = 1024;
 
 /// Requests that a client sends on one connection.
 const REQUESTS: usize = 4;
 
-/// What follows from an input's header.
+/// The limits and the behavior of our side, as an input's header chooses them.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) limits: Limits,
-    /// Server: answer when the head came. Client: end the request when the response's head came.
+    /// Server: respond when the head has arrived. Client: end the request when the response's head has arrived.
     early: bool,
-    /// Accept another protocol where it is proposed.
+    /// Server: accept a proposed protocol. Client: propose one.
     switch: bool,
-    /// Send an interim response, and make the exchange the last one: each where its bit is set.
+    /// `interim`: send an interim response. `last`: make each exchange the last one.
     interim: bool,
     last: bool,
-    /// Which of four kinds of message we send.
+    /// The kind of message that we send, one of four.
     kind: u8,
     pieces: [usize; 3],
 }
 
 impl Script {
-    /// The script, and what is left of the input.
+    /// Returns the script and the rest of the input, or `None` if the header is incomplete.
     pub(super) fn from_input(input: &[u8]) -> Option<(Script, &[u8])> {
         let (&[options, first, second, third], rest) = input.split_first_chunk()?;
         let small = Limits {
@@ -61,7 +63,7 @@ impl Script {
         Some((script, rest))
     }
 
-    /// The bytes in pieces.
+    /// Cuts the bytes into pieces.
     pub(super) fn cut<'b>(&self, mut bytes: &'b [u8]) -> Vec<&'b [u8]> {
         let mut pieces = Vec::new();
         for length in self.pieces.iter().cycle() {
@@ -76,7 +78,7 @@ impl Script {
     }
 }
 
-/// Something that the peer said.
+/// An event on the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A head, and the bytes that it was read from.
@@ -90,14 +92,14 @@ pub(super) enum Step {
     Refused(Error),
 }
 
-/// All that can be seen of a connection.
+/// Everything that a caller can observe of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transcript {
-    /// Each step, and how many bytes of the input were used up after it.
+    /// Each step, and the number of input bytes consumed after it.
     pub(super) steps: Vec<(usize, Step)>,
-    /// Bytes used up in the end; after an error nobody counts.
+    /// Bytes consumed at the end; `None` after an error.
     consumed: Option<usize>,
-    /// The bytes left over, where a whole head was waited for.
+    /// The bytes left over, if a head was incomplete.
     waiting: Option<Text>,
     output: Text,
     states: (State, State),
@@ -116,10 +118,10 @@ struct Player<'s> {
     answered: bool,
 }
 
-/// Plays a connection whose input comes in these pieces.
+/// Plays a connection whose input arrives in these pieces.
 ///
 /// # Panics
-/// Where what the connection says contradicts itself or its documentation.
+/// Panics if the connection contradicts itself or its documentation.
 pub(super) fn play(role: Role, script: &Script, pieces: &[&[u8]]) -> Transcript {
     let mut player = Player {
         script,
@@ -145,7 +147,7 @@ pub(super) fn play(role: Role, script: &Script, pieces: &[&[u8]]) -> Transcript 
 }
 
 impl Player<'_> {
-    /// Reads events until there are no more in what came.
+    /// Reads events until the received bytes hold no more.
     fn receive(&mut self, most: usize) -> Result<(), Error> {
         let window = core::mem::take(&mut self.window);
         let mut at = 0;
@@ -165,7 +167,7 @@ impl Player<'_> {
             let bytes = &rest[..used];
             match received.event {
                 Event::NeedMore | Event::Paused => {
-                    assert!(received.event == Event::NeedMore || used == 0, "a pause consumes");
+                    assert!(received.event == Event::NeedMore || used == 0, "Paused consumes bytes");
                     self.window = window[at..].to_vec();
                     return Ok(());
                 }
@@ -186,11 +188,11 @@ impl Player<'_> {
                 }
                 Event::End { trailers } => {
                     let fields = if trailers { self.fields(bytes) } else { Vec::new() };
-                    assert_eq!(trailers, !fields.is_empty(), "trailers are told where there are some");
+                    assert_eq!(trailers, !fields.is_empty(), "the flag and the trailer fields disagree");
                     self.steps.push((self.consumed, Step::End(fields)));
                     self.message_ended();
                 }
-                Event::Closed => panic!("an end that nobody told of"),
+                Event::Closed => panic!("Closed although the input has not ended"),
             }
         }
         panic!("{most} events without an end");
@@ -205,7 +207,7 @@ impl Player<'_> {
         }
     }
 
-    /// Fields as text; every span lies in the bytes.
+    /// Returns the fields as text. Asserts that every span lies in the bytes.
     fn fields(&self, bytes: &[u8]) -> Vec<FieldText> {
         let text = |span: Span| {
             assert!(span.start <= span.end && usize::from(span.end) <= bytes.len(), "{span:?} leaves the window");
@@ -286,7 +288,7 @@ impl Player<'_> {
         let response = Response { status: 200, reason: None, length };
         connection.send_response(response, output, |fields| fields.field(b"X", b"y")).expect("a response is due");
         connection.send_data(body, output).expect("a body is due");
-        connection.send_end(output, |_| {}).expect("the body has its length");
+        connection.send_end(output, |_| {}).expect("the body has the announced length");
     }
 
     fn ask(&mut self) {
@@ -310,7 +312,7 @@ impl Player<'_> {
         }
     }
 
-    /// Nothing is read after an error, and a server may still answer, once.
+    /// Checks that nothing is read after an error, and that a server may still respond once.
     fn refused(&mut self, error: Error, rest: &[u8]) {
         let Player { connection, head, output, .. } = self;
         let again =
@@ -321,18 +323,18 @@ impl Player<'_> {
             connection.send_response(response, output, |_| {}).expect("an error can be answered");
             connection.send_end(output, |_| {}).expect("an error can be answered");
         }
-        assert!(!connection.keeps_alive(), "the connection lives on after {error:?}");
+        assert!(!connection.keeps_alive(), "the connection is kept alive after {error:?}");
         if self.role == Role::Server {
             assert!(
                 connection.must_close(),
-                "not to be closed after {error:?}, with the server {:?}",
+                "must_close is false after {error:?}, with the server {:?}",
                 connection.server()
             );
         }
         self.steps.push((0, Step::Refused(error)));
     }
 
-    /// The input's end.
+    /// Handles the end of the input, and returns the record.
     fn finish(mut self, refused: bool) -> Transcript {
         let mut waiting = None;
         if !refused {
@@ -362,7 +364,7 @@ fn within(part: &[u8], whole: &[u8]) -> bool {
     whole.start <= part.start && part.end <= whole.end
 }
 
-/// Plays whole and cut, and compares.
+/// Plays the input whole and cut, and compares the records.
 pub(super) fn play_both_ways(role: Role, script: &Script, bytes: &[u8]) -> Transcript {
     let (whole, cut) = (play(role, script, &[bytes]), play(role, script, &script.cut(bytes)));
     let late = cut.waiting.as_ref().is_some_and(|waiting| waiting.0.len() >= LAZY_BYTES);
@@ -374,18 +376,19 @@ pub(super) fn play_both_ways(role: Role, script: &Script, bytes: &[u8]) -> Trans
     whole
 }
 
-/// Requests: whole and cut give the same, whatever is accepted httparse accepts too, and every scanner sees the same.
+/// Plays requests. Asserts that whole and cut input give the same record, that `oracle` accepts each accepted head, and
+/// that all scanners agree.
 ///
 /// # Panics
-/// Where one of these does not hold.
+/// Panics if one of these does not hold.
 pub fn request(input: &[u8], oracle: Oracle) {
     judge(Role::Server, input, oracle);
 }
 
-/// Responses, as [`request`] does requests; the client has sent a request first.
+/// Plays responses, as [`request`] does requests. The client sends a request first.
 ///
 /// # Panics
-/// Where something does not hold.
+/// Panics as [`request`] does.
 pub fn response(input: &[u8], oracle: Oracle) {
     judge(Role::Client, input, oracle);
 }
@@ -401,13 +404,14 @@ fn judge(role: Role, input: &[u8], oracle: Oracle) {
     }
     if let Some(Text(waiting)) = &transcript.waiting {
         let other = oracle(waiting);
-        assert_eq!(other, None, "a head that the oracle finds is waited for: {}", waiting.escape_ascii());
+        assert_eq!(other, None, "we need more bytes of a head that the oracle accepts: {}", waiting.escape_ascii());
     }
 }
 
-/// A head that we accept is accepted by the oracle, with the same parts. httparse is stricter in one thing, and gives less
-/// in another: it knows only the minor versions 0 and 1, where RFC 9110 section 2.5 has later ones read as 1; and
-/// it gives no reason phrase that is not ASCII. It leaves Host as it came, where we take the authority of an absolute target.
+/// Asserts that the oracle accepts a head that we accept, with the same parts. Evens out three differences of httparse:
+/// it accepts only the minor versions 0 and 1, although later ones are to be read as 1 (RFC 9110 section 2.5); it
+/// returns no reason phrase that is not ASCII; and it leaves Host as received, where we put the authority of an
+/// absolute target.
 fn compare(role: Role, head: &Head, bytes: &[u8], oracle: Oracle) {
     let mut patched = bytes.to_vec();
     let minor = match role {

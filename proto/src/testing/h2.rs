@@ -1,8 +1,8 @@
-//! A server's HTTP/2 connection that takes whatever comes as frames, told so that two ways of cutting the input can be
-//! compared.
+//! Plays any bytes as frames to a server's HTTP/2 connection and records it, so that two ways of cutting the input can
+//! be compared.
 //!
-//! Our own side acts on events only, and not on data, whose parts depend on when bytes arrive: heads are answered, bodies
-//! used up and streams reset when pseudo-random numbers say so, at a later event or at the input's end.
+//! Our own side acts on events, but not on data, because its pieces depend on when bytes arrive. It responds to heads,
+//! uses up bodies and resets streams when pseudo-random numbers say so, at a later event or at the end of the input.
 
 use super::exchange::Script;
 use super::{FieldText, Text};
@@ -11,16 +11,17 @@ use crate::{Error, Head, Length, Role, Span};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of the longest body that is sent.
+/// Bytes of the longest body that our side sends.
 const MOST_BODY_BYTES: u32 = 40_000;
 
-/// Bytes that may be written by itself for each that came: a reset and two window updates for a head and one byte.
+/// Bytes that the connection itself may write per received byte: a frame head and one byte may cause a reset and two
+/// window updates.
 const MOST_OWN_BYTES: usize = 5;
 
-/// Bytes that a connection may hold: its tables, and a field section in the vector that grew to hold it.
+/// Bytes that a connection may hold: its tables, and a field section in a vector that has grown to hold it.
 const MOST_HELD_BYTES: usize = 256 * 1024;
 
-/// Something that the peer said.
+/// An event on the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Head(u32, Length, Text, Vec<FieldText>),
@@ -35,11 +36,11 @@ enum Seen {
     Failed(Failure),
 }
 
-/// All that can be seen of a connection.
+/// Everything that a caller can observe of a connection.
 #[derive(Debug, PartialEq, Eq)]
 struct Transcript {
     seen: Vec<Seen>,
-    /// Bytes used up in the end; after a failure nobody counts.
+    /// Bytes consumed at the end; `None` after a failure.
     consumed: Option<usize>,
     output: Text,
     streams: usize,
@@ -62,9 +63,9 @@ struct Player<'s> {
     window: Vec<u8>,
     seen: Vec<Seen>,
     consumed: usize,
-    /// Bytes that the connection has written by itself.
+    /// Bytes that the connection itself has written.
     own: usize,
-    /// Streams that have no answer, and whether they ask for a tunnel.
+    /// Streams without a response, and true if they ask for a tunnel.
     waiting: Vec<(StreamRef, bool)>,
     held: Vec<(StreamRef, usize)>,
     sending: Vec<Sending>,
@@ -72,10 +73,11 @@ struct Player<'s> {
     random: u32,
 }
 
-/// Frames for a server, behind the preface: whole and cut give the same, and what the connection does stays in its bounds.
+/// Plays frames to a server, after the preface. Asserts that whole and cut input give the same record, and that the
+/// connection stays within its bounds.
 ///
 /// # Panics
-/// Where one of these does not hold.
+/// Panics if one of these does not hold.
 pub fn http2(input: &[u8]) {
     let (Some((script, bytes)), Some(&options)) = (Script::from_input(input), input.first()) else { return };
     let settings: &[u8] = if options & 2 != 0 { &[0, 0, 0, 4, 0, 0, 0, 0, 0] } else { &[] };
@@ -125,7 +127,7 @@ fn play(script: &Script, options: u8, random: u32, pieces: &[&[u8]]) -> Transcri
 }
 
 impl Player<'_> {
-    /// Reads events until there are no more in what came: whether the connection failed.
+    /// Reads events until the received bytes hold no more. Returns true if the connection failed.
     fn receive(&mut self, most: usize) -> bool {
         let window = core::mem::take(&mut self.window);
         let mut at = 0;
@@ -162,16 +164,16 @@ impl Player<'_> {
         assert!(self.fields.capacity() <= MOST_HELD_BYTES, "{} bytes of fields", self.fields.capacity());
     }
 
-    /// Nothing is read or said after a failure.
+    /// Checks that nothing is read or written after a failure.
     fn failed(&mut self, failure: Failure, rest: &[u8]) {
         self.check_bounds(self.consumed + rest.len());
         let Player { connection, head, fields, out, script, .. } = self;
         let before = out.len();
         let again = connection.receive(rest, &mut Lent { head, fields, out, limits: &script.limits });
         assert!(again.is_err(), "something is read after {failure:?}");
-        assert_eq!(out.len(), before, "something is said after {failure:?}");
+        assert_eq!(out.len(), before, "something is written after {failure:?}");
         let calm = failure.code == Code::EnhanceYourCalm;
-        assert!(calm || connection.fired().is_none(), "{failure:?} where {:?} ran out", connection.fired());
+        assert!(calm || connection.fired().is_none(), "{failure:?} although {:?} ran out", connection.fired());
         self.seen.push(Seen::Failed(failure));
     }
 
@@ -190,18 +192,18 @@ impl Player<'_> {
                 Seen::Head(stream.number, length, self.text(self.head.target.whole), fields)
             }
             Event::Refused(stream, error) => {
-                assert!(matches!(error.status(), 400..500), "a refusal says whose fault it is");
+                assert!(matches!(error.status(), 400..500), "a refusal has a status of 4xx");
                 self.waiting.push((stream, false));
                 Seen::Refused(stream.number, error)
             }
             Event::End(stream, trailers) => {
                 assert!(!self.connection.awaits_body(stream), "more of a body that has ended");
                 let fields = if trailers { self.read_fields() } else { Vec::new() };
-                assert_eq!(trailers, !fields.is_empty(), "trailers are told where there are some");
+                assert_eq!(trailers, !fields.is_empty(), "the flag and the trailer fields disagree");
                 Seen::End(stream.number, fields)
             }
             Event::Reset(stream, code) => {
-                assert!(!self.connection.is_open(stream), "a stream is reset and open");
+                assert!(!self.connection.is_open(stream), "a stream is open after its reset");
                 Seen::Reset(stream.number, code)
             }
             Event::Opened(stream) => Seen::Opened(stream.number),
@@ -245,13 +247,13 @@ impl Player<'_> {
         fields
     }
 
-    /// The next pseudo-random number below a bound.
+    /// Returns the next pseudo-random number below a bound.
     fn below(&mut self, bound: u32) -> u32 {
         self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (self.random >> 16) % bound
     }
 
-    /// What our side does at an event.
+    /// Lets our side act after an event.
     fn act(&mut self) {
         if self.below(2) == 0 {
             self.use_up();
@@ -295,7 +297,7 @@ impl Player<'_> {
             0 => return connection.reset(stream, Code::Cancel, out),
             1 => {
                 let interim = connection.send_interim(stream, 103, out, |_| {});
-                assert_eq!(interim.is_ok(), is_open, "an interim response goes where a response is due");
+                assert_eq!(interim.is_ok(), is_open, "an interim response can be sent if a response is due");
                 (Length::Empty, 0, false)
             }
             2 => (Length::Exact(u64::from(bytes)), bytes, false),
@@ -304,27 +306,27 @@ impl Player<'_> {
         };
         let status = if bytes % 50 == 0 { 304 } else { 200 };
         let tunnels = asks_for_a_tunnel && status == 200;
-        // It has neither a length nor trailers.
+        // A tunnel has neither a length nor trailers.
         let (length, trailers) = match length {
             Length::Exact(_) if tunnels => (Length::Unknown, false),
             length => (length, trailers && !tunnels),
         };
         let withheld = connection.withholds_body(stream, status) || matches!(length, Length::Empty | Length::Exact(0));
         let answer = connection.send_response(stream, status, length, out, |fields| fields.field(b"x", b"y"));
-        assert_eq!(answer.is_ok(), is_open, "an answer goes where one is due: {answer:?}");
+        assert_eq!(answer.is_ok(), is_open, "a response can be sent if one is due: {answer:?}");
         let ended = !connection.is_open(stream);
-        assert!(ended || connection.is_tunnel(stream) == tunnels, "a CONNECT that is accepted is a tunnel");
+        assert!(ended || connection.is_tunnel(stream) == tunnels, "an accepted CONNECT is a tunnel");
         if is_open && !withheld {
             self.schedule.add(stream, priority);
             self.sending.push(Sending { stream, rest: vec![b'a'; body as usize], trailers });
         }
     }
 
-    /// Sends what the windows allow, the most urgent first.
+    /// Sends as much as the windows allow, the most urgent streams first.
     fn flush(&mut self) {
         let mut again: Vec<(StreamRef, Priority)> = Vec::new();
         while let Some(stream) = self.schedule.take_next() {
-            let at = self.sending.iter().position(|sending| sending.stream == stream).expect("what was added");
+            let at = self.sending.iter().position(|sending| sending.stream == stream).expect("the stream was added");
             let mut sending = self.sending.swap_remove(at);
             let Player { connection, out, .. } = self;
             if !connection.is_open(stream) {
@@ -336,7 +338,7 @@ impl Player<'_> {
             assert_eq!(sent, sending.rest.len().min(capacity), "as much as the windows allow");
             sending.rest.drain(..sent);
             if !sending.rest.is_empty() {
-                assert_eq!(connection.capacity(stream), 0, "a body waits where there is a window");
+                assert_eq!(connection.capacity(stream), 0, "a body waits although the window is open");
                 again.push((stream, connection.priority(stream)));
                 self.sending.push(sending);
             } else if sending.trailers {
@@ -347,7 +349,7 @@ impl Player<'_> {
     }
 }
 
-/// Kind, stream and payload of each whole frame.
+/// Returns the kind, stream and payload of each whole frame.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, &[u8])> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<9>() {
@@ -359,7 +361,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, &[u8])> {
     frames
 }
 
-/// By how much the connection's window was opened.
+/// Returns by how many bytes WINDOW_UPDATE frames opened the window of a stream, or of the connection for 0.
 fn opened(frames: &[(u8, u32, &[u8])], stream: u32) -> u64 {
     let updates = frames.iter().filter(|frame| frame.0 == 8 && frame.1 == stream);
     updates
@@ -367,7 +369,7 @@ fn opened(frames: &[(u8, u32, &[u8])], stream: u32) -> u64 {
         .sum()
 }
 
-/// Neither side sent more than the other allowed: checked by frames alone, without what the connection counts.
+/// Checks that neither side sent more than the other allowed. Uses the frames alone, not the connection's own counts.
 fn check_windows(input: &[u8], transcript: &Transcript) {
     let (theirs, ours) = (frames(&input[PREFACE.len()..]), frames(&transcript.output.0));
     let written: usize = ours.iter().map(|frame| 9 + frame.2.len()).sum();
@@ -376,7 +378,7 @@ fn check_windows(input: &[u8], transcript: &Transcript) {
     let sent: u64 = ours.iter().filter(|frame| frame.0 == 0).map(|frame| frame.2.len() as u64).sum();
     assert!(sent <= 65_535 + opened(&theirs, 0), "{sent} bytes are sent");
     let updates = ours.iter().filter(|frame| frame.0 == 8);
-    assert!(updates.clone().all(|frame| frame.2 != [0; 4]), "a window is opened by nothing");
+    assert!(updates.clone().all(|frame| frame.2 != [0; 4]), "a WINDOW_UPDATE has an increment of 0");
     let mut received = 0;
     for seen in &transcript.seen {
         if let Seen::Data(_, data) = seen {
@@ -384,8 +386,8 @@ fn check_windows(input: &[u8], transcript: &Transcript) {
         }
     }
     let most = u64::from(Bounds::default().connection_window) + opened(&ours, 0);
-    assert!(received <= most, "{received} bytes are received where {most} are allowed");
+    assert!(received <= most, "{received} bytes are received, but only {most} are allowed");
     let ends = ours.iter().filter(|frame| frame.0 == 7 && frame.2[4..8] != [0; 4]).count();
     let failed = matches!(transcript.seen.last(), Some(Seen::Failed(_)));
-    assert_eq!(ends, usize::from(failed), "a connection that fails says so once");
+    assert_eq!(ends, usize::from(failed), "a connection that fails sends one GOAWAY with an error");
 }

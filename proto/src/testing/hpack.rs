@@ -1,23 +1,23 @@
-//! Header blocks against a decoder that reads RFC 7541 a bit at a time and keeps its table as a list; and all fields again
-//! through our encoder.
+//! Compares our decoder of header blocks with one that reads RFC 7541 bit by bit and keeps its table as a list, and
+//! passes all fields through our encoder.
 
 use super::{FieldText, Text};
 use crate::hpack::{self, Decoder, Encoder, FieldLine, Indexing};
 use alloc::vec::Vec;
 
-/// The largest table that an input can ask for.
+/// The largest table size that an input can announce.
 const LARGEST_TABLE: u32 = 255 * ANNOUNCED_UNIT;
 const ANNOUNCED_UNIT: u32 = 32;
 
-/// A byte of the input that announces another table size, by the byte behind it. Others are lengths of blocks.
+/// This byte of the input announces another table size, which the next byte gives. Other values are lengths of blocks.
 const ANNOUNCE: u8 = 255;
 
-/// Header blocks in sequence, on one connection. The first byte of the input chooses how large a list may be. Then come
-/// blocks, each behind its length, and announcements of table sizes: 255 and a number of 32 bytes.
+/// Decodes header blocks in sequence, as on one connection. The first byte of the input chooses the largest list.
+/// Blocks follow, each after its length, and announcements of table sizes: 255 and the size in units of 32 bytes.
 ///
 /// # Panics
-/// Where we and the slow decoder differ, a bound is passed, a block means something else the second time although the
-/// table did not change, or what our encoder makes of the fields is not them.
+/// Panics if our decoder and the slow one differ, if a bound is exceeded, if a block has another meaning the second
+/// time although the table did not change, or if the blocks of our encoder do not decode to its fields.
 pub fn hpack(input: &[u8]) {
     let Some((&options, mut rest)) = input.split_first() else { return };
     let most_list_bytes = [0, 100, 1000, 1 << 20][usize::from(options % 4)];
@@ -43,21 +43,21 @@ pub fn hpack(input: &[u8]) {
     }
 }
 
-/// A field with whether it is never to be indexed.
+/// A field, and true if it must never be indexed.
 type Line = (FieldText, bool);
 
-/// Decodes a block and looks at what stands where.
+/// Decodes a block and checks the ranges of its fields. Returns the fields, and true if the list is too large.
 fn decode(decoder: &mut Decoder, block: &[u8], most_list_bytes: u32) -> Result<(Vec<Line>, bool), hpack::Error> {
     const BEFORE: usize = 3;
     let (mut out, mut lines) = (Vec::from([0; BEFORE]), Vec::new());
     let decoded = decoder.decode(block, &mut out, (most_list_bytes, u32::MAX), |line| lines.push(line));
-    // The block in the Huffman code, and a name of the table, where it ends inside a field.
+    // If the block ends inside a field, `out` may also hold the block's decoded strings and a name of the table.
     let slack = block.len() * 8 / 5 + LARGEST_TABLE as usize;
     assert!(out.len() <= BEFORE + most_list_bytes as usize + slack, "{} bytes of {}", out.len(), block.len());
     let decoded = decoded?;
     let (mut end, mut list_bytes) = (BEFORE, 0);
     let fields = lines.into_iter().map(|FieldLine { name, value, name_index, never_indexed }| {
-        assert_eq!((name.start, value.start), (end, name.end), "one field behind the other");
+        assert_eq!((name.start, value.start), (end, name.end), "the ranges are adjacent");
         end = value.end;
         list_bytes += name.len() + value.len() + hpack::FIELD_OVERHEAD as usize;
         let (name, value) = (&out[name], &out[value]);
@@ -65,12 +65,12 @@ fn decode(decoder: &mut Decoder, block: &[u8], most_list_bytes: u32) -> Result<(
         ((Text(name.to_vec()), Text(value.to_vec())), never_indexed)
     });
     let fields = fields.collect();
-    assert_eq!(end, out.len(), "nothing is appended that no field has");
+    assert_eq!(end, out.len(), "bytes are appended that belong to no field");
     assert!(list_bytes <= most_list_bytes as usize);
     Ok((fields, decoded.too_large))
 }
 
-/// Our decoder and the slow one, in step.
+/// Our decoder and the slow one, with the same input.
 struct Pair {
     decoder: Decoder,
     slow: Slow,
@@ -85,14 +85,14 @@ impl Pair {
         self.largest_table = self.largest_table.max(bytes);
     }
 
-    /// What both make of a block: the fields that fit the list, or nothing where it is malformed.
+    /// Decodes a block with both. Returns the fields that fit the list, or `None` if decoding fails.
     fn receive(&mut self, block: &[u8]) -> Option<Vec<Line>> {
         let version = self.decoder.table_version();
         let decoded = decode(&mut self.decoder, block, self.most_list_bytes);
         let expected = self.slow.decode(block);
         let bytes = self.decoder.table_bytes();
         assert!(bytes <= self.largest_table, "{bytes} bytes in a table of {}", self.largest_table);
-        // Text, then places of 16 bytes whose number is a power of two and at least four.
+        // The text, and places of 16 bytes, whose number is a power of two and at least four.
         let held = 2 * self.largest_table as usize + 16 * (self.largest_table as usize / 32).next_power_of_two().max(4);
         assert!(self.decoder.memory_bytes() <= held, "{} bytes held", self.decoder.memory_bytes());
         let list_bytes = expected.iter().flatten().map(|((name, value), _)| (name.0.len() + value.0.len() + 32) as u64);
@@ -104,7 +104,7 @@ impl Pair {
             assert_eq!((decoded.is_ok(), expected.is_some()), (false, false), "{}: {decoded:?}", block.escape_ascii());
             return None;
         };
-        assert_eq!(bytes as usize, self.slow.bytes(), "the tables are in step after {}", block.escape_ascii());
+        assert_eq!(bytes as usize, self.slow.bytes(), "the tables have the same size after {}", block.escape_ascii());
         let mut left = self.most_list_bytes as usize;
         let fitting = expected.iter().take_while(|((name, value), _)| {
             let cost = name.0.len() + value.0.len() + 32;
@@ -115,14 +115,14 @@ impl Pair {
         let fitting = fitting.count();
         assert_eq!((fields.as_slice(), *too_large), (&expected[..fitting], fitting < expected.len()));
         if self.decoder.table_version() == version {
-            assert_eq!(decode(&mut self.decoder, block, self.most_list_bytes), decoded, "the second time");
+            assert_eq!(decode(&mut self.decoder, block, self.most_list_bytes), decoded, "decoded a second time");
             assert_eq!(self.decoder.table_version(), version);
         }
         decoded.ok().map(|(fields, _)| fields)
     }
 }
 
-/// Our encoder, and a decoder behind it.
+/// Our encoder, and a decoder for its blocks.
 struct Echo {
     encoder: Encoder,
     decoder: Decoder,
@@ -144,9 +144,9 @@ impl Echo {
         let (block, expected) = self.encode(fields, options);
         let received = decode(&mut self.decoder, &block, 1 << 30);
         assert_eq!(received, Ok((expected, false)), "of {}", block.escape_ascii());
-        assert_eq!(self.decoder.table_bytes(), self.encoder.table_bytes(), "the tables are in step");
+        assert_eq!(self.decoder.table_bytes(), self.encoder.table_bytes(), "the tables have the same size");
         if self.encoder.table_version() == version {
-            assert_eq!(self.encode(fields, options).0, block, "the second time");
+            assert_eq!(self.encode(fields, options).0, block, "encoded a second time");
         }
         self.blocks += 1;
     }
@@ -165,16 +165,16 @@ impl Echo {
     }
 }
 
-/// RFC 7541, as slow as it reads.
+/// A slow decoder that follows the text of RFC 7541.
 struct Slow {
-    /// The newest first.
+    /// The entries, newest first.
     entries: Vec<FieldText>,
     table_bytes: u32,
     announced: u32,
     due: Option<u32>,
 }
 
-/// What of a block has not been read.
+/// The part of a block that has not been read.
 struct Bytes<'b>(&'b [u8]);
 
 impl Slow {

@@ -1,9 +1,10 @@
-//! A client's and a server's HTTP/2 connection joined by two queues of bytes, and whatever both callers may do, in any order
-//! and delivered in any pieces.
+//! Joins a client's and a server's HTTP/2 connection by two queues of bytes, and plays anything that both callers may
+//! do, in any order and with any cuts.
 //!
-//! What one side hears is what the other has said, in the same order; neither finds a mistake of the other's but that it did
-//! something too often; nobody holds more than its bounds say; and when both have ended what they began, nothing is left.
-//! The bytes of bodies follow from their stream and place, so that none of them has to be kept.
+//! Each side must receive what the other has sent, in the same order. Neither may find an error of the other, except
+//! that it did something too often. Neither may hold more than its bounds allow. When both have ended all streams,
+//! nothing may be left. The bytes of a body are computed from its stream and their position, so that none has to be
+//! stored.
 
 use super::Text;
 use crate::h2::{Bounds, Code, Connection, Event, Failure, Lent, Request, StreamRef};
@@ -12,16 +13,16 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Bytes that a connection may hold: its tables, and a field section in the vector that grew to hold it.
+/// Bytes that a connection may hold: its tables, and a field section in a vector that has grown to hold it.
 const MOST_HELD_BYTES: usize = 256 * 1024;
 
-/// The window that everybody begins with.
+/// The initial window of every connection.
 const FIRST_WINDOW: u32 = 65_535;
 
-/// Turns in which two sides that want to end have ended: more than the bytes of all bodies of an input.
+/// Turns within which two sides that want to end must end: more than the bytes of all bodies of an input.
 const MOST_TURNS: usize = 1 << 20;
 
-/// What one side said on one stream, or heard.
+/// The message that one side has sent or received on one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Message {
     heads: Vec<Text>,
@@ -41,21 +42,21 @@ struct Side {
     /// Bytes on their way to the other side.
     out: Vec<u8>,
     window: Vec<u8>,
-    /// Streams under way, as far as this side knows.
+    /// Streams in progress, as far as this side knows.
     streams: Vec<StreamRef>,
     said: BTreeMap<u32, Message>,
     heard: BTreeMap<u32, Message>,
-    /// Bytes of a body that are still to be sent, where a length was said.
+    /// Bytes of a body that are left to send, if its length was announced.
     promised: BTreeMap<u32, u64>,
-    /// What it has reset, and how.
+    /// The streams that this side has reset, and the codes.
     reset: BTreeMap<u32, Code>,
     held: Vec<(StreamRef, usize)>,
-    /// The second that it is.
+    /// The current second.
     second: u32,
     failed: bool,
 }
 
-/// What an input does next.
+/// The operations that are left of an input.
 struct Operations<'i>(&'i [u8]);
 
 impl Operations<'_> {
@@ -65,16 +66,16 @@ impl Operations<'_> {
         Some(first)
     }
 
-    /// The next byte; 0 where the input has ended.
+    /// Returns the next byte, or 0 at the end of the input.
     fn byte(&mut self) -> u8 {
         self.next().unwrap_or(0)
     }
 }
 
-/// Two bytes that choose both sides' bounds, and then operations of up to four bytes each.
+/// Plays an input: two bytes that choose both sides' bounds, then operations of up to four bytes each.
 ///
 /// # Panics
-/// Where the two sides do not agree, or one leaves its bounds.
+/// Panics if the two sides do not agree, or if one exceeds its bounds.
 pub fn http2_operations(input: &[u8]) {
     let Some((&[client, server], rest)) = input.split_first_chunk() else { return };
     let mut pair = Pair { sides: [Side::new(Role::Client, client), Side::new(Role::Server, server)] };
@@ -86,7 +87,7 @@ pub fn http2_operations(input: &[u8]) {
     pair.finish();
 }
 
-/// What goes through a stream, from a place on.
+/// Returns bytes of a stream's body, from a position on.
 fn body(stream: u32, from: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (u64::from(stream) * 7 + from + at) as u8).collect()
 }
@@ -126,19 +127,19 @@ impl Side {
         assert!(self.fields.capacity() <= MOST_HELD_BYTES, "{:?}: {} of fields", self.role, self.fields.capacity());
         let held: usize = self.held.iter().map(|held| held.1).sum();
         let most = self.bounds.connection_window.max(FIRST_WINDOW) as usize;
-        assert!(held <= most, "{:?}: {held} bytes of bodies where {most} are allowed", self.role);
+        assert!(held <= most, "{:?}: {held} bytes of bodies, but only {most} are allowed", self.role);
         let most = self.bounds.streams as usize;
         assert!(self.role == Role::Client || self.connection.open_streams() <= most, "more streams than allowed");
     }
 
-    /// One of the streams that are under way.
+    /// Returns one of the streams in progress, and forgets those that are over.
     fn pick(&mut self, number: u8) -> Option<StreamRef> {
         let Side { connection, streams, .. } = self;
         streams.retain(|&stream| connection.is_open(stream));
         (!streams.is_empty()).then(|| streams[usize::from(number) % streams.len()])
     }
 
-    /// Asks: what kind of request, and how large its head is.
+    /// Sends a request. `kind` chooses its method and body, `size` the size of its head.
     fn ask(&mut self, kind: u8, size: u8) {
         if self.role == Role::Server || self.failed {
             return;
@@ -148,7 +149,7 @@ impl Side {
         let path = if kind & 7 == 3 { "" } else { "/" };
         let length = (kind & 7 == 5).then_some(u64::from(size) * 16);
         let ends = kind & 8 != 0 && length.is_none_or(|length| length == 0);
-        // Two of them are larger than a frame, and smaller than the largest head.
+        // Two of the largest values exceed a frame, but not the largest head.
         let value = body(1, 0, usize::from(size) * 55).iter().map(|byte| byte % 26 + b'a').collect::<Vec<u8>>();
         let request = Request { method, scheme: "https", authority: "h:1", path, protocol, ends };
         let before = self.out.len();
@@ -172,7 +173,7 @@ impl Side {
         }
     }
 
-    /// Answers a stream: what kind of answer, and how long its body is.
+    /// Sends a response. `kind` chooses its status and how its length is announced, `bytes` the announced length.
     fn answer(&mut self, stream: StreamRef, kind: u8, bytes: u64) {
         if self.role == Role::Client || self.failed {
             return;
@@ -205,7 +206,8 @@ impl Side {
         }
     }
 
-    /// Sends so much of a body, or less where less was promised, and ends it where it may.
+    /// Sends `bytes` of a body, but not more than was announced. Ends it if `ends` is true and the announced length is
+    /// reached.
     fn send(&mut self, stream: StreamRef, bytes: usize, ends: bool) {
         if self.failed {
             return;
@@ -219,7 +221,7 @@ impl Side {
         match connection.send_data(stream, &body(stream.number, said.bytes, bytes), ends, out) {
             Ok(sent) => {
                 assert_eq!(sent, bytes.min(capacity), "as much as the windows allow");
-                assert!(!said.ended, "something is sent behind the end");
+                assert!(!said.ended, "bytes are sent after the end");
                 said.bytes += sent as u64;
                 said.ended = ends && sent == bytes;
                 if let Some(rest) = rest {
@@ -236,7 +238,7 @@ impl Side {
         }
         let Side { connection, out, said, .. } = self;
         let (before, tunnel) = (out.len(), connection.is_tunnel(stream));
-        // A client's length is its caller's to keep.
+        // The connection does not check the length that a client announces, so the caller must.
         if self.promised.get(&stream.number).is_some_and(|rest| *rest != 0) && self.role == Role::Client {
             return;
         }
@@ -255,11 +257,11 @@ impl Side {
         if !self.failed && self.connection.is_open(stream) {
             self.connection.reset(stream, code, &mut self.out);
             self.reset.insert(stream.number, code);
-            assert!(!self.connection.is_open(stream), "it is over");
+            assert!(!self.connection.is_open(stream), "the stream is still open");
         }
     }
 
-    /// Uses bodies up, or all but the last part.
+    /// Uses up all received body bytes, or all but the last piece.
     fn use_up(&mut self, all: bool) {
         let Side { connection, out, held, failed, .. } = self;
         if *failed {
@@ -271,7 +273,7 @@ impl Side {
         }
     }
 
-    /// Drops what was held of bodies, and their streams with it.
+    /// Drops the received body bytes, and resets their streams.
     fn drop_held(&mut self) {
         for (stream, bytes) in core::mem::take(&mut self.held) {
             if !self.failed {
@@ -281,7 +283,7 @@ impl Side {
         }
     }
 
-    /// A frame that a caller cannot send, and that a peer may: the settings say less than what is held to anyway.
+    /// Sends a frame that a caller cannot send but a peer may. Its settings allow no more than this side allows anyway.
     fn inject(&mut self, kind: u8, value: u32) {
         let setting = |name: u8, value: u32| [&[0, name][..], &value.to_be_bytes()].concat();
         let (kind, stream, payload) = match kind & 7 {
@@ -307,7 +309,7 @@ impl Side {
         alloc::string::String::from_utf8_lossy(span.of(&self.fields)).into_owned()
     }
 
-    /// The lent head in the words in which it was said.
+    /// Returns the lent head in the form in which the sender recorded it.
     fn head_text(&self) -> Text {
         Text(match self.role {
             Role::Client => format!("{}", self.head.status).into_bytes(),
@@ -326,7 +328,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Does one thing: its lower bits say what, its highest who does it.
+    /// Performs an operation. Its highest bit chooses the side, its lower bits the action.
     fn operate(&mut self, operation: u8, operations: &mut Operations<'_>) {
         let at = usize::from(operation >> 7);
         let (first, second) = (operations.byte(), operations.byte());
@@ -359,7 +361,7 @@ impl Pair {
         }
     }
 
-    /// Brings so many bytes from one side to the other, which reads them.
+    /// Moves up to `bytes` bytes from one side to the other, which reads them.
     fn deliver(&mut self, from: usize, bytes: usize) {
         let [client, server] = &mut self.sides;
         let (from, to) = if from == 0 { (client, server) } else { (server, client) };
@@ -373,7 +375,7 @@ impl Pair {
                 Ok(received) => received,
                 Err(failure) => {
                     let fired = connection.fired();
-                    assert!(fired.is_some(), "{:?} finds a mistake: {failure:?}", to.role);
+                    assert!(fired.is_some(), "{:?} finds an error of the other side: {failure:?}", to.role);
                     assert_eq!(failure.code, Code::EnhanceYourCalm, "{fired:?}");
                     to.failed = true;
                     break;
@@ -392,7 +394,7 @@ impl Pair {
         }
     }
 
-    /// Both end what they have begun, and then nothing is left.
+    /// Lets both sides end what they have begun, and checks that nothing is left.
     fn finish(&mut self) {
         for side in &mut self.sides {
             side.inject(2, 0);
@@ -407,7 +409,7 @@ impl Pair {
                 self.deliver(at, usize::MAX);
                 let side = &mut self.sides[at];
                 side.use_up(true);
-                // Those that are over go.
+                // Forgets the streams that are over.
                 side.pick(0);
                 for stream in side.streams.clone() {
                     if side.connection.is_open(stream) && !side.failed {
@@ -419,7 +421,7 @@ impl Pair {
                 side.check_bounds();
             }
             if self.sides.iter().any(|side| side.failed) {
-                // Whatever the other one still says goes nowhere, and it hears why.
+                // The failed side ignores further bytes, and the other side receives the GOAWAY.
                 (0..2).for_each(|at| self.deliver(at, usize::MAX));
                 return self.sides.iter().for_each(Side::check_bounds);
             }
@@ -444,7 +446,7 @@ impl Pair {
                 assert_eq!((heard, client.heard.get(number)), (asked, server.said.get(number)), "stream {number}");
             }
         }
-        // The windows are as they were, but for what has not been told yet: less than half.
+        // The windows are as at the start, except for used-up bytes that are not given back yet: less than half.
         client.ask(1, 0);
         let Some(stream) = client.pick(0) else { return };
         let least = |bounds: Bounds| {
@@ -452,18 +454,18 @@ impl Pair {
             bounds.stream_window.min(whole - whole / 2) as usize
         };
         let capacity = client.connection.capacity(stream);
-        assert!(capacity >= least(server.bounds), "{capacity} bytes of the server's windows");
+        assert!(capacity >= least(server.bounds), "server's windows: {capacity}");
         let least = least(client.bounds);
         self.deliver(0, usize::MAX);
         let server = &mut self.sides[1];
         let capacity = server.pick(0).map(|stream| server.connection.capacity(stream));
-        assert!(server.failed || capacity.is_some_and(|capacity| capacity >= least), "{capacity:?} of the client's");
+        assert!(server.failed || capacity.is_some_and(|capacity| capacity >= least), "client's windows: {capacity:?}");
     }
 }
 
-/// What one side hears is what the other has said.
+/// Checks that an event matches what the other side has sent, and records it.
 fn hear(to: &mut Side, from: &Side, event: Event<'_>) {
-    let said = |stream: StreamRef| from.said.get(&stream.number).expect("somebody has said something");
+    let said = |stream: StreamRef| from.said.get(&stream.number).expect("the other side has sent a message");
     match event {
         Event::Head(stream, _) | Event::Interim(stream) => {
             let (head, is_final) = (to.head_text(), matches!(event, Event::Head(..)));
@@ -472,28 +474,28 @@ fn hear(to: &mut Side, from: &Side, event: Event<'_>) {
             }
             let heard = to.heard.entry(stream.number).or_default();
             heard.ended = is_final && to.head.length == Length::Empty;
-            assert_eq!(said(stream).heads.get(heard.heads.len()), Some(&head), "another head");
+            assert_eq!(said(stream).heads.get(heard.heads.len()), Some(&head), "the head differs from the one sent");
             heard.heads.push(head);
-            assert!(!heard.ended || said(stream).ended, "an end that nobody has said");
+            assert!(!heard.ended || said(stream).ended, "the message ends before its sender ended it");
         }
         Event::Data(stream, data) => {
             let heard = to.heard.entry(stream.number).or_default();
-            assert_eq!(data, body(stream.number, heard.bytes, data.len()), "other bytes");
+            assert_eq!(data, body(stream.number, heard.bytes, data.len()), "the bytes differ from those sent");
             heard.bytes += data.len() as u64;
-            assert!(heard.bytes <= said(stream).bytes, "more bytes than were said");
+            assert!(heard.bytes <= said(stream).bytes, "more bytes than were sent");
             to.held.push((stream, data.len()));
         }
         Event::End(stream, trailers) => {
             let heard = to.heard.entry(stream.number).or_default();
             (heard.ended, heard.trailers) = (true, trailers);
-            assert_eq!(heard, said(stream), "something else has ended");
+            assert_eq!(heard, said(stream), "the message differs from the one sent");
         }
         Event::Reset(stream, code) => {
-            assert!(!to.connection.is_open(stream), "it is over");
+            assert!(!to.connection.is_open(stream), "the stream is still open");
             let refused = to.role == Role::Client && code == Code::Refused && !from.heard.contains_key(&stream.number);
             assert!(
                 refused || from.reset.get(&stream.number) == Some(&code),
-                "{:?}: {code:?} of {stream:?} comes from nowhere",
+                "{:?}: the other side has not sent {code:?} for {stream:?}",
                 to.role
             );
         }

@@ -1,17 +1,18 @@
-//! Every scanner of this machine sees in some bytes what the naive one's table says.
+//! Checks that every scanner of this machine agrees with the table of the naive one.
 
 use crate::scan::naive::Naive;
 use crate::scan::swar::Swar;
 use crate::scan::{self, Cursor, Job, NAME, Scanner, TARGET};
 use alloc::vec::Vec;
 
-/// Bytes up to which every place is a start; in longer ones every seventh, which meets each alignment.
+/// In inputs of up to this length scans start at every index, in longer ones at every seventh, which meets each
+/// alignment.
 const EVERY_PLACE_BYTES: usize = 256;
 
 /// Compares the scanner that the machine chose, and the portable one, with the naive one.
 ///
 /// # Panics
-/// Where they differ.
+/// Panics if they differ.
 pub(super) fn agree(bytes: &[u8]) {
     scan::with(Agree(bytes));
     Agree(bytes).run::<Swar>();
@@ -38,7 +39,7 @@ impl Job for Agree<'_> {
     }
 }
 
-/// Where the run of a class that starts at each place ends: what the naive scanner gives, for all places in one pass.
+/// Returns, for each index, the end of the run of a class that starts there. As the naive scanner, but in one pass.
 fn ends(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> Vec<usize> {
     let mut ends = Vec::from([bytes.len()]);
     for (place, &byte) in bytes.iter().enumerate().rev() {
@@ -48,7 +49,7 @@ fn ends(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> Vec<usize> {
     ends
 }
 
-/// A cursor goes from token to token, as in a head: name, one byte, value, one byte.
+/// Moves a cursor from token to token, as in a head: name, one byte, value, one byte.
 #[inline(always)]
 fn as_heads_are_read<S: Scanner>(bytes: &[u8]) {
     let (mut fast, mut slow) = (S::Cursor::new(bytes, 0), <Naive as Scanner>::Cursor::new(bytes, 0));

@@ -1,5 +1,5 @@
-//! Targets and hosts against a checker that reads the grammar of RFC 9112 section 3.2 and RFC 3986 section 3.2.2 by
-//! splitting text, with the deviations that conformance/README.md decides on.
+//! Compares our parser of targets and hosts with one that applies the grammar of RFC 9112 section 3.2 and RFC 3986
+//! section 3.2.2 by splitting text, with the deviations that conformance/README.md decides on.
 
 use crate::scan::naive::Naive;
 use crate::scan::swar::Swar;
@@ -20,11 +20,12 @@ const METHODS: [Method; 10] = [
     Method::Extension,
 ];
 
-/// A method's number and the text of a target: it is accepted exactly if it obeys the grammar, its parts are where the
-/// grammar says, and all scanners agree. The same text as the value of a Host field.
+/// Parses a target. The first byte of the input chooses the method, the rest is the text. Asserts that the target is
+/// accepted exactly if it obeys the grammar, that its parts are where the grammar puts them, and that all scanners
+/// agree. Checks the same text as the value of a Host field.
 ///
 /// # Panics
-/// Where one of these does not hold.
+/// Panics if one of these does not hold.
 pub fn target(input: &[u8]) {
     let Some((&number, text)) = input.split_first() else { return };
     assert_eq!(is_host(text), is_authority(text, Port::Optional), "as a host: {}", text.escape_ascii());
@@ -39,8 +40,8 @@ pub fn target(input: &[u8]) {
         span.of(text)
     };
     let parsed = parsed.ok().map(|(end, target)| {
-        assert_eq!(end, Some(text.len()), "a space ends it");
-        assert_eq!(part(target.whole), text, "all of it");
+        assert_eq!(end, Some(text.len()), "a space ends the target");
+        assert_eq!(part(target.whole), text, "the whole target");
         Parts {
             form: target.form,
             path: part(target.path),
@@ -75,13 +76,13 @@ struct Parts<'b> {
     encoded: bool,
 }
 
-/// The four forms of section 3.2.
+/// Splits a target into its parts, by the four forms of section 3.2. Returns `None` if it has none of them.
 fn parts(method: Method, text: &[u8]) -> Option<Parts<'_>> {
     let (before, query) = match text.iter().position(|&byte| byte == b'?') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    // What browsers send raw is taken in a path, and some more in a query.
+    // A path may have bytes that browsers send unencoded, and a query a few more.
     let in_path = |byte: u8| is_unreserved_or_delimiter(byte) || b":@/|[]^".contains(&byte);
     let in_query = |byte: u8| in_path(byte) || b"?{}`\\".contains(&byte);
     let written = |part| is_written(part, in_path) && !part.windows(3).any(|three| three == b"%00");
@@ -110,7 +111,7 @@ fn parts(method: Method, text: &[u8]) -> Option<Parts<'_>> {
     fits.then_some(Parts { form: Form::Absolute, path, authority, https, encoded: path.contains(&b'%'), ..nothing })
 }
 
-/// Whether the bytes are of a class, or percent signs with two hex digits.
+/// Returns true if the text consists of bytes of a class and of percent signs with two hex digits.
 fn is_written(mut text: &[u8], class: impl Fn(u8) -> bool) -> bool {
     while let Some((&byte, rest)) = text.split_first() {
         text = match (byte, rest) {
@@ -132,7 +133,8 @@ enum Port {
     Required,
 }
 
-/// `uri-host [ ":" port ]`, with a host that is not empty and a port of at most five digits that fits 16 bits.
+/// Returns true for `uri-host [ ":" port ]`, with a host that is not empty and a port of at most five digits up to
+/// 65,535.
 fn is_authority(text: &[u8], port: Port) -> bool {
     let host_end = match text.first() {
         Some(b'[') => text.iter().position(|&byte| byte == b']').map_or(text.len(), |at| at + 1),
@@ -169,7 +171,7 @@ fn is_uri_host(host: &[u8]) -> bool {
     is_ipv6(inner)
 }
 
-/// Eight groups, or fewer around one `::`; the last two may be an IPv4 address.
+/// Returns true for eight groups, or fewer around one `::`. The last two may be an IPv4 address.
 fn is_ipv6(text: &[u8]) -> bool {
     let gap = text.windows(2).position(|two| two == b"::");
     let Some(gap) = gap else { return groups(text, true) == Some(8) };
@@ -178,7 +180,7 @@ fn is_ipv6(text: &[u8]) -> bool {
     matches!((count(before, false), count(after, true)), (Some(before), Some(after)) if before + after <= 7)
 }
 
-/// How many 16-bit groups the text has, where it has nothing else. `last`: they are an address's last ones.
+/// Returns the number of 16-bit groups, or `None` if the text has anything else. `last` is true if they end an address.
 fn groups(text: &[u8], last: bool) -> Option<usize> {
     let words: Vec<&[u8]> = text.split(|&byte| byte == b':').collect();
     let mut count = 0;

@@ -1,6 +1,7 @@
-//! For the tests against another implementation: what is exchanged, and the pipe between both sides.
+//! For the tests against another implementation: the plans of exchanges, and the pipe between both sides.
 //!
-//! A [`Plan`] says what goes through a stream. Both sides know all of them, and tell what they saw in the same words.
+//! A [`Plan`] lists the messages of a stream. Both sides have all plans, and describe the events that they see in the
+//! same words.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Numbers from a seed.
+/// Pseudo-random numbers from a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -24,21 +25,21 @@ impl Random {
     }
 }
 
-/// Who resets a stream.
+/// The side that resets a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reset {
     Nobody,
-    /// When it has the answer's head.
+    /// When it has the response's head.
     Client,
-    /// When it has the whole request and has sent half of the answer.
+    /// When it has the whole request and has sent half of the response's body.
     Server,
 }
 
-/// The codes with which each does so.
+/// The error codes of these resets.
 pub(crate) const CLIENTS_CODE: u32 = 8;
 pub(crate) const SERVERS_CODE: u32 = 2;
 
-/// What goes through one stream.
+/// The messages of one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) at: usize,
@@ -51,10 +52,10 @@ pub(crate) struct Plan {
     pub(crate) interims: usize,
     pub(crate) status: u16,
     pub(crate) answer_fields: Vec<(String, String)>,
-    /// Bytes of the answer's body.
+    /// Bytes of the response's body.
     pub(crate) answer: usize,
     pub(crate) answer_trailers: bool,
-    /// Whether each body's length is announced.
+    /// True if each body's length is announced.
     pub(crate) announced: bool,
     pub(crate) reset: Reset,
 }
@@ -84,7 +85,7 @@ impl Plan {
             announced: !tunnel && random.below(2) == 0,
             reset: match () {
                 () if bodiless => Reset::Nobody,
-                // Either side of a tunnel sends when it likes, so only one of them can know when to.
+                // `Reset::Server` waits for the whole request, but the two directions of a tunnel are independent.
                 () if tunnel => random.of(&[Reset::Nobody, Reset::Nobody, Reset::Client]),
                 () => random.of(&[Reset::Nobody, Reset::Nobody, Reset::Nobody, Reset::Client, Reset::Server]),
             },
@@ -95,12 +96,12 @@ impl Plan {
         self.method == "CONNECT"
     }
 
-    /// Whether the answer is complete with its head.
+    /// Returns true if the response is complete with its head.
     pub(crate) fn answers_with_a_head(&self) -> bool {
         self.answer == 0 && !self.answer_trailers && self.reset == Reset::Nobody && !self.is_tunnel()
     }
 
-    /// Whether the request is complete with its head.
+    /// Returns true if the request is complete with its head.
     pub(crate) fn asks_with_a_head(&self) -> bool {
         self.body == 0 && !self.trailers && self.reset != Reset::Client && !self.is_tunnel()
     }
@@ -113,7 +114,7 @@ impl Plan {
         if self.is_tunnel() && self.protocol.is_none() { String::new() } else { format!("/{}", self.at) }
     }
 
-    /// What the server sees.
+    /// Returns the events that the server must see.
     pub(crate) fn asked(&self) -> Vec<String> {
         let (path, protocol) = (self.path(), self.protocol.unwrap_or_default());
         let head = told_head(&format!("{} {path} {} {protocol}", self.method, self.authority()), &self.fields);
@@ -123,7 +124,7 @@ impl Plan {
         }
     }
 
-    /// What the client sees.
+    /// Returns the events that the client must see.
     pub(crate) fn answered(&self) -> Vec<String> {
         let mut seen = vec!["interim".to_owned(); self.interims];
         seen.push(told_head(&self.status.to_string(), &self.answer_fields));
@@ -136,12 +137,12 @@ impl Plan {
     }
 }
 
-/// The plan of a request, by its authority.
+/// Returns the plan of a request, by its authority.
 pub(crate) fn plan_of<'p>(plans: &'p [Plan], authority: &str) -> &'p Plan {
     plans.iter().find(|plan| plan.authority() == authority).expect("a plan for this authority")
 }
 
-/// Few and short fields mostly; sometimes more than fit into a frame.
+/// Returns random fields: mostly few and short ones, sometimes more than fit a frame.
 fn fields(random: &mut Random) -> Vec<(String, String)> {
     let count = random.below(5);
     let fields = (0..count).map(|at| {
@@ -166,23 +167,23 @@ pub(crate) fn told_reset(code: u32) -> String {
     format!("reset {code}")
 }
 
-/// Bytes of a body, from a place on.
+/// Returns bytes of a body, from a position on.
 pub(crate) fn body(plan: &Plan, from: usize, bytes: usize) -> Vec<u8> {
     (from..from + bytes).map(|place| (place * 31 + plan.at) as u8).collect()
 }
 
-/// What lies between both sides.
+/// The state of the pipe between both sides.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) to_theirs: VecDeque<u8>,
     pub(crate) to_ours: Vec<u8>,
     pub(crate) random: Random,
-    /// Bytes that go at once, at most.
+    /// The most bytes that move at once.
     pub(crate) piece: usize,
     pub(crate) closed: bool,
 }
 
-/// Their end of the pipe.
+/// The pipe: their end by [`AsyncRead`] and [`AsyncWrite`], ours by [`take`](Pipe::take) and `to_theirs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe(pub(crate) Rc<RefCell<Link>>);
 
@@ -192,13 +193,13 @@ impl Pipe {
         Pipe(Rc::new(RefCell::new(Link { to_theirs, to_ours, random: Random(seed), piece, closed: false })))
     }
 
-    /// Whether nothing is on its way.
+    /// Returns true if no bytes are on their way.
     pub(crate) fn is_empty(&self) -> bool {
         let link = self.0.borrow();
         link.to_theirs.is_empty() && link.to_ours.is_empty()
     }
 
-    /// Our end: takes a piece of what came.
+    /// Takes a piece of the bytes that have arrived at our end.
     pub(crate) fn take(&self) -> Vec<u8> {
         let link = &mut *self.0.borrow_mut();
         let bytes = (link.random.below(link.piece) + 1).min(link.to_ours.len());

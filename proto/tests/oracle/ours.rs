@@ -6,13 +6,13 @@ use highwire_proto::h2::{Bounds, Code, Connection, Event, Failure, Lent, Request
 use highwire_proto::{Head, Length, Limits, Role};
 use std::collections::BTreeMap;
 
-/// One stream, as our side sees it.
+/// A stream, as our side sees it.
 #[derive(Debug)]
 struct Exchange {
     stream: StreamRef,
     plan: Plan,
     received: usize,
-    /// Bytes of our body that were sent, where it has begun.
+    /// Bytes of our body that have been sent; `None` if it has not begun or is over.
     sent: Option<usize>,
     is_over: bool,
 }
@@ -28,13 +28,14 @@ pub(crate) struct Ours {
     pipe: Pipe,
     plans: Vec<Plan>,
     exchanges: BTreeMap<u32, Exchange>,
-    /// What was seen, by plan.
+    /// The events that our side saw, by plan.
     pub(crate) seen: BTreeMap<usize, Vec<String>>,
     pub(crate) failure: Option<Failure>,
-    /// Requests that are still to be sent.
+    /// Requests that are not sent yet, the next one last.
     pub(crate) waiting: Vec<Plan>,
     pub(crate) going_away: usize,
-    /// Before that nothing is asked: the other side ends the connection where trailers come on a stream that it refused.
+    /// True if the peer's settings have arrived. Requests wait for them, because the crate `h2` ends the connection if
+    /// trailers arrive on a stream that it has refused.
     knows_settings: bool,
 }
 
@@ -62,7 +63,7 @@ impl Ours {
         }
     }
 
-    /// Reads a piece of what came, sends what may be sent: whether anything was done.
+    /// Reads a piece of the received bytes, and sends as much as it may. Returns true if it did anything.
     pub(crate) fn turn(&mut self) -> bool {
         let came = self.pipe.take();
         self.receive(&came);
@@ -81,7 +82,7 @@ impl Ours {
         said || !came.is_empty()
     }
 
-    /// Whether each stream that began is over.
+    /// Returns true if no stream is in progress.
     pub(crate) fn is_done(&self) -> bool {
         self.connection.open_streams() == 0
     }
@@ -90,10 +91,10 @@ impl Ours {
         self.connection.go_away(&mut self.out);
     }
 
-    /// What is not over yet, for whoever looks for the reason.
+    /// Describes the unfinished requests, for failure messages.
     pub(crate) fn told(&self) -> String {
         let open: Vec<_> = self.connection.streams().filter_map(|stream| self.exchanges.get(&stream.number)).collect();
-        format!("{} wait, open are {open:#?}, seen was {:#?}", self.waiting.len(), self.seen)
+        format!("{} requests wait; open streams: {open:#?}; events: {:#?}", self.waiting.len(), self.seen)
     }
 
     fn ask(&mut self, plan: &Plan) -> bool {
@@ -141,7 +142,7 @@ impl Ours {
         exchange.sent = (length != Length::Empty).then_some(0);
     }
 
-    /// Sends as much of a body as may be sent.
+    /// Sends as much of a body as the windows allow.
     fn send(&mut self, number: u32) {
         let Ours { connection, out, exchanges, role, .. } = self;
         let Some(exchange) = exchanges.get_mut(&number) else { return };
@@ -151,7 +152,7 @@ impl Ours {
             Role::Client => (plan.body, plan.trailers, Reset::Client),
             Role::Server => (plan.answer, plan.answer_trailers, Reset::Server),
         };
-        // Whoever is to be reset does not end before.
+        // A body that the planned reset cuts off is not ended.
         let ends = plan.reset == Reset::Nobody || (plan.reset == Reset::Server && *role == Role::Client);
         let bytes = if ends { bytes } else { bytes / 2 };
         let part = body(plan, sent, bytes - sent);
@@ -256,10 +257,10 @@ impl Ours {
         }
     }
 
-    /// The other side has ended its direction.
+    /// Handles the end of the other side's direction.
     fn ended(&mut self, stream: StreamRef, trailers: bool) {
         let exchange = self.exchanges.get_mut(&stream.number).expect("a stream that began");
-        assert!(!std::mem::replace(&mut exchange.is_over, true), "it ends once");
+        assert!(!std::mem::replace(&mut exchange.is_over, true), "a stream ends once");
         let (received, tunnel) = (exchange.received, exchange.plan.is_tunnel());
         self.saw(stream, told_end(received, trailers));
         if self.role == Role::Server && !tunnel {

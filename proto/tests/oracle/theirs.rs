@@ -1,4 +1,4 @@
-//! The other implementation: the crate `h2` in either role, polled by hand.
+//! The other implementation: the crate `h2` in either role. The tests poll its futures themselves.
 
 use crate::oracle::{CLIENTS_CODE, Pipe, Plan, Random, Reset, SERVERS_CODE};
 use crate::oracle::{body, plan_of, told_end, told_head, told_reset};
@@ -14,19 +14,19 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// What was seen, by plan.
+/// The events that their side saw, by plan.
 pub(crate) type Seen = Rc<RefCell<BTreeMap<usize, Vec<String>>>>;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What their side announces, and how that changes.
+/// The settings of their side, and a later change of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) window: u32,
     connection_window: u32,
     table_bytes: u32,
     streams: u32,
-    /// A window that is announced later, at some turn.
+    /// The turn at which another window is announced, and that window.
     later: Option<(usize, u32)>,
 }
 
@@ -59,7 +59,7 @@ fn header_map(fields: &[(String, String)]) -> HeaderMap {
     map
 }
 
-/// The fields of a map, those of one name together.
+/// Returns the fields of a map, grouped by name.
 fn lines(map: &HeaderMap) -> Vec<(String, String)> {
     map.iter().map(|(name, value)| (name.to_string(), value.to_str().expect("text").to_owned())).collect()
 }
@@ -68,7 +68,7 @@ fn trailers() -> HeaderMap {
     header_map(&[("x-t".to_owned(), "v".to_owned())])
 }
 
-/// Sends a body as the windows allow it, and ends it where it is to.
+/// Sends a body as the windows allow, and ends it if `ends` is true.
 async fn send(
     stream: &mut SendStream<Bytes>,
     plan: &Plan,
@@ -93,7 +93,7 @@ async fn send(
     }
 }
 
-/// Hears a body until it ends or is reset: that in words.
+/// Reads a body until it ends or is reset, and returns its end in words.
 async fn hear(stream: &mut RecvStream, plan: &Plan) -> String {
     let mut received = 0;
     while let Some(data) = stream.data().await {
@@ -129,7 +129,7 @@ fn poll_all(tasks: &mut Vec<Task>) {
     tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
 }
 
-/// Polls a future that is ready as soon as the pipe took what it writes.
+/// Polls a future until it is ready. It must wait for nothing but the pipe, which always takes bytes.
 fn at_once<F: Future>(future: F) -> F::Output {
     let mut future = Box::pin(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -157,10 +157,10 @@ impl TheirClient {
             .initial_window_size(settings.window)
             .initial_connection_window_size(settings.connection_window)
             .header_table_size(settings.table_bytes)
-            // Until ours says how many it takes, which it refuses beyond.
+            // Begins no stream until our SETTINGS have announced how many we allow; we refuse more.
             .initial_max_send_streams(0)
             .enable_push(false);
-        let (requests, connection) = at_once(builder.handshake(pipe.clone())).expect("it begins");
+        let (requests, connection) = at_once(builder.handshake(pipe.clone())).expect("the handshake succeeds");
         let (tasks, seen) = (Vec::new(), Seen::default());
         let mut client = TheirClient { connection, requests, tasks, settings, turns: 0, is_over: false, seen };
         plans.iter().for_each(|plan| client.ask(plan));
@@ -179,7 +179,7 @@ impl TheirClient {
         self.turns += 1;
         if let Some((at, window)) = self.settings.later
             && self.turns >= at
-            // It is an error until the first settings have been acknowledged.
+            // Returns an error until the first settings are acknowledged.
             && self.connection.set_initial_window_size(window).is_ok()
         {
             self.settings.later = None;
@@ -243,7 +243,7 @@ async fn ask(requests: SendRequest<Bytes>, plan: Plan, seen: Seen) {
     seen(end);
 }
 
-/// The final answer; interim ones before it are seen.
+/// Returns the final response, and records the interim ones before it.
 async fn head_of(answer: &mut ResponseFuture, seen: &impl Fn(String)) -> Result<Response<RecvStream>, h2::Error> {
     poll_fn(|context| {
         while let Poll::Ready(Some(interim)) = answer.poll_informational(context) {
@@ -288,7 +288,7 @@ impl TheirServer {
     }
 
     pub(crate) fn connection(&mut self) -> &mut h2::server::Connection<Pipe, Bytes> {
-        self.connection.as_mut().expect("it has begun")
+        self.connection.as_mut().expect("the handshake is complete")
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -300,7 +300,7 @@ impl TheirServer {
         if let Some(handshake) = &mut self.handshake
             && let Poll::Ready(connection) = Pin::new(handshake).poll(&mut context)
         {
-            (self.handshake, self.connection) = (None, Some(connection.expect("it begins")));
+            (self.handshake, self.connection) = (None, Some(connection.expect("the handshake succeeds")));
         }
         poll_all(&mut self.tasks);
         let Some(connection) = self.connection.as_mut().filter(|_| !self.is_over) else { return };
@@ -361,7 +361,7 @@ async fn answer(respond: &mut SendResponse<Bytes>, received: &mut RecvStream, pl
     match plan.reset {
         Reset::Nobody => sent.expect("a body may be sent"),
         Reset::Server => return stream.send_reset(SERVERS_CODE.into()),
-        // It may come before all of it is sent.
+        // The reset may arrive before the whole body is sent.
         Reset::Client => {}
     }
     if plan.is_tunnel() || plan.reset == Reset::Client {

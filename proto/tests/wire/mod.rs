@@ -1,20 +1,21 @@
-//! For the tests of HTTP/2: frames as a peer sends them, and a side of a connection that acts on nothing but events.
+//! For the tests of HTTP/2: frames as a peer sends them, and one side of a connection that acts on events only.
 //!
-//! A server's side answers by the path. What either side sees is told in words, without what depends on when bytes arrive.
+//! A server's side chooses its response by the path. Each side records its events in words, without details that depend
+//! on when bytes arrive.
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 use highwire_proto::h2::{Bounds, Connection, Event, Failure, Lent, Request, StreamRef};
 use highwire_proto::{Head, Length, Limits, Role};
 use std::collections::BTreeMap;
 
-// Frames, with shorter names for what nearly every row of a table has.
+// Frames. Those that nearly every row of a table needs have shorter names.
 pub(crate) use testkit::frames::{
     CONTINUATION, DATA, END_HEADERS as WHOLE, END_STREAM as END, GOAWAY, HEADERS, PADDED, PING, PRIORITY,
     PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM as RESET, SETTINGS, WINDOW_UPDATE, block, frame, frames, headers, number,
     opening, settings, window_update,
 };
 
-/// Both flags of a request without a body in one frame.
+/// Both flags of a request without a body, if it is in one frame.
 pub(crate) const ALL: u8 = END | WHOLE;
 
 /// Bytes of the body of `/large`.
@@ -25,7 +26,7 @@ pub(crate) const GET: &[(&str, &str)] =
 pub(crate) const POST: &[(&str, &str)] =
     &[(":method", "POST"), (":scheme", "https"), (":path", "/hold"), (":authority", "h")];
 
-/// Ways to cut an input: all of them where it is short, and every 31st where it is not.
+/// Returns ways to cut an input: all of them if it is short, else about every 31st.
 pub(crate) fn ways(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut ways = highwire_proto::testing::splits(input);
     if input.len() > 1200 {
@@ -43,7 +44,7 @@ struct Sending {
     trailers: bool,
 }
 
-/// One side.
+/// One side of a connection.
 pub(crate) struct Side {
     role: Role,
     pub(crate) connection: Connection,
@@ -53,7 +54,7 @@ pub(crate) struct Side {
     pub(crate) out: Vec<u8>,
     pub(crate) words: Vec<String>,
     pub(crate) failure: Option<Failure>,
-    /// Bodies are not used up until somebody does so.
+    /// True if received bodies are not used up until [`use_held`](Side::use_held) is called.
     pub(crate) holds: bool,
     pub(crate) held: Vec<(StreamRef, usize)>,
     window: Vec<u8>,
@@ -91,7 +92,7 @@ impl Side {
         Side::new(Role::Client, Bounds::default())
     }
 
-    /// Takes bytes, and acts on what they say, until there is no more in them. After a failure nothing is read.
+    /// Reads bytes, and acts on their events. Reads nothing after a failure.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         self.window.extend_from_slice(bytes);
         let window = std::mem::take(&mut self.window);
@@ -148,7 +149,7 @@ impl Side {
         }
     }
 
-    /// Fields that tests make up, all of which begin with `x`.
+    /// Returns the fields that tests make up, whose names all begin with `x`.
     fn own_fields(&self) -> String {
         let text = |span: highwire_proto::Span| String::from_utf8_lossy(span.of(&self.fields)).into_owned();
         let lines = self.head.fields.iter().map(|field| (text(field.name), text(field.value)));
@@ -209,7 +210,7 @@ impl Side {
         }
     }
 
-    /// Sends a response with a body, and trailers where they are wanted.
+    /// Sends a response with a body, and trailers if `trailers` is true.
     pub(crate) fn respond(&mut self, stream: StreamRef, status: u16, body: &[u8], trailers: bool) {
         let Side { connection, out, .. } = self;
         let length = if trailers { Length::Unknown } else { Length::Exact(body.len() as u64) };
@@ -251,19 +252,19 @@ impl Side {
         });
     }
 
-    /// Bytes that wait for a window.
+    /// Returns the number of bytes that wait for a window.
     pub(crate) fn unsent(&self) -> usize {
         self.sending.iter().map(|sending| sending.rest.len()).sum()
     }
 
-    /// Uses up what was held.
+    /// Uses up the held bytes.
     pub(crate) fn use_held(&mut self) {
         for (stream, bytes) in std::mem::take(&mut self.held) {
             self.connection.used(stream, bytes, &mut self.out);
         }
     }
 
-    /// Asks without a body.
+    /// Sends a request without a body.
     pub(crate) fn ask(&mut self, method: &str, path: &str) -> StreamRef {
         self.ask_with(method, path, true, &[])
     }
@@ -288,7 +289,7 @@ fn told(body: &[u8]) -> String {
     }
 }
 
-/// Moves bytes in pieces until neither side has any: what each was sent.
+/// Moves bytes in pieces until neither side has any left. Returns the bytes that the server and the client were sent.
 pub(crate) fn exchange(client: &mut Side, server: &mut Side, piece: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     while !(client.out.is_empty() && server.out.is_empty()) {

@@ -1,5 +1,5 @@
-//! HTTP/2 clients for tests: the protocol in its client role over the simulated network, against the whole server, in virtual
-//! time; with a second, naive look at the frames that the server sends.
+//! HTTP/2 clients for tests: the state machine of highwire-proto in the client's role, over the simulated network,
+//! against the whole server, in virtual time. A second, simple parser records the server's frames.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -15,18 +15,19 @@ use std::time::Duration;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// Turns in a row without anything to do before nothing is expected any more: each fault holds a turn up one time in three.
+/// Consecutive idle turns after which no more progress is expected: a fault may delay progress by a turn, with odds of
+/// 1 in 3.
 const QUIET_TURNS: usize = 24;
 
-/// Turns that are enough for anything that needs no time.
+/// The most turns in which everything must happen that needs no time.
 const MOST_TURNS: usize = 400_000;
 
-/// What a network does to bytes on their way, and which seed decides it.
+/// The faults of a simulated network, and the seed that decides when they occur.
 #[derive(Clone, Debug)]
 pub(crate) struct Weather {
     seed: u64,
     faults: Faults,
-    /// The server speaks nothing but HTTP/2, and so from a connection's start, as it does under TLS.
+    /// True if the server serves HTTP/2 only, and so from a connection's first byte, as under TLS.
     only: bool,
 }
 
@@ -38,18 +39,18 @@ impl Weather {
 }
 
 impl Weather {
-    /// The same, with a server that speaks HTTP/1 on the same port.
+    /// Returns the same weather for a server that also serves HTTP/1 on the port.
     pub(crate) fn shared(&self) -> Weather {
         Weather { only: false, ..self.clone() }
     }
 
-    /// A network that has it.
+    /// Creates a network with these faults.
     pub(crate) fn network(&self) -> Network {
         Network::new(self.seed, self.faults.clone())
     }
 }
 
-/// Plays a scenario on a network without faults, and on several that split, shorten and hold up.
+/// Plays a scenario on networks without faults, and on four that split, shorten and delay.
 pub(crate) fn in_all_weathers(scenario: impl Fn(&Weather)) {
     scenario(&Weather::fair());
     scenario(&Weather { only: true, ..Weather::fair() });
@@ -70,7 +71,7 @@ pub(crate) struct Play {
     pub(crate) network: Network,
     pub(crate) worker: Worker<Simulated>,
     pub(crate) peers: Vec<Peer>,
-    /// The most that the account has held.
+    /// The highest value of the memory account so far.
     pub(crate) most: usize,
     account: usize,
     quiet_turns: usize,
@@ -88,20 +89,20 @@ impl Play {
         Play { network, worker, peers: Vec::new(), most: 0, account, quiet_turns, stopped: false }
     }
 
-    /// A server with one client that takes whatever comes.
+    /// Starts a server and one client that reads everything.
     pub(crate) fn with_peer(app: App, weather: &Weather) -> Play {
         let mut play = Play::new(app, weather);
         play.connect(Bounds::default());
         play
     }
 
-    /// Another client: its place among them.
+    /// Connects another client. Returns its index in `peers`.
     pub(crate) fn connect(&mut self, bounds: Bounds) -> usize {
         self.peers.push(Peer::new(self.network.connect(), bounds));
         self.peers.len() - 1
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs turns until nothing more happens without time passing.
     pub(crate) fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..MOST_TURNS {
@@ -117,10 +118,10 @@ impl Play {
                 return;
             }
         }
-        panic!("it never comes to rest");
+        panic!("the server or a client never becomes idle");
     }
 
-    /// Lets seconds pass, one at a time.
+    /// Advances the clock by some seconds, one at a time.
     pub(crate) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.settle();
@@ -129,7 +130,7 @@ impl Play {
         self.settle();
     }
 
-    /// Lets seconds pass until something holds: how many.
+    /// Advances the clock second by second until a condition holds. Returns the seconds.
     pub(crate) fn seconds_until(&mut self, mut holds: impl FnMut(&mut Play) -> bool) -> u64 {
         for second in 0..1000 {
             self.settle();
@@ -138,22 +139,22 @@ impl Play {
             }
             self.network.advance(SECOND);
         }
-        panic!("it never happened; {}", self.peers.iter().map(Peer::describe).collect::<String>());
+        panic!("the condition never held; {}", self.peers.iter().map(Peer::describe).collect::<String>());
     }
 
-    /// GETs a path on the first client: the answer, when it is whole.
+    /// Sends GET on the first client and returns the answer as far as it arrives without time passing.
     pub(crate) fn get(&mut self, path: &str) -> Answer {
         let stream = self.peers[0].get(path);
         self.settle();
         self.peers[0].answer(stream)
     }
 
-    /// The server is told to stop: it stops within so many seconds.
+    /// Returns the seconds until the server has stopped. The caller has started the shutdown.
     pub(crate) fn seconds_to_the_stop(&mut self) -> u64 {
         self.seconds_until(|play| play.stopped)
     }
 
-    /// The clients go away: nothing of theirs may be left.
+    /// Drops the clients and asserts that the server keeps nothing of them.
     pub(crate) fn end(mut self) {
         self.peers.clear();
         for _ in 0..80 {
@@ -168,7 +169,7 @@ impl Play {
     }
 }
 
-/// What came of an answer.
+/// An answer as far as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -189,24 +190,24 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Its status and text, of an answer that is whole.
+    /// Returns the status and the text of the answer, which must be complete.
     pub(crate) fn whole(&self) -> (u16, String) {
-        assert!(self.ended && self.reset.is_none(), "an answer that is not whole: {} {:?}", self.status, self.reset);
+        assert!(self.ended && self.reset.is_none(), "an incomplete answer: {} {:?}", self.status, self.reset);
         (self.status, self.text())
     }
 }
 
-/// A body that is being sent.
+/// Bytes of a body that wait for windows.
 struct Upload {
     bytes: Vec<u8>,
     at: usize,
     ends: bool,
     trailers: Vec<(String, String)>,
-    /// The server has taken all of it.
+    /// True if all bytes are sent or the stream is closed.
     done: bool,
 }
 
-/// A frame, as the naive look sees it.
+/// A frame of the server as the simple parser records it, without the payload of DATA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -220,17 +221,17 @@ pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 
-/// A client.
+/// An HTTP/2 client.
 pub(crate) struct Peer {
     pub(crate) client: Client,
     pub(crate) http: h2::Connection,
-    /// It takes what comes.
+    /// True if the client reads from its socket.
     pub(crate) reads: bool,
-    /// So many bytes of it, until it is allowed more.
+    /// The number of bytes that it may still read.
     pub(crate) takes: usize,
-    /// It gives back what it took of bodies.
+    /// True if it opens the windows again for received bytes of bodies.
     pub(crate) credits: bool,
-    /// It understands what comes.
+    /// True if it passes received bytes to the state machine.
     pub(crate) parses: bool,
     /// Bytes that are not sent yet.
     pub(crate) out: Vec<u8>,
@@ -274,7 +275,7 @@ impl Peer {
         }
     }
 
-    /// Begins a request without a body.
+    /// Sends a GET request.
     pub(crate) fn get(&mut self, path: &str) -> StreamRef {
         self.ask("GET", path, &[], true)
     }
@@ -289,7 +290,7 @@ impl Peer {
         stream
     }
 
-    /// Asks for another protocol at a path (RFC 8441), or for a tunnel to an authority.
+    /// Sends extended CONNECT for a protocol at a path (RFC 8441), or CONNECT for a tunnel.
     pub(crate) fn connect(&mut self, protocol: Option<&str>, path: &str) -> StreamRef {
         let (scheme, path) = if protocol.is_some() { ("http", path) } else { ("", "") };
         let request = Request { method: "CONNECT", scheme, authority: "sim:80", path, protocol, ends: false };
@@ -298,7 +299,7 @@ impl Peer {
         stream
     }
 
-    /// Begins a GET as bytes, whatever the client's own protocol thinks of that.
+    /// Sends a GET as raw bytes, past the client's state machine.
     pub(crate) fn get_raw(&mut self, number: u32, path: &str) {
         let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
         block.extend_from_slice(path.as_bytes());
@@ -308,25 +309,25 @@ impl Peer {
         self.out.extend_from_slice(&block);
     }
 
-    /// Begins a request whose body is sent as far as the windows allow it.
+    /// Sends POST with a body, which follows as the windows allow.
     pub(crate) fn post(&mut self, path: &str, body: Vec<u8>) -> StreamRef {
         let stream = self.ask("POST", path, &[], false);
         self.push(stream, body, true);
         stream
     }
 
-    /// Sends bytes of a body.
+    /// Sends bytes of a body, as the windows allow.
     pub(crate) fn push(&mut self, stream: StreamRef, bytes: Vec<u8>, ends: bool) {
         self.uploads.push((stream, Upload { bytes, at: 0, ends, trailers: Vec::new(), done: false }));
     }
 
-    /// Sends bytes of a body, and trailers behind them.
+    /// Sends bytes of a body and then trailers.
     pub(crate) fn push_with_trailers(&mut self, stream: StreamRef, bytes: Vec<u8>, trailers: &[(&str, &str)]) {
         let trailers = trailers.iter().map(|&(name, value)| (name.to_string(), value.to_string())).collect();
         self.uploads.push((stream, Upload { bytes, at: 0, ends: true, trailers, done: false }));
     }
 
-    /// Bytes of bodies that the server's windows have not let out yet.
+    /// Returns the number of body bytes that wait for the server's windows.
     pub(crate) fn unsent(&self) -> usize {
         self.uploads.iter().map(|(_, upload)| upload.bytes.len() - upload.at).sum()
     }
@@ -339,12 +340,13 @@ impl Peer {
         self.answers.get(&stream.number).cloned().unwrap_or_default()
     }
 
-    /// Whether an answer is whole, or its stream was reset.
+    /// Returns true if an answer is complete or its stream was reset.
     pub(crate) fn is_over(&self, stream: StreamRef) -> bool {
         self.answers.get(&stream.number).is_some_and(|answer| answer.ended || answer.reset.is_some())
     }
 
-    /// Lets the server send more on the connection, and on a stream, whatever was received.
+    /// Opens the connection's window by some bytes, and the stream's if one is given, independent of the received
+    /// bytes.
     pub(crate) fn credit(&mut self, stream: Option<StreamRef>, bytes: usize) {
         match stream {
             Some(stream) => self.http.used(stream, bytes, &mut self.out),
@@ -352,14 +354,14 @@ impl Peer {
         }
     }
 
-    /// The last stream and the code of each GOAWAY.
+    /// Returns the last stream and the error code of each GOAWAY.
     pub(crate) fn goaways(&self) -> Vec<(u32, u32)> {
         let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
         let of = self.frames.iter().filter(|frame| frame.kind == GOAWAY);
         of.map(|frame| (number(&frame.payload), number(&frame.payload[4..]))).collect()
     }
 
-    /// The codes with which streams were reset.
+    /// Returns the stream and the error code of each RST_STREAM.
     pub(crate) fn resets(&self) -> Vec<(u32, u32)> {
         let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
         let of = self.frames.iter().filter(|frame| frame.kind == RST_STREAM);
@@ -380,7 +382,7 @@ impl Peer {
         )
     }
 
-    /// Does what can be done now: whether anything moved.
+    /// Reads, handles and sends as much as possible now. Returns true if anything moved.
     fn act(&mut self) -> bool {
         let mut any = false;
         while self.reads && self.ended.is_none() {
@@ -410,7 +412,7 @@ impl Peer {
         any | (sent > 0)
     }
 
-    /// The naive look at what came.
+    /// Records the received frames with the simple parser.
     fn look(&mut self) {
         while let Some(&[a, b, c, kind, flags, s0, s1, s2, s3]) = self.unparsed.first_chunk::<9>() {
             let length = u32::from_be_bytes([0, a, b, c]) as usize;
@@ -481,7 +483,7 @@ impl Peer {
             }
             let ends = upload.ends && upload.trailers.is_empty();
             let sent = self.http.send_data(*stream, &upload.bytes[upload.at..], ends, &mut self.out);
-            // A stream that is over for us takes nothing more; the answer says why.
+            // An error means that the client's direction is closed; the answer shows the reason.
             upload.at += sent.unwrap_or(0);
             if upload.at == upload.bytes.len() {
                 upload.done = true;

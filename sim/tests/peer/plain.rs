@@ -1,4 +1,4 @@
-//! One HTTP/1 client that says bytes as they are, against the whole server, in virtual time.
+//! One client that sends raw bytes, against the whole server, in virtual time.
 
 use super::SECOND;
 use highwire::App;
@@ -23,7 +23,7 @@ impl Play {
         Play { network, worker, client, received: Vec::new(), ended: None }
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs 50 turns without advancing the clock. The client reads only if `reading`.
     pub(crate) fn settle(&mut self, reading: bool) {
         for _ in 0..50 {
             self.worker.turn(Some(self.network.now())).expect("a turn");
@@ -37,6 +37,7 @@ impl Play {
         }
     }
 
+    /// Sends bytes, and reads meanwhile. Stops early if the link takes no more.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -49,7 +50,8 @@ impl Play {
         }
     }
 
-    /// Lets time pass a second at a time until the connection ends: how many seconds it took.
+    /// Advances the clock second by second until the connection ends, and calls `each` before each second. Returns the
+    /// seconds.
     pub(crate) fn seconds_to_the_end(&mut self, reading: bool, mut each: impl FnMut(&mut Play)) -> u64 {
         for second in 0..1000 {
             self.settle(reading);
@@ -59,7 +61,7 @@ impl Play {
             each(self);
             self.network.advance(SECOND);
         }
-        panic!("the connection never ended; it got {:?}", String::from_utf8_lossy(&self.received));
+        panic!("the connection never ended; the client received {:?}", String::from_utf8_lossy(&self.received));
     }
 
     pub(crate) fn status(&self) -> &str {

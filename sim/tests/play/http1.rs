@@ -1,16 +1,16 @@
-//! A case in HTTP/1: its bytes as they are, and a request behind them where the connection is expected to stay open.
+//! Plays a case over HTTP/1: sends its bytes unchanged, and then a probe request if the connection must stay open.
 
 use super::Talk;
 use sim::answers;
 use sim::corpus::{Case, Expected};
 
-/// What proves that a connection is still open, and that nothing came behind the last answer.
+/// A request whose answer proves that the connection is still open and that nothing follows the last answer.
 const PROBE: &[u8] = b"GET /hello HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";
 
-/// A case, and what came of it.
+/// A client that plays a case, and the bytes it has received.
 pub(crate) struct Client {
     case: Case,
-    /// A request goes behind the case: the connection is expected to stay open.
+    /// True if the client sends the probe, because the connection must stay open.
     probes: bool,
     bytes: Vec<u8>,
 }

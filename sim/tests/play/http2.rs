@@ -1,4 +1,4 @@
-//! A case in HTTP/2: each request on a stream of its own, and a ping behind them.
+//! Plays a case over HTTP/2: sends each request on its own stream, and then a ping if the connection must stay open.
 
 use super::Talk;
 use sim::answers;
@@ -8,7 +8,7 @@ use sim::translate::Outcome;
 
 const PROTOCOL_ERROR: u32 = 1;
 
-/// A case, and what came of it.
+/// A client that plays a case, and the frames it has received.
 pub(crate) struct Client<'c> {
     case: &'c Case,
     frames: frames::Client,
@@ -35,7 +35,7 @@ impl Talk for Client<'_> {
         self.case.eof
     }
 
-    /// A ping's answer shows that the connection is still open, and that nothing came before it that should not.
+    /// Sends a ping if the connection must stay open: its answer proves that, and that all earlier frames have arrived.
     fn last_word(&mut self) -> Vec<u8> {
         if !self.expects_end() {
             self.frames.ping();
@@ -60,7 +60,7 @@ impl Talk for Client<'_> {
             compare(heard, outcome).map_err(|error| format!("stream {stream}: {error}\n{heard:?}"))?;
         }
         if self.frames.heard.keys().any(|&stream| stream as usize > 2 * self.case.expect.len()) {
-            return Err("an answer that nobody expects".to_string());
+            return Err("an answer on an unexpected stream".to_string());
         }
         let failed = self.frames.goaway.filter(|&code| code != 0);
         if failed != self.case.fails {
@@ -71,7 +71,7 @@ impl Talk for Client<'_> {
         }
         match self.expects_end() || self.frames.pongs == 1 {
             true => Ok(()),
-            false => Err("no sign of life".to_string()),
+            false => Err("no answer to the ping".to_string()),
         }
     }
 }

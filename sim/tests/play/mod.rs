@@ -1,5 +1,5 @@
-//! Carries what a client says to the server, and back what the server answers: on the simulator or through sockets, in the
-//! clear or under TLS, cut as a test likes it. What is said and how it is judged is each test's own ([`Talk`]).
+//! Connects a test's client ([`Talk`]) to the server: on the simulator or through sockets, in cleartext or under TLS,
+//! with the client's bytes split as the test chooses.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -17,64 +17,65 @@ use std::time::{Duration, Instant};
 
 pub(crate) use tally::Tally;
 
-/// Less than any deadline that would close an idle connection, more than any handler of the corpus takes.
+/// The limit of a play in virtual time: less than any timeout that closes an idle connection, more than any handler
+/// needs.
 const LONGEST: Duration = Duration::from_secs(9);
 
-/// How long the blocking pool's threads may take, which are real on the simulator too.
+/// The limit of a play in real time if it needs the blocking pool, whose threads are real on the simulator, too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client's part of one connection.
+/// The client of one connection: the bytes it sends and the answers it expects.
 pub(crate) trait Talk {
-    /// What it says first.
+    /// Returns the first bytes to send.
     fn begin(&mut self) -> Vec<u8>;
 
-    /// It ends its direction after that.
+    /// Returns true if the client ends its direction after these bytes.
     fn ends(&self) -> bool {
         false
     }
 
-    /// What it says when all of that is said; on the simulator, when nothing moves any more.
+    /// Returns the last bytes to send. The simulator sends them once nothing else happens.
     fn last_word(&mut self) -> Vec<u8>;
 
-    /// Bytes came: what it says to them.
+    /// Handles received bytes and returns the reply to send.
     ///
     /// # Errors
-    /// What no server may send.
+    /// Returns an error if a server must not send these bytes.
     fn hear(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String>;
 
-    /// It has all that it waits for, but the end.
+    /// Returns true if the client has received all that it expects, except the connection's end.
     fn is_done(&self) -> bool {
         self.judge().is_ok()
     }
 
-    /// Nothing but silence shows that nothing more comes.
+    /// Returns true if only a timeout can show that the server sends nothing more.
     fn waits_for_silence(&self) -> bool {
         false
     }
 
-    /// The server closes.
+    /// Returns true if the server must close the connection.
     fn expects_end(&self) -> bool;
 
-    /// Whether what it heard is what it should have heard.
+    /// Checks the received bytes.
     ///
     /// # Errors
-    /// The first difference, in words.
+    /// Returns a description of the first difference.
     fn judge(&self) -> Result<(), String>;
 }
 
-/// What is between the bytes of HTTP and those of the socket.
+/// The layer between HTTP and the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
     Plain,
     Tls(Version),
 }
 
-/// A client's end of a connection: bytes in and out, whatever carries them.
+/// The client's side of a connection, independent of its transport.
 struct End<'t, T: ?Sized> {
     talk: &'t mut T,
     session: Option<Session>,
     out: Vec<u8>,
-    /// It has said that it says no more.
+    /// True if the client has ended its direction, in TLS by close_notify.
     closed: bool,
 }
 
@@ -97,7 +98,7 @@ impl<'t, T: Talk + ?Sized> End<'t, T> {
         self.close_if_said();
     }
 
-    /// TLS has an end of its own, which is said as soon as it can be.
+    /// Sends close_notify once the handshake is complete, if the client ends its direction.
     fn close_if_said(&mut self) {
         let ends = self.talk.ends() && !self.closed;
         if let Some(session) = self.session.as_mut().filter(|session| ends && !session.is_handshaking()) {
@@ -128,10 +129,10 @@ impl<'t, T: Talk + ?Sized> End<'t, T> {
         Ok(())
     }
 
-    /// The server's direction ended; under TLS only after it said so.
+    /// Handles the end of the server's direction. Under TLS, close_notify must have arrived before.
     fn heard_the_end(&self) -> Result<(), String> {
         match &self.session {
-            Some(session) if !session.is_closed() => Err("an end without a word of TLS".to_string()),
+            Some(session) if !session.is_closed() => Err("the connection ended without close_notify".to_string()),
             _ => Ok(()),
         }
     }
@@ -145,7 +146,7 @@ impl<'t, T: Talk + ?Sized> End<'t, T> {
     }
 }
 
-/// A server on the simulator: its listener 0 in the clear, 1 under TLS.
+/// A server on the simulator. Listener 0 is cleartext, listener 1 TLS.
 pub(crate) struct Stage {
     network: Network,
     worker: Worker<Simulated>,
@@ -166,12 +167,12 @@ impl Stage {
         Stage { network, worker, clients, account, patience: Duration::ZERO }
     }
 
-    /// Waits for the blocking pool, which apps with files have.
+    /// Makes [`play`](Stage::play) wait for the blocking pool, which apps with files use.
     pub(crate) fn patient(self) -> Stage {
         Stage { patience: PATIENCE, ..self }
     }
 
-    /// Plays one connection whose bytes are cut at these places.
+    /// Plays one connection, with the client's bytes split at these offsets.
     pub(crate) fn play<T: Talk + ?Sized>(
         &mut self,
         talk: &mut T,
@@ -239,7 +240,7 @@ impl Stage {
         judged
     }
 
-    /// All clients are gone: nothing of theirs may be left.
+    /// Checks that the server keeps nothing of its former clients.
     pub(crate) fn end(mut self) -> Result<(), String> {
         for _ in 0..200 {
             self.worker.turn(Some(self.network.now())).map_err(|error| error.to_string())?;
@@ -248,18 +249,19 @@ impl Stage {
         let left = (self.worker.connections(), self.worker.tasks(), self.worker.account());
         match left == (0, 0, self.account) {
             true => Ok(()),
-            false => Err(format!("connections, tasks and bytes that are left: {left:?}, {} at first", self.account)),
+            false => Err(format!("left connections, tasks and bytes: {left:?}; {} bytes at the start", self.account)),
         }
     }
 }
 
-/// A server in threads of its own; `None` where the system has not what its engine needs.
+/// A server with real sockets and its own threads.
 pub(crate) struct Real {
     handle: Handle,
     clients: Clients,
 }
 
 impl Real {
+    /// Starts a server. Returns `None` if the system does not support the engine.
     pub(crate) fn start(engine: Engine, app: App) -> Option<Real> {
         if engine == Engine::Uring
             && let Err(error) = highwire_io::Uring::new()
@@ -276,7 +278,7 @@ impl Real {
         Some(Real { handle, clients: Clients::new(Resumption::default()) })
     }
 
-    /// Plays one connection whose bytes are sent in pieces of a size, as far as there are so many at once.
+    /// Plays one connection, with the client's bytes sent in pieces of at most `piece` bytes.
     pub(crate) fn play<T: Talk + ?Sized>(
         &self,
         talk: &mut T,
@@ -298,7 +300,7 @@ impl Real {
         let (mut last, mut shut, mut gone) = (false, false, false);
         let mut buffer = vec![0; 65536];
         loop {
-            // The server may close before it has read all: then the rest does not matter.
+            // The server may close before it has read everything. The rest is not needed then.
             for part in std::mem::take(&mut end.out).chunks(piece) {
                 gone |= stream.write_all(part).is_err();
                 if gone {

@@ -1,12 +1,13 @@
-//! What became of the plays of a run: each case in its ways, until one of them fails.
+//! Plays cases in several ways and collects the failures. After a failure it skips the other ways of that case.
 
 use super::{Layer, Real, Stage, Talk};
 use sim::tls::Http;
 
-/// Failures after which no more are waited for: through sockets each may have taken as long as a client waits.
+/// The number of failures after which no more cases are played through sockets, because each may take a client's
+/// timeout.
 const ENOUGH: usize = 5;
 
-/// See the module.
+/// The plays and failures of a test.
 pub(crate) struct Tally {
     engine: String,
     failures: Vec<String>,
@@ -18,7 +19,7 @@ impl Tally {
         Tally { engine: engine.to_string(), failures: Vec::new(), played: 0 }
     }
 
-    /// Plays a case on the simulator, cut in each way.
+    /// Plays a case on the simulator in each way: protocol, layer and splits.
     pub(crate) fn on_stage<'c>(
         &mut self,
         mut stage: Stage,
@@ -38,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// Plays a case through sockets, in pieces of each size.
+    /// Plays a case through sockets in each way: protocol, layer and piece size.
     pub(crate) fn through<'c>(
         &mut self,
         real: &Real,
@@ -62,7 +63,7 @@ impl Tally {
         outcome.map_err(|error| self.failures.push(format!("{}: {error}", what()))).is_ok()
     }
 
-    /// Fails with all failures at once.
+    /// Panics with all failures if there is one.
     pub(crate) fn report(self) {
         let Tally { engine, failures, played } = self;
         assert!(played > 0, "nothing was played");

@@ -1,4 +1,4 @@
-//! A well-behaved client: one connection, one small request at a time, and how long each takes.
+//! The bystander: a well-behaved client with one connection that measures the latency of small requests.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,20 +6,20 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Between two requests.
+/// The interval between requests.
 const EVERY: Duration = Duration::from_millis(2);
 
-/// A request that takes longer is an error.
+/// The time limit of a request. A longer one counts as an error.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const STATUS: &[u8] = b"HTTP/1.1 200 ";
 const BODY: &[u8] = b"Hello, World!";
 
-/// How long requests took, and how many failed.
+/// The latencies of requests and the number of failed ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Latency {
-    /// Sorted.
+    /// Latencies in microseconds, sorted.
     pub(super) micros: Vec<u64>,
     pub(super) errors: u32,
 }
@@ -30,7 +30,7 @@ impl Latency {
         Self { micros, errors }
     }
 
-    /// The latency in milliseconds below which so many of a hundred requests stayed; not a number without any.
+    /// Returns a percentile of the latencies in milliseconds, or NaN if there are none.
     pub(super) fn percentile(&self, percent: usize) -> f64 {
         let rank = (self.micros.len() * percent).div_ceil(100).max(1);
         self.micros.get(rank - 1).map_or(f64::NAN, |&micros| micros as f64 / 1000.0)
@@ -48,10 +48,10 @@ impl Bystander {
         Self { address, stream: None }
     }
 
-    /// Asks every two milliseconds for so many seconds. A request that failed counts with the time until it did.
+    /// Sends a request every two milliseconds for some seconds. A failed request counts with the time until its error.
     ///
-    /// It has a thread of its own that goes before all others, where the system allows that: what is measured is how long the
-    /// server takes, not how long a client waits for a core beside it.
+    /// Runs in its own thread with the highest priority, if the system allows that, so that the latencies do not
+    /// include the client's wait for a core.
     pub(super) fn watch(&mut self, seconds: f64) -> Latency {
         let watched = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -77,7 +77,7 @@ impl Bystander {
         Latency::new(micros, errors)
     }
 
-    /// One request. After an error the next one is on a new connection.
+    /// Sends a request and reads the answer. After an error the next request uses a new connection.
     pub(super) fn ask(&mut self) -> io::Result<()> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -95,14 +95,15 @@ impl Bystander {
     }
 }
 
-/// Gives the present thread the highest priority. Only root may; without it the figures have the scheduler's share in them.
+/// Gives the current thread the highest priority. Only root may do that; otherwise the latencies include scheduling
+/// delays.
 fn go_first() {
     let Ok(link) = std::fs::read_link("/proc/thread-self") else { return };
     let Some(thread) = link.file_name() else { return };
     let quietly = || Stdio::null();
     let mut renice = Command::new("renice");
     renice.args(["-n", "-20", "-p"]).arg(thread).stdin(quietly()).stdout(quietly()).stderr(quietly());
-    // The page says how the bystander was run; a system without the program measures as before.
+    // Errors are ignored: without `renice` the thread keeps its priority.
     let _ = renice.status();
 }
 
@@ -119,7 +120,7 @@ fn ask_on(stream: &mut TcpStream) -> io::Result<()> {
             return Ok(());
         }
         if count == 0 || !is_right || Instant::now() > until {
-            return Err(io::Error::other("no answer, or another one"));
+            return Err(io::Error::other("no answer or a wrong one"));
         }
     }
 }

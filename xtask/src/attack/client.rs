@@ -1,8 +1,8 @@
-//! The attacking side: a process of its own, so that its CPU time can be told from the server's. Each connection has a
-//! thread that writes and, if it also reads meanwhile, a second one for that.
+//! The attacking process. It is separate from the measuring one, so that CPU times can be told apart. Each connection
+//! has a thread that writes and, if the attack reads at the same time, a second thread that reads.
 //!
-//! The process has the lowest priority. On a machine of two cores an attacker with the same priority as the server
-//! would show how the kernel shares cores, and not what the attack costs the server.
+//! The process has the lowest priority. With the same priority as the server, the results on a machine with two cores
+//! would show how the kernel shares cores, and not the cost of the attack to the server.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -20,41 +20,41 @@ use super::tally::{Report, Tally};
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
-/// The hidden command.
+/// The name of the hidden subcommand.
 pub(super) const CLIENT: &str = "client";
 
-/// What the client prints when all its threads run.
+/// The line that the client prints once all its threads are running.
 const BEGUN: &str = "begun";
 
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Between two connections of a thread. It bounds the rate at which connections come and go.
+/// The pause between two connections of a thread, which limits the rate of new connections.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// After a connection that could not be made: the ports of this side may have run out for a second.
+/// The pause after a failed connect, because the client's ports may have run out for a second.
 const REFUSED: Duration = Duration::from_millis(10);
 
-/// The longest that a writer waits for windows or answers before it looks again.
+/// How long a writer waits for windows or answers before it checks again.
 const WAIT: Duration = Duration::from_millis(50);
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// What a slow reader takes at a time, and how often.
+/// The bytes that a slow reader reads at a time, and the interval.
 const SIP_BYTES: usize = 1024;
 const SIP_EVERY: Duration = Duration::from_millis(100);
 
-/// What a slow body gets on each stream, and how often.
+/// The bytes that a slow body sends on each stream, and the interval.
 const DRIP_BYTES: usize = 55;
 const DRIP_EVERY: Duration = Duration::from_secs(1);
 
-/// The attacking process, as the one that measures sees it.
+/// A handle of the attacking process for the measuring one.
 pub(super) struct Attackers {
     running: Running,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Attackers {
-    /// Starts the process and waits until all its threads run.
+    /// Starts the process and waits until all its threads are running.
     pub(super) fn start(
         root: &Path,
         attack: &Attack,
@@ -71,13 +71,13 @@ impl Attackers {
         let child = command.spawn().map_err(|error| Error::doing(process::shown(&command), error))?;
         let mut running = Running::new(child);
         let stdout = running.child().stdout.take();
-        let stdout = stdout.ok_or_else(|| Error::Failed("the attackers have no standard output".into()))?;
+        let stdout = stdout.ok_or_else(|| Error::Failed("the attacking process has no standard output".into()))?;
         let mut attackers = Self { running, lines: BufReader::new(stdout).lines() };
         attackers.wait_for(|line| (line == BEGUN).then_some(()))?;
         Ok(attackers)
     }
 
-    /// Waits until the process has ended, which closes its connections.
+    /// Waits until the process has ended and closed its connections, and returns its report.
     pub(super) fn finish(mut self) -> Result<Report> {
         let report = self.wait_for(Report::read)?;
         self.running.child().wait().map_err(|error| Error::doing("the attackers", error))?;
@@ -91,7 +91,7 @@ impl Attackers {
     }
 }
 
-/// `attack client NAME --address A --connections N --seconds S`: attacks, and prints what it counted.
+/// Runs `attack client NAME --address A --connections N --seconds S`: attacks, and prints its counts.
 pub(super) fn run(attack: &'static Attack, address: SocketAddr, connections: u32, seconds: f64) -> Result<()> {
     let begun = Instant::now();
     let same = if let Payload::Same(bytes) = attack.payload { bytes() } else { Vec::new() };
@@ -108,32 +108,32 @@ pub(super) fn run(attack: &'static Attack, address: SocketAddr, connections: u32
     Ok(())
 }
 
-/// What all threads share.
+/// The data that all threads share.
 struct Attacker {
     attack: &'static Attack,
     address: SocketAddr,
     opening: Vec<u8>,
-    /// The payload, if it is the same each time.
+    /// The bytes of the payload `Same`.
     same: Vec<u8>,
     tally: Tally,
 }
 
-/// Why a connection ended.
+/// The side that ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// The server closed it, or took no more.
+    /// The server closed it or stopped reading.
     ByServer,
     ByUs,
 }
 
 impl Attacker {
-    /// One connection after the other until the process ends.
+    /// Runs one connection after the other until the process ends.
     fn attack(&'static self) {
         loop {
             match TcpStream::connect(self.address) {
                 Ok(stream) => {
                     self.tally.opened.fetch_add(1, Relaxed);
-                    // Without it, small writes would wait for each other.
+                    // Without TCP_NODELAY, small writes would wait for acknowledgements.
                     let _ = stream.set_nodelay(true);
                     if self.converse(stream) == Ended::ByServer {
                         self.tally.closed.fetch_add(1, Relaxed);
@@ -148,7 +148,7 @@ impl Attacker {
         }
     }
 
-    /// One connection from its begin to its end.
+    /// Runs one connection from start to end.
     fn converse(&'static self, mut stream: TcpStream) -> Ended {
         let step = if let Payload::Streams { step, .. } = self.attack.payload { step } else { 1 };
         let link = Arc::new(Link::new(thread::current(), step));
@@ -159,14 +159,14 @@ impl Attacker {
             Err(_) => Ended::ByServer,
         };
         if let Some(reader) = reader {
-            // It ends with what the server has sent so far.
+            // Ends the reader after it has read the bytes that have already arrived.
             let _ = stream.shutdown(Shutdown::Both);
             let _ = reader.join();
         }
         ended
     }
 
-    /// Sends the payload. An error means that the server takes no more.
+    /// Sends the payload. Returns an error if the server stops reading.
     fn pour(&self, stream: &mut TcpStream, link: &Link) -> io::Result<()> {
         match self.attack.payload {
             Payload::Nothing => Ok(()),
@@ -188,14 +188,14 @@ impl Attacker {
                 Ok(())
             }
             Payload::Streams { open, step, request } => self.pour_streams(stream, link, open, |number, out| {
-                // Streams have odd numbers.
+                // Clients' streams have odd numbers.
                 request(1 + 2 * step * number, out);
             }),
             Payload::Data(data) => self.pour_data(stream, link, data),
         }
     }
 
-    /// Requests on new streams until the connection ends, `open` of them unanswered at most.
+    /// Sends requests on new streams until the connection ends, with at most `open` unanswered ones.
     fn pour_streams(
         &self,
         stream: &mut TcpStream,
@@ -221,10 +221,10 @@ impl Attacker {
         }
     }
 
-    /// DATA on each stream in turn, as far as the windows allow, until each has its content.
+    /// Sends DATA on each stream in turn, as the windows allow, until each stream has its content.
     fn pour_data(&self, stream: &mut TcpStream, link: &Link, data: Data) -> io::Result<()> {
         let unit = data_frame(&data);
-        // What counts against the windows: all but the frame's head (RFC 9113 section 6.9.1).
+        // Everything except the frame header counts against the windows (RFC 9113 section 6.9.1).
         let cost = (unit.len() - HEAD_BYTES) as i64;
         let mut left = vec![data.most; data.streams as usize];
         let mut out = Vec::with_capacity(WRITE_BYTES);
@@ -253,7 +253,8 @@ impl Attacker {
         }
     }
 
-    /// What comes when each stream has its content.
+    /// Finishes the payload once each stream has its content: ends the streams and waits for answers, or continues
+    /// slowly.
     fn finish_data(&self, stream: &mut TcpStream, link: &Link, data: &Data) -> io::Result<()> {
         let mut out = Vec::new();
         let open = |index: &usize| !link.is_reset(*index);
@@ -281,7 +282,7 @@ impl Attacker {
         Ok(())
     }
 
-    /// What comes when the payload has ended.
+    /// Ends the connection after the payload, as the attack's `end` specifies.
     fn end(&self, stream: &mut TcpStream, link: &Link, is_read: bool) -> Ended {
         match self.attack.end {
             End::Close => Ended::ByUs,
@@ -308,7 +309,7 @@ impl Attacker {
                         thread::park_timeout(WAIT);
                     }
                 } else if self.peek(stream).is_some() {
-                    // What has come stays unread, and hides the end of the connection.
+                    // Unread bytes hide the end of the connection, so this thread waits for the end of the process.
                     loop {
                         thread::park();
                     }
@@ -318,7 +319,7 @@ impl Attacker {
         }
     }
 
-    /// Waits for bytes and leaves them unread. `None`: the connection ended before there were any.
+    /// Waits for bytes and leaves them unread. Returns `None` if the connection ends first.
     fn peek(&self, stream: &TcpStream) -> Option<()> {
         let mut buffer = [0; 64];
         let count = stream.peek(&mut buffer).ok().filter(|&count| count > 0)?;
@@ -336,7 +337,7 @@ impl Attacker {
         thread::Builder::new().stack_size(STACK_BYTES).spawn(move || self.read(stream, &link)).ok()
     }
 
-    /// Reads until the server has ended the connection.
+    /// Reads until the server ends the connection.
     fn read(&self, mut stream: TcpStream, link: &Link) {
         let is_slow = self.attack.reading == Reading::Slowly;
         let mut buffer = vec![0; if is_slow { SIP_BYTES } else { READ_BYTES }];
@@ -373,7 +374,7 @@ impl Attacker {
 
 const HEAD_BYTES: usize = 9;
 
-/// A DATA frame without its stream's number.
+/// Returns a DATA frame with stream 0; `push_numbered` sets the stream.
 fn data_frame(data: &Data) -> Vec<u8> {
     let mut content = vec![b'x'; data.bytes];
     let mut flags = 0;
@@ -387,14 +388,14 @@ fn data_frame(data: &Data) -> Vec<u8> {
     out
 }
 
-/// Appends a frame with the number of the stream with this index.
+/// Appends a frame and sets its stream to the one with this index.
 fn push_numbered(out: &mut Vec<u8>, unit: &[u8], index: usize) {
     let at = out.len();
     out.extend_from_slice(unit);
     out[at + 5..at + HEAD_BYTES].copy_from_slice(&number(index).to_be_bytes());
 }
 
-/// Streams of clients have odd numbers.
+/// Returns the number of the client's stream with this index.
 fn number(index: usize) -> u32 {
     1 + 2 * index as u32
 }
@@ -413,7 +414,7 @@ mod tests {
         assert_eq!(out, [0, 0, 4, 0, PADDED, 0, 0, 0, 3, 2, b'x', 0, 0]);
     }
 
-    /// One conversation with a server that says this and closes: how it ended, and what it counted.
+    /// Runs one connection with a server that sends `said` and closes, and compares its end and its counts.
     fn check(name: &str, said: &'static [u8], expected: Ended, words: &str) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -1,5 +1,5 @@
-//! How the attacking side reads what the server sends: only as far as it must to tell what the server did and, for
-//! HTTP/2, what the client may send next.
+//! Parses the server's bytes for the attacking process: only as far as needed to count the server's reactions and, for
+//! HTTP/2, to follow the flow-control windows.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread::Thread;
@@ -8,20 +8,20 @@ use super::frames::{DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE
 use super::spec::{MOST_STREAMS, Protocol};
 use super::tally::{self, Tally};
 
-/// The window of a connection before the server says anything (RFC 9113 section 6.9.2).
+/// The initial window of a connection (RFC 9113 section 6.9.2).
 const WINDOW: i64 = 65_535;
 
-/// The window of a stream by the server's SETTINGS, which the attackers acknowledge unread.
+/// The initial window of a stream in the server's SETTINGS, which the attackers acknowledge without parsing.
 const STREAM_WINDOW: i64 = 4 * 1024;
 
-/// What the thread that reads tells the one that writes, for one connection.
+/// The state of one connection that its reading thread shares with its writing thread.
 pub(super) struct Link {
     pub(super) writer: Thread,
-    /// The server has ended the connection.
+    /// True if the server has ended the connection.
     pub(super) ended: AtomicBool,
-    /// Streams that the server has answered or reset.
+    /// The number of streams that the server has answered or reset.
     pub(super) answered: AtomicU64,
-    /// Of so many streams in a row, only the first counts as answered.
+    /// Only the first of each `step` consecutive streams counts as answered.
     step: u32,
     connection: AtomicI64,
     streams: Vec<AtomicI64>,
@@ -40,9 +40,10 @@ impl Link {
         }
     }
 
-    /// Takes so many bytes from the windows of the connection and of the stream with this index, if both have them.
+    /// Takes bytes from the windows of the connection and of the stream with this index. Returns false if one is too
+    /// small.
     pub(super) fn take(&self, index: usize, bytes: i64) -> bool {
-        // Only the writer takes, so what was there is still there below.
+        // Only the writer takes from the windows, so they cannot shrink between the check and the subtraction.
         let windows = [&self.connection, &self.streams[index]];
         if windows.iter().any(|window| window.load(Relaxed) < bytes) {
             return false;
@@ -53,7 +54,7 @@ impl Link {
         true
     }
 
-    /// Whether the server has reset the stream with this index.
+    /// Returns true if the server has reset the stream with this index.
     pub(super) fn is_reset(&self, index: usize) -> bool {
         self.streams[index].load(Relaxed) < i64::from(i32::MIN)
     }
@@ -76,7 +77,7 @@ impl Link {
     }
 }
 
-/// Reads one connection.
+/// A parser for one connection.
 pub(super) enum Ear {
     Http1,
     Http2(Frames),
@@ -92,7 +93,7 @@ impl Ear {
         }
     }
 
-    /// Counts what these bytes say, as far as it shows at their begin; of HTTP/2 every frame.
+    /// Counts the server's reactions in these bytes: every frame of HTTP/2, otherwise only the first answer or record.
     pub(super) fn hear(&mut self, bytes: &[u8], tally: &Tally, link: Option<&Link>) {
         match self {
             Self::Http2(_) if bytes.starts_with(b"HTTP/1.") => hear_status(bytes, tally),
@@ -107,7 +108,7 @@ impl Ear {
     }
 }
 
-/// The status of an answer of HTTP/1 that begins here.
+/// Counts the status of an HTTP/1 answer at the start of the bytes.
 fn hear_status(bytes: &[u8], tally: &Tally) {
     let digits = bytes.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
     let status = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
@@ -116,18 +117,18 @@ fn hear_status(bytes: &[u8], tally: &Tally) {
     }
 }
 
-/// Takes frames apart, however they are split.
+/// Splits received bytes into frames, independent of how they arrive.
 #[derive(Default)]
 pub(super) struct Frames {
-    /// The frame's head, and as much of its content as is looked at.
+    /// The frame's header, and the first bytes of its content.
     start: Vec<u8>,
-    /// Content that is still to come, beside what `start` lacks.
+    /// The number of content bytes to skip.
     left: usize,
 }
 
 const HEAD_BYTES: usize = 9;
 
-/// Content that is looked at: GOAWAY has its code in the second four bytes.
+/// The number of content bytes that are parsed: GOAWAY has its error code in the second four bytes.
 const LOOK_BYTES: usize = 8;
 
 impl Frames {
@@ -142,7 +143,7 @@ impl Frames {
             let count = (self.wanted() - self.start.len()).min(bytes.len());
             self.start.extend_from_slice(&bytes[..count]);
             bytes = &bytes[count..];
-            // With the head, more may be wanted.
+            // Once the header is complete, `wanted` includes content.
             if self.start.len() >= HEAD_BYTES && self.start.len() == self.wanted() {
                 self.left = self.length() - (self.start.len() - HEAD_BYTES);
                 hear_frame(&self.start, tally, link);
@@ -151,18 +152,18 @@ impl Frames {
         }
     }
 
-    /// How long `start` is to be.
+    /// Returns the length that `start` must reach.
     fn wanted(&self) -> usize {
         if self.start.len() < HEAD_BYTES { HEAD_BYTES } else { HEAD_BYTES + self.length().min(LOOK_BYTES) }
     }
 
-    /// The length of the frame's content.
+    /// Returns the length of the frame's content.
     fn length(&self) -> usize {
         self.start[..3].iter().fold(0, |length, &byte| length << 8 | usize::from(byte))
     }
 }
 
-/// Counts a frame. `start`: its head, and the begin of its content.
+/// Counts a frame. `start` is its header and the first bytes of its content.
 fn hear_frame(start: &[u8], tally: &Tally, link: Option<&Link>) {
     let number = |at: usize| {
         start
@@ -196,7 +197,7 @@ fn hear_frame(start: &[u8], tally: &Tally, link: Option<&Link>) {
     }
 }
 
-/// The statuses of the static table (RFC 7541 appendix A), where a block begins with one.
+/// Returns the status of a block whose first byte is an entry of the static table (RFC 7541 appendix A).
 fn indexed_status(byte: u8) -> Option<tally::Word> {
     const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     tally::status(*STATUSES.get(usize::from(byte.checked_sub(0x88)?))?)
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// What is counted of these bytes, in pieces of any size.
+    /// Compares the counts of these bytes, in pieces of several sizes.
     fn check(protocol: Protocol, bytes: &[u8], expected: &str) {
         for size in [1, 2, 7, 10, 1000] {
             if size < bytes.len() && protocol != Protocol::Http2 {
@@ -247,7 +248,7 @@ mod tests {
         Ear::new(Protocol::Http2).hear(&bytes, &Tally::new(), Some(&link));
         assert!(link.take(1, STREAM_WINDOW + 10) && !link.take(1, 1));
         assert!(!link.take(0, STREAM_WINDOW + 1) && link.take(0, STREAM_WINDOW) && !link.take(0, 1));
-        // What is left of the connection's window is less than streams have.
+        // The rest of the connection's window is smaller than a stream's window.
         let whole = (WINDOW + 1000 - 10) / STREAM_WINDOW;
         let last = usize::try_from(whole).expect("a few") + 1;
         (3..last).for_each(|stream| assert!(link.take(stream, STREAM_WINDOW)));

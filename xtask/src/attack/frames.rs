@@ -1,4 +1,4 @@
-//! HTTP/2 frames and HPACK integers, made by hand (RFC 9113 section 4.1, RFC 7541 section 5).
+//! Encodes HTTP/2 frames, HPACK integers and header blocks (RFC 9113 section 4.1, RFC 7541 section 5).
 
 use testkit::frames::FRAME_BYTES;
 pub(super) use testkit::frames::{
@@ -6,17 +6,17 @@ pub(super) use testkit::frames::{
     PRIORITY_UPDATE, RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
 
-/// A setting's number (RFC 9113 section 6.5.2).
+/// The identifier of a setting (RFC 9113 section 6.5.2).
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// RST_STREAM's CANCEL.
+/// The error code CANCEL.
 pub(super) const CANCEL: u32 = 8;
 
-/// What the opening adds to the connection's window. It leaves room for floods that add to it one by one.
+/// The bytes that the opening adds to the connection's window. Floods of WINDOW_UPDATE can still increase it.
 const WINDOW: u32 = 1 << 30;
 
-// Header blocks. In a first byte, 0x82 and 0x83 are GET and POST, 0x86 is `http`, 0x04 and 0x01 are a path and an
-// authority that follow and are not kept in the table (RFC 7541 appendix A).
+// Header blocks. 0x82 is GET, 0x83 is POST and 0x86 is the scheme `http`. 0x04 and 0x01 precede a literal path and
+// authority, which are not inserted into the table (RFC 7541 appendix A).
 pub(super) const GET_HELLO: &[u8] = b"\x82\x86\x04\x06/hello\x01\x09localhost";
 pub(super) const GET_STREAM: &[u8] = b"\x82\x86\x04\x18/stream?bytes=1000000000\x01\x09localhost";
 pub(super) const GET_SLEEP: &[u8] = b"\x82\x86\x04\x0f/sleep?ms=50000\x01\x09localhost";
@@ -32,7 +32,7 @@ pub(super) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, content
     out.extend_from_slice(content);
 }
 
-/// Appends a whole header block: HEADERS, and CONTINUATION for what a frame does not hold. `flags`: END_STREAM or none.
+/// Appends a whole header block: HEADERS, and CONTINUATION if it does not fit one frame. `flags` is END_STREAM or 0.
 pub(super) fn headers(out: &mut Vec<u8>, flags: u8, stream: u32, block: &[u8]) {
     let (mut kind, mut flags, mut rest) = (HEADERS, flags, block);
     loop {
@@ -59,18 +59,19 @@ pub(super) fn setting(number: u16, value: u32) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-/// The preface, SETTINGS with the initial window of streams where one is given, and a wide window of the connection.
+/// Returns the preface, SETTINGS with the initial window of streams if one is given, and WINDOW_UPDATE for the
+/// connection.
 pub(super) fn opening(window: Option<u32>) -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     let settings = window.map(|window| setting(INITIAL_WINDOW_SIZE, window));
     frame(&mut out, SETTINGS, 0, 0, settings.as_ref().map_or(&[][..], |setting| &setting[..]));
-    // Without it, the server gives no credit for bodies.
+    // Until its SETTINGS are acknowledged, the server opens no windows for bodies.
     frame(&mut out, SETTINGS, ACK, 0, b"");
     window_update(&mut out, 0, WINDOW);
     out
 }
 
-/// An opening, and the same block on each of so many streams.
+/// Returns an opening and a request with this block on each of `streams` streams.
 pub(super) fn opening_with(window: Option<u32>, streams: u32, flags: u8, block: &[u8]) -> Vec<u8> {
     let mut out = opening(window);
     for stream in numbers(0, streams) {
@@ -79,13 +80,13 @@ pub(super) fn opening_with(window: Option<u32>, streams: u32, flags: u8, block: 
     out
 }
 
-/// The numbers of the streams of a round that opens so many. They begin anew after 2^31, which no server accepts.
+/// Returns the numbers of the streams of a round. They start again after 2^31, which a server refuses.
 pub(super) fn numbers(round: u32, streams: u32) -> impl Iterator<Item = u32> {
     let first = round.wrapping_mul(streams);
     (0..streams).map(move |index| (first.wrapping_add(index) << 1 | 1) & 0x7fff_ffff)
 }
 
-/// Appends an HPACK integer whose first byte has `bits` of it behind `first`.
+/// Appends an HPACK integer with a prefix of `bits` bits; `first` has the other bits of the first byte.
 pub(super) fn integer(out: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     let most = (1_usize << bits) - 1;
     if value < most {
@@ -101,13 +102,13 @@ pub(super) fn integer(out: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     out.push(rest as u8);
 }
 
-/// Appends an HPACK string in plain bytes.
+/// Appends an HPACK string without Huffman coding.
 pub(super) fn string(out: &mut Vec<u8>, bytes: &[u8]) {
     integer(out, 0, 7, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// Appends a field that goes into the dynamic table, where it becomes the newest entry: number 62.
+/// Appends a field that is inserted into the dynamic table as its newest entry, number 62.
 pub(super) fn insert(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0x40);
     string(out, name);
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn attacks_are_made_of_whole_frames() {
-        // These are cut, or said to be longer than they are.
+        // These send an incomplete preface or an incomplete frame.
         let broken = ["http2-slow-preface", "http2-large-frame"];
         for attack in table::all().filter(|attack| attack.protocol == Protocol::Http2) {
             if broken.contains(&attack.name) {

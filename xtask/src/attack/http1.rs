@@ -1,8 +1,8 @@
-//! Attacks by HTTP/1: heads, bodies, chunks, forms, and connections that never get that far.
+//! The attacks over HTTP/1: by heads, bodies, chunks, forms, and connections without requests.
 
 use super::spec::{Attack, BASE, End, Pace, Payload, Reading, WRITE_BYTES, filled};
 
-/// Bytes of a body that `/body` takes: a little less than 1 MiB, the default limit.
+/// The size of large bodies: a little less than 1 MiB, the default limit of a body that `/body` takes.
 const WHOLE_BODY: usize = 1_048_000;
 
 const MIB: u64 = 1 << 20;
@@ -11,12 +11,12 @@ fn get(path: &str) -> Vec<u8> {
     get_with(path, "")
 }
 
-/// `fields`: whole lines, each with its end.
+/// Returns a GET request. `fields` contains whole lines, each with its line end.
 fn get_with(path: &str, fields: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
 }
 
-/// The head of a POST. `fields`: whole lines, each with its end.
+/// Returns the head of a POST. `fields` contains whole lines, each with its line end.
 fn post(path: &str, fields: &str) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").into_bytes()
 }
@@ -40,12 +40,12 @@ const MULTIPART: &str = "Content-Type: multipart/form-data; boundary=b\r\n";
 const TEXT_PART: &str = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\r\n";
 const FILE_PART: &str = "--b\r\nContent-Disposition: form-data; name=\"a\"; filename=\"a\"\r\n\r\nx\r\n";
 
-/// A form with so many equal parts, complete.
+/// Returns a complete form with `count` equal parts.
 fn form(part: &str, count: usize) -> Vec<u8> {
     whole("/form", MULTIPART, (part.repeat(count) + "--b--\r\n").as_bytes())
 }
 
-/// The head of a form of 1 GB.
+/// Returns the head of a form of 1 GB.
 fn endless_form() -> Vec<u8> {
     post("/form", &format!("{MULTIPART}Content-Length: 1000000000\r\n"))
 }
@@ -54,12 +54,12 @@ const SLOW_HEAD: &[u8] =
     b"GET /hello HTTP/1.1\r\nHost: localhost\r\nCookie: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const PLAIN_GET: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Two requests to those who believe the length, one to those who believe the coding.
+/// One request to a server that uses Content-Length, two to one that uses Transfer-Encoding.
 const SMUGGLED: &str = "POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 45\r\n\
                         Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 pub(super) const ATTACKS: &[Attack] = &[
-    // Requests by the thousand.
+    // Floods of requests.
     Attack {
         name: "http1-pipelined",
         what: "Pipelined GETs of /hello in writes of 64 KiB; every answer is read.",
@@ -68,20 +68,20 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-pipelined-unread",
-        what: "The same, and no answer is read.",
+        what: "As http1-pipelined, but no answer is read.",
         payload: Payload::Same(|| filled(&get("/hello"))),
         reading: Reading::Nothing,
         ..BASE
     },
     Attack {
         name: "http1-bytewise",
-        what: "GETs of /hello, each byte in a write and a packet of its own.",
+        what: "GETs of /hello, each byte in a separate write and packet.",
         payload: Payload::Numbered(|round, out| out.extend(PLAIN_GET.get(round as usize % PLAIN_GET.len()))),
         ..BASE
     },
     Attack {
         name: "http1-not-found",
-        what: "Pipelined GETs of paths that do not exist, each another one.",
+        what: "Pipelined GETs of different paths that do not exist.",
         payload: Payload::Numbered(|round, out| {
             for number in 0..1000 {
                 out.extend(get(&format!("/no/such/path/{round}/{number}")));
@@ -130,34 +130,34 @@ pub(super) const ATTACKS: &[Attack] = &[
     // Heads.
     Attack {
         name: "http1-slow-head",
-        what: "A head of which one byte comes every 100 ms (Slowloris).",
+        what: "A head, one byte every 100 ms (Slowloris).",
         payload: Payload::Numbered(|round, out| out.extend(SLOW_HEAD.get(round as usize))),
         pace: Pace::Every(100),
         ..BASE
     },
     Attack {
         name: "http1-empty-lines",
-        what: "Empty lines in place of a request, without end.",
+        what: "Endless empty lines instead of a request.",
         payload: Payload::Same(|| filled(b"\r\n")),
         ..BASE
     },
     Attack {
         name: "http1-endless-fields",
-        what: "A head with fields without end.",
+        what: "A head with endless fields.",
         opening: || b"GET /hello HTTP/1.1\r\nHost: localhost\r\n".to_vec(),
         payload: Payload::Same(|| filled(b"a: b\r\n")),
         ..BASE
     },
     Attack {
         name: "http1-endless-value",
-        what: "A field's value without end.",
+        what: "An endless field value.",
         opening: || b"GET /hello HTTP/1.1\r\nHost: localhost\r\nCookie: ".to_vec(),
         payload: Payload::Same(|| filled(b"a")),
         ..BASE
     },
     Attack {
         name: "http1-endless-target",
-        what: "A request target without end.",
+        what: "An endless request target.",
         opening: || b"GET /".to_vec(),
         payload: Payload::Same(|| filled(b"a")),
         ..BASE
@@ -215,14 +215,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-bad-requests",
-        what: "A request that is malformed, again and again, each on a connection of its own.",
+        what: "Malformed requests, each on its own connection.",
         opening: || b"GET  /hello HTTP/1.1\r\nHost : localhost\r\n\r\n".to_vec(),
         end: End::Answer,
         ..BASE
     },
     Attack {
         name: "http1-refused-uploads",
-        what: "A body of 10 GB is announced and refused, and 256 KiB follow all the same, each on a connection of its own.",
+        what: "POSTs that announce 10 GB and are refused, and still send 256 KiB, each on its own connection.",
         opening: || b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000000\r\n\r\n".to_vec(),
         payload: Payload::Numbered(|round, out| {
             if round < 4 {
@@ -234,14 +234,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-dot-segments",
-        what: "GETs of a path with 1,400 segments `a` that `..` takes back, pipelined.",
+        what: "Pipelined GETs of a path with 1,400 segments `a`, each followed by `..`.",
         payload: Payload::Same(|| filled(&get(&format!("/{}hello", "a/../".repeat(1400))))),
         ..BASE
     },
     Attack {
         name: "http1-smuggling",
-        what: "A request with both Content-Length and Transfer-Encoding, with another one in its body, each on a \
-               connection of its own.",
+        what: "Requests with both Content-Length and Transfer-Encoding and another request in the body, each on \
+               its own connection.",
         opening: || SMUGGLED.into(),
         end: End::Answer,
         ..BASE
@@ -263,21 +263,21 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-endless-extension",
-        what: "A chunk's extension without end.",
+        what: "An endless chunk extension.",
         opening: || [chunked("/upload"), b"1;".to_vec()].concat(),
         payload: Payload::Same(|| filled(b"a")),
         ..BASE
     },
     Attack {
         name: "http1-endless-chunk-size",
-        what: "A chunk's size of zeros without end.",
+        what: "A chunk size of endless zeros.",
         opening: || chunked("/upload"),
         payload: Payload::Same(|| filled(b"0")),
         ..BASE
     },
     Attack {
         name: "http1-endless-trailers",
-        what: "A last chunk with trailer fields without end.",
+        what: "A last chunk with endless trailer fields.",
         opening: || [chunked("/upload"), b"0\r\n".to_vec()].concat(),
         payload: Payload::Same(|| filled(b"a: b\r\n")),
         ..BASE
@@ -285,7 +285,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     // Bodies.
     Attack {
         name: "http1-slow-body",
-        what: "POST to /upload, of whose 1 MB one byte comes every second.",
+        what: "POST of 1 MB to /upload, one byte every second.",
         opening: || announced("/upload", 1_000_000),
         payload: Payload::Same(|| b"x".to_vec()),
         pace: Pace::Every(1000),
@@ -293,13 +293,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-missing-body",
-        what: "POST to /body that announces 1 MB and sends nothing of it.",
+        what: "POST to /body that announces 1 MB and sends no body.",
         opening: || announced("/body", WHOLE_BODY),
         ..BASE
     },
     Attack {
         name: "http1-held-body",
-        what: "POST to /body, of whose 1 MB all but 1 KB comes at once, then a byte every 100 ms.",
+        what: "POST of 1 MB to /body: all but 1 KB at once, then one byte every 100 ms.",
         opening: || [announced("/body", WHOLE_BODY), vec![b'x'; WHOLE_BODY - 1000]].concat(),
         payload: Payload::Same(|| b"x".to_vec()),
         pace: Pace::Every(100),
@@ -316,7 +316,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-unwanted-body",
-        what: "Requests of /hello with a body of 60 KB, which no handler reads.",
+        what: "GETs of /hello with a body of 60 KB, which no handler reads.",
         payload: Payload::Same(|| {
             let head = "GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n";
             [head.as_bytes(), &[b'x'; 60_000]].concat()
@@ -325,14 +325,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-cut-upload",
-        what: "POST to /upload, of whose 1 MB 64 KiB come before the connection closes, again and again.",
+        what: "POSTs that announce 1 MB to /upload and close after 64 KiB, each on its own connection.",
         opening: || [announced("/upload", 1_000_000), vec![b'x'; 64 * 1024]].concat(),
         end: End::Close,
         ..BASE
     },
     Attack {
         name: "http1-expect",
-        what: "POST to /upload that expects 100 (Continue), and whose body never comes.",
+        what: "POST to /upload that expects 100 (Continue) and never sends its body.",
         opening: || post("/upload", "Content-Length: 1000000\r\nExpect: 100-continue\r\n"),
         ..BASE
     },
@@ -351,7 +351,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-json-array",
-        what: "POSTs to /json of 1 MB that holds 524,000 numbers.",
+        what: "POSTs of 1 MB with 524,000 numbers to /json.",
         payload: Payload::Same(|| {
             let numbers = "0,".repeat((WHOLE_BODY - 4) / 2);
             whole("/json", JSON, format!("[{numbers}0]").as_bytes())
@@ -374,14 +374,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-endless-form",
-        what: "A form to /form with empty parts without end.",
+        what: "A form to /form with endless empty parts.",
         opening: endless_form,
         payload: Payload::Same(|| filled(TEXT_PART.as_bytes())),
         ..BASE
     },
     Attack {
         name: "http1-endless-part-head",
-        what: "A form to /form with a part whose fields do not end.",
+        what: "A form to /form with a part with endless fields.",
         opening: || [endless_form(), b"--b\r\n".to_vec()].concat(),
         payload: Payload::Same(|| filled(b"a: b\r\n")),
         ..BASE
@@ -396,13 +396,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http1-connect-close",
-        what: "Connections that close at once, again and again.",
+        what: "Connections that the client closes at once.",
         end: End::Close,
         ..BASE
     },
     Attack {
         name: "http1-connect-reset",
-        what: "A GET of /hello on each of many connections, which the client resets when the answer is there.",
+        what: "Connections with a GET of /hello, which the client resets when the answer has arrived.",
         opening: || get("/hello"),
         reading: Reading::Nothing,
         end: End::Reset,

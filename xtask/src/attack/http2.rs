@@ -1,4 +1,4 @@
-//! Attacks by HTTP/2: frames by the thousand, header blocks that grow, windows that stay shut.
+//! The attacks over HTTP/2: floods of frames, large header blocks, and closed windows.
 
 use std::sync::OnceLock;
 
@@ -13,53 +13,53 @@ const BASE: Attack = Attack { protocol: Protocol::Http2, opening: || opening(Non
 
 const MIB: u64 = 1 << 20;
 
-/// The largest window of a stream.
+/// The largest flow-control window of a stream.
 const WIDE: u32 = (1 << 31) - 1;
 
-/// Frames in one round of a flood of frames with some bytes of content.
+/// Frames in one round of a flood.
 const ROUND: u32 = 2000;
 
-/// A write full of one frame.
+/// Fills a write with copies of a frame.
 fn flood(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
     let mut unit = Vec::new();
     frame(&mut unit, kind, flags, stream, content);
     filled(&unit)
 }
 
-/// Streams 1, 3, 5 and so on with a POST to /upload each.
+/// Opens the streams 1, 3, 5 and so on with a POST to /upload each.
 fn uploads() -> Vec<u8> {
     opening_with(None, MOST_STREAMS, 0, POST_UPLOAD)
 }
 
-/// DATA without end on every stream.
+/// Endless DATA frames of one byte on every stream.
 const TINY_DATA: Data = Data { streams: MOST_STREAMS, bytes: 1, padding: None, most: u64::MAX, then: Then::Drip };
 
-/// Nearly a MiB on every stream, which `/body` holds until it is whole.
+/// Nearly 1 MiB on every stream, which `/body` holds until the body is complete.
 const BODIES: Data =
     Data { streams: MOST_STREAMS, bytes: 4_096, padding: None, most: 1_000_000 / 4_096 * 4_096, then: Then::Drip };
 
-/// Bytes of a header block that stay below what CONTINUATION may bring.
+/// The size of large header blocks, below the server's limit on CONTINUATION.
 const BLOCK_BYTES: usize = 60_000;
 
-/// A request's block, and behind it one representation of a field as often as it fits.
+/// Returns the block of a request, followed by as many copies of a field representation as fit.
 fn block_of(start: &[u8], representation: &[u8]) -> Vec<u8> {
     let count = (BLOCK_BYTES - start.len()) / representation.len();
     [start, &representation.repeat(count)].concat()
 }
 
-/// A block that inserts a field, and names its entry as often as it fits.
+/// Returns a block that inserts a field and then repeats a representation that references it as often as fits.
 fn block_naming(name: &[u8], value: &[u8], representation: &[u8]) -> Vec<u8> {
     let mut start = GET_HELLO.to_vec();
     insert(&mut start, name, value);
     block_of(&start, representation)
 }
 
-/// A round of one stream with such a block.
+/// Appends a round: one request with this block on a new stream.
 fn one_block(round: u32, out: &mut Vec<u8>, block: &[u8]) {
     numbers(round, 1).for_each(|stream| headers(out, END_STREAM, stream, block));
 }
 
-/// 90 crumbs of a cookie, of which only the first takes more than a byte.
+/// Returns a block with 90 cookie fields, of which all but the first take one byte.
 fn crumbs() -> Vec<u8> {
     let mut block = GET_HEADERS.to_vec();
     insert(&mut block, b"cookie", &[b'c'; 200]);
@@ -71,10 +71,10 @@ fn get(stream: u32, out: &mut Vec<u8>) {
 }
 
 pub(super) const ATTACKS: &[Attack] = &[
-    // Streams that come and go.
+    // Short-lived streams.
     Attack {
         name: "http2-rapid-reset",
-        what: "GETs of /hello, each with RST_STREAM behind it (CVE-2023-44487).",
+        what: "GETs of /hello, each followed by RST_STREAM (CVE-2023-44487).",
         payload: Payload::Numbered(|round, out| {
             for stream in numbers(round, 1000) {
                 get(stream, out);
@@ -85,8 +85,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-paced-reset",
-        what: "Pairs of GETs, 60 at a time, of which the first is answered and the second reset, so that no allowance \
-               runs out.",
+        what: "Pairs of GETs, 60 at a time; the first is answered and the second reset, so that no allowance for \
+               resets runs out.",
         payload: Payload::Streams {
             open: 60,
             step: 2,
@@ -100,7 +100,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-made-you-reset",
-        what: "GETs of /sleep, each with a frame behind it that makes the server reset the stream: WINDOW_UPDATE of 0, \
+        what: "GETs of /sleep, each followed by a frame that makes the server reset the stream: WINDOW_UPDATE of 0, \
                DATA on a half-closed stream, a window beyond its limit (CVE-2025-8671).",
         payload: Payload::Numbered(|round, out| {
             for stream in numbers(round, 1000) {
@@ -116,8 +116,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-frames-after-reset",
-        what: "POSTs to /upload, each reset, with trailers and an empty DATA frame behind it that end the stream \
-               again.",
+        what: "POSTs to /upload, each reset and then followed by trailers and an empty DATA frame that end the \
+               stream again.",
         payload: Payload::Numbered(|round, out| {
             for stream in numbers(round, 500) {
                 headers(out, 0, stream, POST_UPLOAD);
@@ -157,7 +157,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-requests-unread",
-        what: "GETs of /hello without end; no answer is read.",
+        what: "Endless GETs of /hello; no answer is read.",
         payload: Payload::Numbered(|round, out| numbers(round, 1000).for_each(|stream| get(stream, out))),
         reading: Reading::Nothing,
         ..BASE
@@ -165,21 +165,21 @@ pub(super) const ATTACKS: &[Attack] = &[
     // Header blocks.
     Attack {
         name: "http2-endless-continuation",
-        what: "HEADERS without END_HEADERS, then CONTINUATION frames of 16 KiB without end (CVE-2024-27316).",
+        what: "HEADERS without END_HEADERS, then endless CONTINUATION frames of 16 KiB (CVE-2024-27316).",
         opening: || {
             let mut out = opening(None);
             frame(&mut out, HEADERS, END_STREAM, 1, GET_HELLO);
             out
         },
         payload: Payload::Same(|| {
-            // Fields of one name and value, `a: b`, that are not kept in the table.
+            // Literal fields `a: b` without indexing.
             flood(CONTINUATION, 0, 1, &b"\x00\x01a\x01b".repeat(3276))
         }),
         ..BASE
     },
     Attack {
         name: "http2-empty-continuation",
-        what: "HEADERS without END_HEADERS, then CONTINUATION frames without content.",
+        what: "HEADERS without END_HEADERS, then endless empty CONTINUATION frames.",
         opening: || {
             let mut out = opening(None);
             frame(&mut out, HEADERS, END_STREAM, 1, GET_HELLO);
@@ -190,7 +190,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-half-head",
-        what: "HEADERS without END_HEADERS, and nothing behind it.",
+        what: "HEADERS without END_HEADERS, and nothing after it.",
         opening: || {
             let mut out = opening(None);
             frame(&mut out, HEADERS, END_STREAM, 1, GET_HELLO);
@@ -200,18 +200,18 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-long-names",
-        what: "Blocks of 60,000 bytes that insert a name of 4,000 bytes, then 28,000 fields of two bytes that name it \
-               and are inserted too.",
+        what: "Blocks of 60,000 bytes that insert a name of 4,000 bytes, then 28,000 fields of two bytes that \
+               reference it and are inserted, too.",
         payload: Payload::Numbered(|round, out| {
             static BLOCK: OnceLock<Vec<u8>> = OnceLock::new();
-            // 0x7e is a literal to insert whose name is that of entry 62; the value is empty.
+            // 0x7e is a literal with indexing and the name of entry 62; its value is empty.
             one_block(round, out, BLOCK.get_or_init(|| block_naming(&[b'a'; 4000], b"", b"\x7e\x00")));
         }),
         ..BASE
     },
     Attack {
         name: "http2-long-names-not-indexed",
-        what: "The same with 18,600 fields of three bytes that are not inserted.",
+        what: "As http2-long-names, with 18,600 fields of three bytes that are not inserted.",
         payload: Payload::Numbered(|round, out| {
             static BLOCK: OnceLock<Vec<u8>> = OnceLock::new();
             let block = BLOCK.get_or_init(|| {
@@ -226,8 +226,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-indexed-values",
-        what: "Blocks of 60,000 bytes that insert a value of 4,000 bytes, then name it 56,000 times by one byte each \
-               (HPACK bomb, CVE-2016-6581).",
+        what: "Blocks of 60,000 bytes that insert a value of 4,000 bytes, then reference it 56,000 times with one \
+               byte each (HPACK bomb, CVE-2016-6581).",
         payload: Payload::Numbered(|round, out| {
             static BLOCK: OnceLock<Vec<u8>> = OnceLock::new();
             one_block(round, out, BLOCK.get_or_init(|| block_naming(b"a", &[b'b'; 4000], b"\xbe")));
@@ -246,13 +246,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-bomb",
-        what: "128 GETs of /headers with 90 crumbs of 200 bytes, one byte each, whose answers wait for a window of 0.",
+        what: "128 GETs of /headers with 90 cookie fields of 200 bytes, encoded in one byte each; the answers wait \
+               for a window of 0.",
         opening: || opening_with(Some(0), MOST_STREAMS, END_STREAM, &crumbs()),
         ..BASE
     },
     Attack {
         name: "http2-insertions",
-        what: "GETs, 100 at a time, with 80 fields each that are inserted into the table and push others out.",
+        what: "GETs, 100 at a time, with 80 fields each that are inserted into the table and evict others.",
         payload: Payload::Streams {
             open: 100,
             step: 1,
@@ -279,7 +280,7 @@ pub(super) const ATTACKS: &[Attack] = &[
                 let block = BLOCK.get_or_init(|| {
                     let mut block = GET_HELLO.to_vec();
                     for _ in 0..2 {
-                        // Five zero bits are the digit 0. The high bit of the length says that Huffman coded it.
+                        // Huffman: five zero bits are the digit 0. The high bit of the length marks Huffman coding.
                         block.extend_from_slice(b"\x00\x01a");
                         integer(&mut block, 0x80, 7, 8000);
                         block.extend_from_slice(&[0; 8000]);
@@ -301,21 +302,21 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-small-data",
-        what: "The same with DATA frames of nine bytes.",
+        what: "As http2-tiny-data, with DATA frames of nine bytes.",
         opening: uploads,
         payload: Payload::Data(Data { bytes: 9, ..TINY_DATA }),
         ..BASE
     },
     Attack {
         name: "http2-padded-data",
-        what: "The same with DATA frames of one byte and 255 bytes of padding.",
+        what: "As http2-tiny-data, with 255 bytes of padding in each frame.",
         opening: uploads,
         payload: Payload::Data(Data { padding: Some(255), ..TINY_DATA }),
         ..BASE
     },
     Attack {
         name: "http2-empty-data",
-        what: "A POST to /upload, with DATA frames without content (CVE-2019-9518).",
+        what: "A POST to /upload with empty DATA frames (CVE-2019-9518).",
         opening: || opening_with(None, 1, 0, POST_UPLOAD),
         payload: Payload::Same(|| flood(DATA, 0, 1, b"")),
         ..BASE
@@ -330,8 +331,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-whole-bodies",
-        what: "128 POSTs to /body with 1 MB each, which end together; the answers are read, and the next connection \
-               begins anew.",
+        what: "128 POSTs to /body with 1 MB each, which end together; the answers are read, then the next \
+               connection does the same.",
         opening: || opening_with(Some(WIDE), MOST_STREAMS, 0, POST_BODY),
         payload: Payload::Data(Data { then: Then::Finish, ..BODIES }),
         end: End::Close,
@@ -340,7 +341,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-whole-bodies-stalled",
-        what: "The same, and the answers wait for a window of 0.",
+        what: "As http2-whole-bodies, but the answers wait for a window of 0.",
         opening: || opening_with(Some(0), MOST_STREAMS, 0, POST_BODY),
         payload: Payload::Data(Data { then: Then::Finish, ..BODIES }),
         body_bytes: MIB,
@@ -383,7 +384,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-window-updates",
-        what: "WINDOW_UPDATEs of the connection by 1.",
+        what: "WINDOW_UPDATEs of 1 for the connection.",
         payload: Payload::Same(|| flood(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
         ..BASE
     },
@@ -400,16 +401,16 @@ pub(super) const ATTACKS: &[Attack] = &[
         }),
         ..BASE
     },
-    // Frames that want nothing.
+    // Frames without a request.
     Attack {
         name: "http2-settings",
-        what: "Empty SETTINGS, each of which the server has to acknowledge.",
+        what: "Empty SETTINGS, which the server must acknowledge.",
         payload: Payload::Same(|| flood(SETTINGS, 0, 0, b"")),
         ..BASE
     },
     Attack {
         name: "http2-settings-unread",
-        what: "The same, and nothing is read.",
+        what: "As http2-settings, but nothing is read.",
         payload: Payload::Same(|| flood(SETTINGS, 0, 0, b"")),
         reading: Reading::Nothing,
         ..BASE
@@ -422,13 +423,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-ping",
-        what: "PINGs, each of which the server has to answer (CVE-2019-9512).",
+        what: "PINGs, which the server must answer (CVE-2019-9512).",
         payload: Payload::Same(|| flood(PING, 0, 0, &[0; 8])),
         ..BASE
     },
     Attack {
         name: "http2-ping-unread",
-        what: "The same, and nothing is read.",
+        what: "As http2-ping, but nothing is read.",
         payload: Payload::Same(|| flood(PING, 0, 0, &[0; 8])),
         reading: Reading::Nothing,
         ..BASE
@@ -456,7 +457,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-unknown-frames",
-        what: "Frames of an unknown type without content.",
+        what: "Empty frames of an unknown type.",
         payload: Payload::Same(|| flood(0xee, 0, 0, b"")),
         ..BASE
     },
@@ -468,12 +469,12 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "http2-large-frame",
-        what: "The head of a DATA frame of 16 MiB, and content without end.",
+        what: "The head of a DATA frame of 16 MiB, then endless content.",
         opening: || [opening(None), b"\xff\xff\xff\x00\x00\x00\x00\x00\x01".to_vec()].concat(),
         payload: Payload::Same(|| filled(b"x")),
         ..BASE
     },
-    // Beginnings.
+    // The start of connections.
     Attack {
         name: "http2-slow-preface",
         what: "The preface, one byte every 100 ms.",
@@ -482,5 +483,5 @@ pub(super) const ATTACKS: &[Attack] = &[
         pace: Pace::Every(100),
         ..BASE
     },
-    Attack { name: "http2-silent", what: "The preface and SETTINGS, and nothing behind them.", ..BASE },
+    Attack { name: "http2-silent", what: "The preface and SETTINGS, and nothing after them.", ..BASE },
 ];

@@ -1,4 +1,4 @@
-//! What was measured of an attack by some number of connections, and which bars it misses.
+//! The measurements of an attack with some number of connections, and the bounds that it misses.
 
 use super::bystander::Latency;
 use super::spec::Attack;
@@ -6,29 +6,29 @@ use super::tally::Report;
 
 const KIB_A_MIB: u64 = 1024;
 
-/// Memory that one attacking connection may add, in MiB, beside the one body that it may have whole.
+/// Memory that one attacking connection may add, in MiB, in addition to one whole body.
 pub(super) const MIB_A_CONNECTION: u64 = 4;
-/// Memory that all attacking connections may add together, in MiB, beside those bodies.
+/// Memory that all attacking connections may add together, in MiB, in addition to those bodies.
 pub(super) const MIB_TOGETHER: u64 = 64;
-/// How near the memory comes to where it was, in MiB, and in how many seconds.
+/// Memory that the server may still hold after the attack, in MiB, and the seconds after which that is checked.
 pub(super) const MIB_LEFT: u64 = 8;
 pub(super) const SECONDS_BACK: f64 = 5.0;
-/// Descriptors that may be left: a log, a file of the system's random numbers.
+/// Descriptors that may stay open, for example of a log file or of /dev/urandom.
 pub(super) const DESCRIPTORS_LEFT: usize = 4;
-/// The bystander's p99: so many times its own, or so many milliseconds if that is more.
+/// The bystander's p99 may be this many times its p99 before the attack, or [`P99_MS`] milliseconds if that is more.
 pub(super) const TIMES_SLOWER: f64 = 3.0;
 pub(super) const P99_MS: f64 = 5.0;
-/// Its p99 in milliseconds while more than [`FEW`] connections attack.
+/// The bystander's p99 in milliseconds if more than [`FEW`] connections attack.
 pub(super) const P99_MS_OF_MANY: f64 = 15.0;
 pub(super) const FEW: u32 = 20;
-/// The server's CPU time for each second of the attackers'.
+/// The largest ratio of the server's CPU time to the attackers'.
 pub(super) const AMPLIFICATION: f64 = 30.0;
-/// Below so many seconds of the server's CPU time, the ratio is noise.
+/// The least CPU time of the server, in seconds, for which the ratio is not noise.
 const LEAST_CPU_SECONDS: f64 = 0.05;
-/// CPU that the server may use when all have left, of one core.
+/// The part of a core that the server may use once all attackers have left.
 pub(super) const IDLE_CPU: f64 = 0.5;
 
-/// One attack by one number of connections.
+/// The measurements of an attack with one number of connections.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     pub(super) connections: u32,
@@ -36,25 +36,25 @@ pub(super) struct Measured {
     pub(super) alone: Latency,
     /// The bystander during the attack.
     pub(super) meanwhile: Latency,
-    /// The most that the memory grew by since the server's start.
+    /// The largest growth of the memory since the server's start.
     pub(super) grown_kib: u64,
-    /// Seconds after the attack until memory and descriptors were back, or what was still held when time was up.
+    /// Seconds after the attack until memory and descriptors were released, or the rest that was still held in the end.
     pub(super) back: Result<f64, StillHeld>,
-    /// The server's CPU time during the attack, without what the bystander alone took.
+    /// The server's CPU time during the attack, without the time for the bystander alone.
     pub(super) cpu_seconds: f64,
-    /// What the server used when all had left, of one core.
+    /// The part of a core that the server used after all attackers had left.
     pub(super) idle_cpu: f64,
     pub(super) report: Report,
     pub(super) survived: bool,
 }
 
 impl Measured {
-    /// The server's CPU during the attack, in percent of one core.
+    /// Returns the server's CPU usage during the attack, in percent of one core.
     pub(super) fn cpu_percent(&self) -> f64 {
         self.cpu_seconds / self.report.seconds.max(0.001) * 100.0
     }
 
-    /// The server's CPU time over the attackers'; none if it is too little to tell.
+    /// Returns the server's CPU time divided by the attackers', or `None` if it is too small to compare.
     pub(super) fn amplification(&self) -> Option<f64> {
         (self.cpu_seconds >= LEAST_CPU_SECONDS).then(|| self.cpu_seconds / self.report.cpu_seconds.max(0.001))
     }
@@ -64,14 +64,14 @@ impl Measured {
     }
 }
 
-/// What the server held beyond what it had at the start.
+/// Memory and descriptors that the server holds in addition to those at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StillHeld {
     pub(super) kib: u64,
     pub(super) descriptors: usize,
 }
 
-/// A bar that was missed.
+/// A missed bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Miss {
     pub(super) kind: Kind,
@@ -79,37 +79,37 @@ pub(super) struct Miss {
     pub(super) what: String,
 }
 
-/// The figure that is beyond its bound.
+/// The figure that exceeds its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Memory,
     Latency,
     Ratio,
-    /// One that has no column of its own.
+    /// A figure without a column.
     Other,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Survival, memory, descriptors, the bystander's errors: the command fails.
+    /// Survival, memory, descriptors or the bystander's errors: the command fails.
     Bound,
-    /// Latency and CPU time, which depend on the machine: the command tells, and does not fail.
+    /// Latency or CPU time, which depend on the machine: the command reports it and does not fail.
     Timing,
 }
 
-/// Memory that an attack may add, in KiB.
+/// Returns the memory that an attack may add, in KiB.
 pub(super) fn memory_bound_kib(attack: &Attack, connections: u32) -> u64 {
     let connections = u64::from(connections);
     let together = (MIB_A_CONNECTION * connections).min(MIB_TOGETHER) * KIB_A_MIB;
     together + attack.body_bytes / 1024 * connections
 }
 
-/// The bystander's p99 in milliseconds that is allowed.
+/// Returns the largest allowed p99 of the bystander, in milliseconds.
 fn p99_bound(connections: u32, alone: &Latency) -> f64 {
     if connections > FEW { P99_MS_OF_MANY } else { (TIMES_SLOWER * alone.percentile(99)).max(P99_MS) }
 }
 
-/// The bars that an attack misses.
+/// Returns the bounds that an attack misses.
 pub(super) fn judge(attack: &Attack, measured: &Measured) -> Vec<Miss> {
     let mut misses = Vec::new();
     let mut miss = |kind, of, what: String| misses.push(Miss { kind, of, what });
@@ -159,7 +159,7 @@ pub(super) mod tests {
     use super::super::table;
     use super::*;
 
-    /// An attack that misses nothing.
+    /// Returns the measurements of an attack that misses no bound.
     pub(in super::super) fn harmless(connections: u32) -> Measured {
         Measured {
             connections,
@@ -174,7 +174,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What is missed, by its kind and the begin of its words.
+    /// Compares the missed bounds by their kind and the start of their text.
     fn check(name: &str, measured: &Measured, expected: &[(Kind, &str)]) {
         let attack = table::find(name).expect(name);
         let found = judge(attack, measured);

@@ -1,9 +1,10 @@
-//! `cargo xtask attack`: mounts the attacks that SECURITY.md is about on loopback and measures what a bystander sees.
+//! `cargo xtask attack`: mounts the attacks of SECURITY.md on loopback and measures their effect on a bystander, a
+//! well-behaved client.
 //!
-//! Each attack gets its own server. For each number of connections, the bystander is measured alone, then during the
-//! attack, which another process mounts; then the server has five seconds to give the memory back. Latency and CPU
-//! time depend on the machine: the command shows them beyond their bounds, and does not fail. If the server dies, holds
-//! too much memory or fails the bystander, the command fails.
+//! Each attack gets its own server. For each number of connections, the command measures the bystander alone, then
+//! during the attack, which another process mounts. Then the server has five seconds to release the memory. The command
+//! fails if the server dies, holds too much memory or returns errors to the bystander. It only reports missed bounds of
+//! latency and CPU time, because they depend on the machine.
 
 mod bystander;
 mod client;
@@ -43,45 +44,45 @@ Usage: cargo xtask attack [--short] [--only NAME]... [--engine ENGINE] [--second
        cargo xtask attack --list
 
 Options:
-  --short           each attack once, from 20 connections for half a second, and no page: the form for CI
-  --only NAME       this attack only, and no page; may be given several times
+  --short           each attack once, from 20 connections for half a second, without a page (for CI)
+  --only NAME       only this attack, without a page; may be given several times
   --engine ENGINE   auto, uring or readiness (default auto)
   --seconds S       how long each attack lasts (default 3, with --short 0.5)
-  --page FILE       where the page goes (default docs/attacks.md)
+  --page FILE       the file of the page (default docs/attacks.md)
   --list            show the attacks and run nothing
 
-Fails if the server ends or stops answering, if its memory passes the bound or is not back in 5 s, or if the bystander
-has an error. Latency and CPU time beyond their bounds are shown and do not fail: they depend on the machine.
+Fails if the server ends or stops answering, if its memory exceeds the bound or is not released within 5 s, or if the
+bystander has an error. Missed bounds of latency and CPU time are only shown, because they depend on the machine.
 The last line is `attacks: N mounted, N survived, N failed`. The servers' logs are in target/attack.
 ";
 
-/// Where the servers' words are kept.
+/// The folder of the servers' logs.
 const LOGS: &str = "target/attack";
 
-/// Where the page goes.
+/// The file of the page.
 const PAGE: &str = "docs/attacks.md";
 
-/// Numbers of attacking connections.
+/// The numbers of attacking connections.
 const COUNTS: &[u32] = &[1, 20, 100];
 const SHORT_COUNTS: &[u32] = &[20];
 
 const ENGINES: [&str; 3] = ["auto", "uring", "readiness"];
 
-/// Between looks at a server that comes back to where it was.
+/// The interval between checks of a server that releases memory.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// How long the server is watched when all have left: a busy loop shows in that.
+/// How long the CPU usage of the server is measured after all attackers have left, to find busy loops.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// How a run goes.
+/// The options of a run.
 struct Options {
     counts: &'static [u32],
     /// How long each attack lasts.
     seconds: f64,
-    /// How long the bystander is measured before it.
+    /// How long the bystander is measured before the attack.
     alone_seconds: f64,
     engine: String,
-    /// Attacks that miss a bar of latency or CPU time are mounted again.
+    /// True if attacks that miss a bound of latency or CPU time are mounted again.
     repeats: bool,
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
     match args.word() {
         Some(word) if word == CLIENT => return attack_as_told(args, seconds),
-        Some(word) => return Err(Error::Usage(format!("`{word}` is not understood; see `cargo xtask attack --help`"))),
+        Some(word) => return Err(Error::Usage(format!("unknown argument `{word}`; see `cargo xtask attack --help`"))),
         None => args.finish()?,
     }
     if list {
@@ -116,13 +117,13 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     options.seconds = seconds.unwrap_or(options.seconds);
     if let Some(engine) = engine {
         if !ENGINES.contains(&engine.as_str()) {
-            return Err(Error::Usage(format!("there is no engine `{engine}`: {}", ENGINES.join(", "))));
+            return Err(Error::Usage(format!("unknown engine `{engine}`; use one of {}", ENGINES.join(", "))));
         }
         options.engine = engine;
     }
     let attacks = chosen(&only)?;
     let rows = mount_all(root, &attacks, &options)?;
-    // A page of a part would take the place of the whole.
+    // A partial page must not replace the complete one.
     let file = page.or_else(|| (!short && only.is_empty()).then(|| PAGE.to_owned()));
     if let Some(file) = file {
         let text = page::render(&page::machine(&options.engine, options.seconds), &rows);
@@ -131,11 +132,11 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
     let (summary, ok) = sum_up(&rows);
     println!("{summary}");
-    // The summary stays the last line: what failed is above it.
+    // Exits without another message, so that the summary stays the last line.
     if ok { Ok(()) } else { std::process::exit(1) }
 }
 
-/// The short form, as a step of `cargo xtask test`.
+/// Runs the short form as a step of `cargo xtask test`.
 pub(crate) fn short(root: &Path) -> Result<()> {
     let attacks: Vec<&Attack> = table::all().collect();
     let (summary, ok) = sum_up(&mount_all(root, &attacks, &Options::new(true))?);
@@ -143,7 +144,7 @@ pub(crate) fn short(root: &Path) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::Failed(summary)) }
 }
 
-/// The hidden command of the attacking process.
+/// Runs the hidden subcommand of the attacking process.
 fn attack_as_told(mut args: Args, seconds: Option<f64>) -> Result<()> {
     let usage = || Error::Usage(format!("attack {CLIENT} NAME --address A --connections N --seconds S"));
     let address: SocketAddr = args.value("--address")?.ok_or_else(usage)?;
@@ -158,13 +159,13 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
         return Ok(table::all().collect());
     }
     let find = |name: &String| {
-        let missing = || Error::Usage(format!("there is no attack `{name}`; `cargo xtask attack --list` shows them"));
+        let missing = || Error::Usage(format!("unknown attack `{name}`; `cargo xtask attack --list` shows all"));
         table::find(name).ok_or_else(missing)
     };
     only.iter().map(find).collect()
 }
 
-/// Builds the server and mounts every attack. One that fails does not stop the others.
+/// Builds the server and mounts every attack. A failed attack does not stop the others.
 fn mount_all(root: &Path, attacks: &[&'static Attack], options: &Options) -> Result<Vec<Row>> {
     let build = ["build", "--release", "--package", "highwire-cli", "--target-dir", "target"];
     process::run_shown(Command::new("cargo").current_dir(root).args(build))?;
@@ -183,7 +184,7 @@ fn mount_all(root: &Path, attacks: &[&'static Attack], options: &Options) -> Res
     Ok(rows)
 }
 
-/// Mounts one attack by each number of connections, against one server.
+/// Mounts an attack with each number of connections against one server.
 fn mount(root: &Path, row: &mut Row, options: &Options) -> Result<()> {
     let log = root.join(LOGS).join(format!("{}.log", row.attack.name));
     let mut server = Server::start(root, &options.engine, &log)?;
@@ -209,17 +210,17 @@ fn back(measured: &Measured) -> String {
     measured.back.map_or_else(|_| String::new(), |seconds| format!("; back after {seconds:.1} s"))
 }
 
-/// What the server held before the first attack.
+/// The server's memory and descriptors before the first attack.
 struct Start {
     memory_kib: u64,
     descriptors: usize,
 }
 
-/// How often an attack is mounted whose latency or CPU time is beyond its bound.
+/// How often an attack is mounted if its latency or CPU time misses a bound.
 const TRIES: usize = 3;
 
-/// Measures an attack; again where its latency or CPU time is beyond a bound, since either may be the machine's doing: then the
-/// median counts. Any other miss counts at once.
+/// Measures an attack. If only its latency or CPU time misses a bound, which the machine may have caused, measures it
+/// [`TRIES`] times and returns the run with the median p99.
 fn measure_again(
     root: &Path,
     attack: &Attack,
@@ -244,7 +245,7 @@ fn measure_again(
     }
 }
 
-/// One attack by one number of connections.
+/// Measures an attack with one number of connections.
 fn measure(
     root: &Path,
     attack: &Attack,
@@ -262,7 +263,7 @@ fn measure(
     let (begun, cpu) = (Instant::now(), server.cpu_seconds());
     let attackers =
         Attackers::start(root, attack, server.address(attack.protocol), connections, options.seconds + OVERLAP);
-    // The thread that watches has to be stopped whatever happens.
+    // Errors are handled after `most_kib`, which stops the sampling thread.
     let attacked = attackers.and_then(|attackers| {
         let meanwhile = bystander.watch(options.seconds);
         Ok((meanwhile, attackers.finish()?))
@@ -289,10 +290,10 @@ fn measure(
     })
 }
 
-/// How much longer than the bystander the attackers stay, so that it never watches without them.
+/// How much longer the attack lasts than the bystander's measurement, in seconds, so that it covers all of it.
 const OVERLAP: f64 = 0.1;
 
-/// Waits until memory and descriptors are near where they were: the seconds that it took, if it did in time.
+/// Waits until memory and descriptors are near their first values. Returns the seconds, or the rest that is still held.
 fn come_back(server: &Server, start: &Start) -> std::result::Result<f64, StillHeld> {
     let begun = Instant::now();
     loop {
@@ -311,7 +312,7 @@ fn come_back(server: &Server, start: &Start) -> std::result::Result<f64, StillHe
     }
 }
 
-/// The closing line, and whether nothing failed.
+/// Returns the last line of the output, and true if no attack failed.
 fn sum_up(rows: &[Row]) -> (String, bool) {
     let survived = |row: &&Row| row.failure.is_none() && row.measured.iter().all(|measured| measured.survived);
     let failed = |row: &&Row| row.failure.is_some() || row.misses().any(|(_, miss)| miss.kind == Kind::Bound);

@@ -1,4 +1,4 @@
-//! docs/attacks.md: what was measured, as Markdown.
+//! Renders the measurements as Markdown for docs/attacks.md.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use super::judge::{
 };
 use super::spec::{Attack, Protocol};
 
-/// One attack, and what came of it.
+/// An attack and its measurements.
 pub(super) struct Row {
     pub(super) attack: &'static Attack,
-    /// For each number of connections, in order.
+    /// The measurements for each number of connections, in order.
     pub(super) measured: Vec<Measured>,
-    /// Why there is no more of it.
+    /// The reason why further measurements are missing.
     pub(super) failure: Option<String>,
 }
 
 impl Row {
-    /// The bars that it misses, each with the number of connections.
+    /// Returns the missed bounds, each with the number of connections.
     pub(super) fn misses(&self) -> impl Iterator<Item = (u32, Miss)> {
         self.measured.iter().flat_map(move |measured| {
             let misses = judge::judge(self.attack, measured).into_iter();
@@ -35,12 +35,13 @@ with default settings, first from 1 connection, then from 20, then from 100, and
 [SECURITY.md](../SECURITY.md) says what Highwire promises, [limits.md](limits.md) lists the limits that enforce it.
 
 The bystander is one HTTP/1.1 connection that requests `/hello` every 2 ms, or as soon as the previous answer has arrived
-if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`), and for root the server
-and the bystander have the highest: attackers have machines of their own, so the scheduling between the two is not what is
-measured. An attack whose latency or CPU time is beyond its bound is mounted three times, and the median is shown. On loopback
-the kernel does part of the receiver's work in the sender's time, so each CPU time contains part of the other. On a machine
-with two cores, latencies also contain the scheduling of the attackers, and a short run has few samples: a p99 of up to 15 ms
-that appears in one run and not in the next is noise. To repeat one attack, run `cargo xtask attack --only NAME`.
+if that is later. The attackers run in their own process with the lowest priority (`nice -n 19`). If root runs the command,
+the server and the bystander have the highest. Real attackers use other machines, so the results should not contain
+scheduling between the two. An attack whose latency or CPU time is beyond its bound is mounted three times, and the median
+is shown. On loopback the kernel does part of the receiver's work in the sender's time, so each CPU time contains part of
+the other. On a machine with two cores, latencies also contain the scheduling of the attackers, and a short run has few
+samples: a p99 of up to 15 ms that appears in one run and not in the next is noise. To repeat one attack, run
+`cargo xtask attack --only NAME`.
 ";
 
 const COLUMNS: &str = "\
@@ -59,7 +60,7 @@ before it. A client whose connection the server closes opens the next one after 
 many connections.
 ";
 
-/// The whole page. `machine`: where and how it was measured.
+/// Returns the whole page. `machine` describes the machine and the settings.
 pub(super) fn render(machine: &str, rows: &[Row]) -> String {
     let mut page = format!("{OPENING}\n{}\n{machine}\n\n## Missed bounds\n\n", bounds());
     page.push_str(&missed(rows));
@@ -75,7 +76,7 @@ pub(super) fn render(machine: &str, rows: &[Row]) -> String {
     page
 }
 
-/// What is allowed, in the judge's numbers.
+/// Returns the table of bounds.
 fn bounds() -> String {
     format!(
         "\
@@ -98,7 +99,7 @@ Bounds:
     )
 }
 
-/// The figures that have bounds.
+/// Returns the table of the figures with bounds.
 fn table(rows: &[&Row]) -> String {
     let mut text =
         String::from("| attack | what is sent | memory, MiB | CPU ratio | p99, ms |\n|---|---|---|---|---|\n");
@@ -123,7 +124,7 @@ fn table(rows: &[&Row]) -> String {
     text
 }
 
-/// What the server did, and the figures without bounds.
+/// Returns the table of the server's reactions and of the figures without bounds.
 fn details(rows: &[&Row]) -> String {
     let mut text = String::from(
         "| attack | what the server did | CPU, % of a core | median, ms | p99 before, ms |\n|---|---|---|---|---|\n",
@@ -148,7 +149,7 @@ fn details(rows: &[&Row]) -> String {
     text
 }
 
-/// The figures of one run, in one line.
+/// Returns the figures of one run as a line.
 pub(super) fn cell(measured: &Measured) -> String {
     let ratio = measured.amplification().map_or_else(|| "–".into(), |ratio| format!("{ratio:.1}×"));
     let (alone, meanwhile) = (&measured.alone, &measured.meanwhile);
@@ -170,7 +171,7 @@ fn milliseconds(value: f64) -> String {
     if value.is_nan() { "–".into() } else { format!("{value:.2}") }
 }
 
-/// A row for each bound that some attack misses, and for each attack that could not be measured.
+/// Returns the table of missed bounds and of attacks that could not be measured.
 fn missed(rows: &[Row]) -> String {
     let mut lines = Vec::new();
     for row in rows {
@@ -184,12 +185,12 @@ fn missed(rows: &[Row]) -> String {
     format!("| attack | connections | what was measured |\n|---|---|---|\n{}", lines.concat())
 }
 
-/// The first line, without what would end a cell.
+/// Returns the first line, without characters that would end a table cell.
 fn plain(text: &str) -> String {
     text.lines().next().unwrap_or_default().replace('|', "/")
 }
 
-/// The machine and the settings of a run, for the reader.
+/// Returns a description of the machine and of the settings.
 pub(super) fn machine(engine: &str, seconds: f64) -> String {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpus = text("/proc/cpuinfo");

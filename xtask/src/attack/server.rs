@@ -1,5 +1,5 @@
-//! The server that is attacked: `highwire demo`, built for release, with default settings, in the clear and under TLS;
-//! its memory, descriptors and CPU time.
+//! The attacked server: the release build of `highwire demo` with default settings, and its memory, descriptors and CPU
+//! time.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,19 +18,19 @@ use crate::conformance::{create, read};
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
-/// How long the server may take to listen.
+/// The time limit for the server to start listening.
 const START: Duration = Duration::from_secs(20);
 
-/// Between looks at what changes soon.
+/// The interval between checks of a server that starts or recovers.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Between looks at the server's memory during an attack.
+/// The interval between samples of the server's memory during an attack.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// How long a new connection may take to be answered after an attack.
+/// The time limit for an answer on a new connection after an attack.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Requests of each kind before the first measurement.
+/// The number of requests of each kind before the first measurement.
 const WARM_UP: u32 = 64;
 
 pub(super) struct Server {
@@ -40,12 +40,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the server with ports of the system's choice. What it says goes to `log`.
+    /// Starts the server with free ports. Its log goes to the file `log`.
     pub(super) fn start(root: &Path, engine: &str, log: &Path) -> Result<Self> {
         let mut command = Command::new("setpriv");
         command.current_dir(root).args(["--pdeathsig", "KILL"]);
         if process::is_root() {
-            // Before the attackers, which would have cores of their own.
+            // A higher priority than the attackers, because real attackers use other machines.
             command.args(["nice", "-n", "-19"]);
         }
         command.args(["target/release/highwire", "demo", "--engine", engine]);
@@ -70,7 +70,7 @@ impl Server {
         if protocol == Protocol::Tls { self.tls_address } else { self.address }
     }
 
-    /// Has every worker serve some connections of each kind, so that its lazy allocations are not measured.
+    /// Makes every worker serve connections of each kind, so that allocations on first use are not measured.
     pub(super) fn warm_up(&self) -> Result<()> {
         for _ in 0..WARM_UP {
             let asked =
@@ -80,8 +80,8 @@ impl Server {
         Ok(())
     }
 
-    /// Returns true if the process runs and answers new connections, in the clear and under TLS. Tries for a while: an
-    /// attack may have used up this side's ports for a moment.
+    /// Returns true if the process is running and answers new connections, with and without TLS. Retries for a while,
+    /// because an attack may have used up the client's ports.
     pub(super) fn answers(&mut self) -> bool {
         let until = Instant::now() + ANSWER;
         loop {
@@ -98,14 +98,14 @@ impl Server {
         }
     }
 
-    /// A request of HTTP/2, and the first bytes that come back.
+    /// Sends an HTTP/2 request and waits for the first byte of the answer.
     fn ask_http2(&self) -> io::Result<()> {
         let mut request = frames::opening(None);
         frames::headers(&mut request, END_STREAM, 1, GET_HELLO);
         exchange(self.address, &request).map(drop)
     }
 
-    /// A hello, which must be answered with a record of a handshake.
+    /// Sends a ClientHello, which the server must answer with a handshake record.
     fn ask_tls(&self) -> io::Result<()> {
         match exchange(self.tls_address, &tls::hello_record())? {
             22 => Ok(()),
@@ -113,7 +113,8 @@ impl Server {
         }
     }
 
-    /// The process's own memory in KiB, without the pages of its program, which the kernel loads and drops as it likes.
+    /// Returns the process's own memory in KiB, without the pages of its program file, which the kernel may drop at any
+    /// time.
     pub(super) fn memory_kib(&self) -> u64 {
         memory_kib(self.running.id())
     }
@@ -122,12 +123,12 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.running.id())).map_or(0, Iterator::count)
     }
 
-    /// Seconds of CPU that the server has run.
+    /// Returns the server's CPU time in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
         process::cpu_seconds(self.running.id())
     }
 
-    /// Watches the memory from now on.
+    /// Starts to sample the memory.
     pub(super) fn watch_memory(&self) -> MemoryWatch {
         let (id, stop) = (self.running.id(), Arc::new(AtomicBool::new(false)));
         let flag = stop.clone();
@@ -143,14 +144,14 @@ impl Server {
     }
 }
 
-/// A thread that keeps the largest size it saw.
+/// A thread that samples the memory and keeps the largest size.
 pub(super) struct MemoryWatch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
 }
 
 impl MemoryWatch {
-    /// The most that it saw, in KiB.
+    /// Stops the thread and returns the largest size in KiB.
     pub(super) fn most_kib(self) -> u64 {
         self.stop.store(true, Relaxed);
         self.thread.join().unwrap_or(0)
@@ -165,7 +166,7 @@ fn memory_kib(id: u32) -> u64 {
     ["RssAnon:", "RssShmem:"].into_iter().filter_map(field).sum()
 }
 
-/// Sends bytes on a connection of their own: the first byte that comes back.
+/// Sends bytes on a new connection and returns the first byte of the answer.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> io::Result<u8> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER)?;
     stream.set_read_timeout(Some(ANSWER))?;
@@ -175,7 +176,7 @@ fn exchange(address: SocketAddr, bytes: &[u8]) -> io::Result<u8> {
     Ok(first[0])
 }
 
-/// The address in the command's words: `listening on https://127.0.0.1:PORT/`.
+/// Returns the address in the command's log line `listening on https://127.0.0.1:PORT/`.
 fn address_in(said: &str, scheme: &str) -> Option<SocketAddr> {
     said.lines()
         .find_map(|line| line.split_once("listening on ")?.1.strip_prefix(scheme)?.strip_suffix('/')?.parse().ok())

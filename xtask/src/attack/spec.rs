@@ -1,27 +1,27 @@
-//! What an attack consists of.
+//! The definition of an attack.
 
-/// One attack. Every attacking connection does the same.
+/// An attack. All attacking connections do the same.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// What is sent, as one sentence of the page.
+    /// A description of the sent bytes, as a sentence of the page.
     pub(super) what: &'static str,
     pub(super) protocol: Protocol,
-    /// The bytes that each connection begins with.
+    /// Returns the first bytes of each connection.
     pub(super) opening: fn() -> Vec<u8>,
-    /// The bytes that follow.
+    /// The bytes after the opening.
     pub(super) payload: Payload,
     pub(super) pace: Pace,
     pub(super) reading: Reading,
     pub(super) end: End,
-    /// Bytes of the one body that the server may hold whole for each connection, beside the memory bound.
+    /// The size of the body that the server may hold for each connection, in addition to the memory bound.
     pub(super) body_bytes: u64,
-    /// What of it is the work, the memory or the time of a handler, which SECURITY.md leaves to the application: then only
-    /// survival and the bystander's errors are judged.
+    /// The part of the cost that a handler causes, if any. SECURITY.md leaves that to the application, so only survival
+    /// and the bystander's errors are judged.
     pub(super) handlers_own: Option<&'static str>,
 }
 
-/// What most attacks have in common: they flood, read everything, and hold the connection when they have sent all.
+/// The defaults of most attacks: they send as fast as possible, read everything, and keep the connection at the end.
 pub(super) const BASE: Attack = Attack {
     name: "",
     what: "",
@@ -35,57 +35,58 @@ pub(super) const BASE: Attack = Attack {
     handlers_own: None,
 };
 
-/// The protocol decides on the port, and on how the client reads what the server sends.
+/// The protocol of an attack, which determines the port and the parser of the server's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Protocol {
     Http1,
-    /// With prior knowledge, in the clear.
+    /// HTTP/2 in cleartext, with prior knowledge.
     Http2,
     Tls,
 }
 
-/// What follows the opening.
+/// The bytes after the opening.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Payload {
     Nothing,
-    /// The same bytes again and again.
+    /// The same bytes, repeated endlessly.
     Same(fn() -> Vec<u8>),
-    /// Appends the bytes of a round, counted from 0 on each connection. An empty round is the last.
+    /// A function that appends the bytes of a round, counted from 0 on each connection. An empty round ends the
+    /// payload.
     Numbered(fn(u32, &mut Vec<u8>)),
-    /// HTTP/2 requests on new streams, with at most `open` of them unanswered. Each takes `step` streams, of which the
-    /// first counts as the one that is answered.
+    /// HTTP/2 requests on new streams, with at most `open` unanswered ones. Each uses `step` streams, of which only the
+    /// first counts as answered.
     Streams {
         open: u32,
         step: u32,
         request: fn(u32, &mut Vec<u8>),
     },
-    /// DATA on the streams that the opening opened, in turn, as far as the server's windows allow.
+    /// DATA on the streams of the opening in turn, as the server's windows allow.
     Data(Data),
 }
 
-/// How DATA frames are made.
+/// The DATA frames of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Data {
-    /// The streams 1, 3, 5 and so on, at most [`MOST_STREAMS`].
+    /// The number of streams (1, 3, 5 and so on), at most [`MOST_STREAMS`].
     pub(super) streams: u32,
-    /// Content of each frame.
+    /// Content bytes of each frame.
     pub(super) bytes: usize,
     pub(super) padding: Option<u8>,
-    /// Content that each stream gets.
+    /// Content bytes of each stream.
     pub(super) most: u64,
     pub(super) then: Then,
 }
 
-/// What happens when each stream got its content.
+/// The action once each stream has its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
-    /// 55 bytes on each stream every second.
+    /// Sends 55 bytes on each stream every second.
     Drip,
-    /// END_STREAM on each stream. The payload is complete when every stream was answered.
+    /// Ends each stream. The payload is complete when every stream is answered.
     Finish,
 }
 
-/// Streams that an attack keeps open: the server's default limit.
+/// The most streams that an attack keeps open: the server's default limit.
 pub(super) const MOST_STREAMS: u32 = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,36 +99,37 @@ pub(super) enum Pace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     All,
-    /// One KiB every 100 ms.
+    /// Reads one KiB every 100 ms.
     Slowly,
     Nothing,
 }
 
-/// What a connection does when its payload has ended.
+/// The action of a connection after its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// Keeps the connection until the server closes it or the attack is over.
     Hold,
-    /// Closes its own direction, then as `Hold`.
+    /// Ends the client's direction, then does the same as `Hold`.
     HalfClose,
     /// Closes the connection and opens the next.
     Close,
-    /// Reads the first bytes of an answer, then as `Close`.
+    /// Reads the first bytes of an answer, then does the same as `Close`.
     Answer,
-    /// Waits for an answer and closes without reading it. The kernel then sends RST in place of FIN.
+    /// Waits for an answer and closes without reading it. The kernel then sends RST instead of FIN.
     Reset,
 }
 
-/// What one write carries in a flood.
+/// The bytes of one write in a flood.
 pub(super) const WRITE_BYTES: usize = 64 * 1024;
 
-/// Repeats a unit until the next one would not fit a write; at least once.
+/// Repeats a unit as often as it fits a write, but at least once.
 pub(super) fn filled(unit: &[u8]) -> Vec<u8> {
     unit.repeat((WRITE_BYTES / unit.len()).max(1))
 }
 
 impl Attack {
-    /// Whether a second thread reads while the first one writes. Those that only exchange a few bytes need none.
+    /// Returns true if a second thread must read while the first writes. Attacks that exchange only a few bytes need
+    /// none.
     pub(super) fn reads_beside(&self) -> bool {
         let is_brief = matches!(self.payload, Payload::Nothing) && !matches!(self.end, End::Hold | End::HalfClose);
         self.reading != Reading::Nothing && !is_brief

@@ -1,6 +1,6 @@
-//! The attacks as data: what each connection sends, how fast, what it reads, and how it ends.
+//! The table of all attacks.
 //!
-//! The rows are in `http1`, `http2` and `tls`. [`spec::BASE`](super::spec::BASE) holds what most of them have in common.
+//! The rows are in `http1`, `http2` and `tls`. [`spec::BASE`](super::spec::BASE) has the defaults.
 
 use super::spec::Attack;
 use super::{http1, http2, tls};
@@ -18,7 +18,7 @@ mod tests {
     use super::super::spec::{MOST_STREAMS, Payload, Protocol};
     use super::*;
 
-    /// What SECURITY.md asks for.
+    /// The least number of attacks in the table.
     const LEAST: usize = 44;
 
     #[test]

@@ -1,27 +1,27 @@
-//! What the attacking side counted: kept by its threads, printed as one line when it ends, read by the process that
-//! measures.
+//! The counts of the attacking process: its threads count, it prints them as one line at its end, and the measuring
+//! process parses that line.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::frames::{GOAWAY, RST_STREAM};
 
-/// What the server said, as a number that stands on its own in the line.
+/// A reaction of the server, as a number for the line: a status, an error code or an alert.
 pub(super) type Word = usize;
 
-// A word below `RESETS` is a status. The others are an offset and the code of that kind.
+// A word below `RESETS` is a status. The others are the offset of their kind plus the code.
 const RESETS: Word = 600;
 const GOAWAYS: Word = 620;
 const ALERTS: Word = 640;
-/// An answer of HTTP/2 whose status is not a single byte of HPACK.
+/// An HTTP/2 answer whose status is not encoded in a single byte of HPACK.
 pub(super) const ANSWER: Word = 896;
-/// A record of a handshake.
+/// A TLS handshake record.
 pub(super) const HANDSHAKE: Word = 897;
 const WORDS: usize = 898;
 
 const STATUSES: std::ops::Range<Word> = 100..600;
 
-/// Error codes of HTTP/2 (RFC 9113 section 7), by their numbers.
+/// The names of the HTTP/2 error codes 0 to 13 (RFC 9113 section 7).
 const CODES: [&str; 14] = [
     "NO_ERROR",
     "PROTOCOL_ERROR",
@@ -47,7 +47,7 @@ pub(super) fn alert(code: u8) -> Word {
     ALERTS + Word::from(code)
 }
 
-/// The word of a frame that ends a stream or a connection by an error code.
+/// Returns the word of an RST_STREAM or GOAWAY frame with an error code.
 pub(super) fn code(kind: u8, code: u32) -> Option<Word> {
     let code = code as Word;
     match kind {
@@ -57,7 +57,7 @@ pub(super) fn code(kind: u8, code: u32) -> Option<Word> {
     }
 }
 
-/// The name of a word, for people.
+/// Returns the text of a word for reports.
 pub(super) fn name(word: Word) -> String {
     match word {
         RESETS..GOAWAYS => format!("RST_STREAM {}", CODES.get(word - RESETS).unwrap_or(&"?")),
@@ -69,13 +69,13 @@ pub(super) fn name(word: Word) -> String {
     }
 }
 
-/// Counts of all connections of the attack.
+/// The counts of all attacking connections.
 pub(super) struct Tally {
-    /// Connections that were made.
+    /// Successful connections.
     pub(super) opened: AtomicU64,
-    /// Connections that could not be made, also for want of ports on the client's side.
+    /// Failed connections, including those for which the client had no free port.
     pub(super) refused: AtomicU64,
-    /// Connections that the server ended.
+    /// Connections that the server closed.
     pub(super) closed: AtomicU64,
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
@@ -93,7 +93,7 @@ impl Tally {
         self.said[word].fetch_add(1, Relaxed);
     }
 
-    /// The line that [`Report::read`] reads.
+    /// Returns the line that [`Report::read`] parses.
     pub(super) fn line(&self, cpu_seconds: f64, elapsed: Duration) -> String {
         let counts = [&self.opened, &self.refused, &self.closed, &self.sent, &self.received];
         let [opened, refused, closed, sent, received] = counts.map(|count| count.load(Relaxed));
@@ -111,10 +111,10 @@ impl Tally {
     }
 }
 
-/// What the line begins with.
+/// The start of the line.
 const REPORT: &str = "attackers:";
 
-/// What the attacking side told at its end.
+/// The counts that the attacking process printed at its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Report {
     pub(super) opened: u64,
@@ -124,7 +124,7 @@ pub(super) struct Report {
     pub(super) received: u64,
     pub(super) cpu_seconds: f64,
     pub(super) seconds: f64,
-    /// What the server said, most frequent first.
+    /// The server's reactions, most frequent first.
     pub(super) said: Vec<(Word, u64)>,
 }
 
@@ -157,9 +157,9 @@ impl Report {
         })
     }
 
-    /// What the server did, in a few words: its most frequent answers, and whether it closed connections.
+    /// Returns a short text with the server's most frequent reactions and the number of connections that it closed.
     pub(super) fn summary(&self) -> String {
-        /// Answers that are named.
+        /// The number of reactions in the text.
         const NAMED: usize = 3;
         let mut parts: Vec<String> =
             self.said.iter().take(NAMED).map(|&(word, count)| format!("{} × {count}", name(word))).collect();
@@ -171,12 +171,12 @@ impl Report {
             closed => format!("closed {closed} of {}", connections(self.opened)),
         });
         if self.refused > 0 {
-            parts.push(format!("{} were not made", connections(self.refused)));
+            parts.push(format!("{} failed", connections(self.refused)));
         }
         parts.join(", ")
     }
 
-    /// What went either way.
+    /// Returns a short text with the bytes in both directions.
     pub(super) fn traffic(&self) -> String {
         format!("{:.1} MiB sent, {:.1} MiB received", mebibytes(self.sent), mebibytes(self.received))
     }

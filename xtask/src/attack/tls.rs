@@ -1,5 +1,4 @@
-//! Attacks on the port under TLS: handshakes that begin and do not end (RFC 8446 section 4.1.2, RFC 5246 section
-//! 7.4.1.2).
+//! The attacks on the TLS port: incomplete and repeated handshakes (RFC 8446 section 4.1.2, RFC 5246 section 7.4.1.2).
 
 use super::spec::{self, Attack, End, Pace, Payload, Protocol, filled};
 
@@ -9,14 +8,14 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION: u8 = 23;
 
-/// The most that a record holds.
+/// The largest content of a record.
 const RECORD_BYTES: usize = 16_384;
 
 const TLS13: &[u16] = &[0x1301, 0x1302, 0x1303];
 const TLS12: &[u16] = &[0xc02b, 0xc02c, 0xcca9, 0xc02f, 0xc030, 0xcca8];
 const X25519: u16 = 0x1d;
 
-/// Bytes behind their length of `width` bytes.
+/// Returns the bytes with their length in front, as a number of `width` bytes.
 fn prefixed(width: usize, bytes: &[u8]) -> Vec<u8> {
     let length = (bytes.len() as u32).to_be_bytes();
     [&length[4 - width..], bytes].concat()
@@ -26,7 +25,7 @@ fn extension(number: u16, content: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], &prefixed(2, content)].concat()
 }
 
-/// A client's hello with these cipher suites and, behind those that every hello has, these extensions.
+/// Returns a ClientHello with these cipher suites, the usual extensions, and these extensions after them.
 fn hello(ciphers: &[u16], more: &[u8]) -> Vec<u8> {
     let numbers = |list: &[u16]| list.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
     let schemes = numbers(&[0x0403, 0x0503, 0x0804, 0x0805, 0x0401, 0x0501]);
@@ -52,18 +51,18 @@ fn hello(ciphers: &[u16], more: &[u8]) -> Vec<u8> {
     [&[1_u8][..], &prefixed(3, &content)].concat()
 }
 
-/// The extensions of TLS 1.3: the version, and a share for X25519 where there is one.
+/// Returns the extensions of TLS 1.3: supported_versions, and key_share with a share for X25519 or empty.
 fn tls13(share: bool) -> Vec<u8> {
     let share = if share { [&X25519.to_be_bytes()[..], &prefixed(2, &[7; 32])].concat() } else { Vec::new() };
     [extension(43, &[2, 3, 4]), extension(51, &prefixed(2, &share))].concat()
 }
 
-/// Records of so many bytes at most.
+/// Splits a message into records of at most `bytes` bytes.
 fn records(kind: u8, message: &[u8], bytes: usize) -> Vec<u8> {
     message.chunks(bytes).flat_map(|piece| [&[kind, 3, 1][..], &prefixed(2, piece)].concat()).collect()
 }
 
-/// A complete hello of TLS 1.3, to which the server answers with its own and a signature.
+/// Returns a complete ClientHello of TLS 1.3, which the server answers with ServerHello and a signature.
 pub(super) fn hello_record() -> Vec<u8> {
     records(HANDSHAKE, &hello(TLS13, &tls13(true)), RECORD_BYTES)
 }
@@ -94,21 +93,21 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "tls-hello-flood",
-        what: "A ClientHello of TLS 1.3 that makes the server sign, then a new connection, again and again.",
+        what: "A ClientHello of TLS 1.3, which makes the server sign, on each of many connections.",
         opening: hello_record,
         end: End::Answer,
         ..BASE
     },
     Attack {
         name: "tls-hello-flood-tls12",
-        what: "The same with TLS 1.2.",
+        what: "As tls-hello-flood, with TLS 1.2.",
         opening: || records(HANDSHAKE, &hello(TLS12, &[]), RECORD_BYTES),
         end: End::Answer,
         ..BASE
     },
     Attack {
         name: "tls-hello-flood-without-share",
-        what: "The same with TLS 1.3 and no key share, so that the server asks for another hello.",
+        what: "As tls-hello-flood without a key share, so that the server requests another ClientHello.",
         opening: || records(HANDSHAKE, &hello(TLS13, &tls13(false)), RECORD_BYTES),
         end: End::Answer,
         ..BASE
@@ -122,7 +121,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "tls-large-hello",
-        what: "A ClientHello of 60 KB, most of it padding, again and again.",
+        what: "A ClientHello of 60 KB, most of it padding, on each of many connections.",
         opening: || {
             let more = [tls13(true), extension(21, &[0; 60_000])].concat();
             records(HANDSHAKE, &hello(TLS13, &more), RECORD_BYTES)
@@ -132,47 +131,47 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "tls-tiny-records",
-        what: "A ClientHello in records of one byte each, again and again.",
+        what: "A ClientHello in records of one byte, on each of many connections.",
         opening: || records(HANDSHAKE, &hello(TLS13, &tls13(true)), 1),
         end: End::Answer,
         ..BASE
     },
     Attack {
         name: "tls-endless-hello",
-        what: "A ClientHello that announces 16 MB, in full records without end.",
+        what: "A ClientHello that announces 16 MB, in endless full records.",
         opening: || records(HANDSHAKE, b"\x01\xff\xff\xff\x03\x03", RECORD_BYTES),
         payload: Payload::Same(|| records(HANDSHAKE, &[0; 3 * RECORD_BYTES], RECORD_BYTES)),
         ..BASE
     },
     Attack {
         name: "tls-empty-records",
-        what: "Handshake records without content.",
+        what: "Empty handshake records.",
         payload: Payload::Same(|| filled(&[HANDSHAKE, 3, 1, 0, 0])),
         ..BASE
     },
     Attack {
         name: "tls-change-cipher",
-        what: "A ClientHello, then ChangeCipherSpec records without end.",
+        what: "A ClientHello, then endless ChangeCipherSpec records.",
         opening: hello_record,
         payload: Payload::Same(|| filled(&[20, 3, 3, 0, 1, 1])),
         ..BASE
     },
     Attack {
         name: "tls-warnings",
-        what: "A ClientHello, then warning alerts without end.",
+        what: "A ClientHello, then endless warning alerts.",
         opening: hello_record,
         payload: Payload::Same(|| filled(&[ALERT, 3, 3, 0, 2, 1, 90])),
         ..BASE
     },
     Attack {
         name: "tls-garbage",
-        what: "Full records of application data that no key belongs to.",
+        what: "Full records of application data without a handshake.",
         payload: Payload::Same(|| records(APPLICATION, &[0x5a; 3 * RECORD_BYTES], RECORD_BYTES)),
         ..BASE
     },
     Attack {
         name: "tls-plain-http",
-        what: "Requests of HTTP/1 in the clear on the port under TLS, each on a connection of its own.",
+        what: "Cleartext HTTP/1 requests on the TLS port, each on its own connection.",
         opening: || b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         end: End::Answer,
         ..BASE

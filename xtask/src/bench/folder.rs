@@ -1,7 +1,7 @@
-//! The folder of a server that wants one: its configuration, and the files that it serves.
+//! The folder of a server: its configuration, and the files that it serves.
 //!
-//! All servers get the same files, as links to one copy: where the kernel keeps what of a file in memory, in single pages or in
-//! large pieces, is up to chance and decides what sending it costs (measured: 100 KB cost 10 to 15 % more in single pages).
+//! All servers get hard links to the same files. The kernel may cache a file in single pages or in large folios, which
+//! depends on chance and changes the cost of sending it (measured: 100 KB cost 10 to 15 % more in single pages).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,10 +10,10 @@ use super::scenario::Server;
 use super::tls;
 use crate::{Error, Result};
 
-/// Files of the static scenarios, and their bytes.
+/// The files of the static scenarios and their sizes in bytes.
 const FILES: &[(&str, u64)] = &[("1k.txt", 1024), ("100k.bin", 100_000), ("10m.bin", 10_000_000)];
 
-/// Where their one copy is. Folders are beside it, since links do not leave a file system.
+/// The folder of the files. The servers' folders are beside it, because hard links need the same file system.
 const COPY: &str = "target/bench-files";
 
 /// Writes the files that all servers share.
@@ -22,7 +22,7 @@ pub(super) fn write_files(root: &Path) -> Result<()> {
     let write = || {
         std::fs::create_dir_all(&copy)?;
         for (file, bytes) in FILES {
-            // Neither all the same nor worth compressing.
+            // Varied bytes that compress badly.
             let content: Vec<u8> = (0..*bytes).map(|at| b'!' + (at * at / 7 % 90) as u8).collect();
             std::fs::write(copy.join(file), content)?;
         }
@@ -31,7 +31,7 @@ pub(super) fn write_files(root: &Path) -> Result<()> {
     write().map_err(|error: std::io::Error| Error::doing(copy.display(), error))
 }
 
-/// A folder for a server that wants one (`DIR` in its command), with its configuration; removed afterwards.
+/// A temporary folder for a server whose command contains `DIR`, with its configuration. Removed when dropped.
 pub(super) struct Folder {
     path: Option<PathBuf>,
 }
@@ -42,7 +42,7 @@ impl Folder {
             return Ok(Self { path: None });
         }
         let path = root.join(format!("target/bench-{}-{port}", std::process::id()));
-        // The first server's second run has a name of its own, and the same configuration. Ours have none.
+        // The first server also runs as `NAME again`, with the same configuration. Highwire needs no configuration.
         let name = server.name.trim_end_matches(" again");
         let template = root.join(format!("bench/peers/{name}.conf"));
         let write = || {
@@ -54,7 +54,7 @@ impl Folder {
             if server.command.iter().any(|word| word.contains("highwire")) {
                 return Ok(());
             }
-            // A file of holes: it takes no place on the disk.
+            // A sparse file, which uses no disk space.
             std::fs::File::create(path.join("www").join(tls::DOWNLOAD_FILE))?.set_len(tls::DOWNLOAD_BYTES)?;
             if name.ends_with("-tls") {
                 certificate(&path)?;
@@ -73,13 +73,13 @@ impl Folder {
     }
 }
 
-/// A certificate of the kind that Highwire makes for itself: ECDSA with P-256.
+/// Makes a certificate of the same kind as Highwire's self-signed one: ECDSA with P-256.
 fn certificate(folder: &Path) -> std::io::Result<()> {
     let mut command = Command::new("openssl");
     command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
     command.args(["-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem"]).current_dir(folder);
     let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    if done.success() { Ok(()) } else { Err(std::io::Error::other("openssl makes no certificate")) }
+    if done.success() { Ok(()) } else { Err(std::io::Error::other("openssl cannot make a certificate")) }
 }
 
 impl Drop for Folder {

@@ -1,4 +1,4 @@
-//! Connections that were served once and then wait: what memory they hold, and the client that keeps them.
+//! Measures the memory of idle connections that were served once, and contains the client that holds them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,7 +9,7 @@ use super::scenario::Protocol;
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
-/// Who opens connections, has each served once and keeps them.
+/// A client that opens connections, sends one request on each and keeps them open.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Client<'a> {
     pub(super) protocol: Protocol,
@@ -17,15 +17,16 @@ pub(super) struct Client<'a> {
     pub(super) path: &'a str,
 }
 
-/// What the server's memory grows by while connections wait, each served once. Others, the warm-up, wait all along: what a server
-/// makes once is not counted, and nothing that they have given back hides what the counted ones hold.
+/// Measures the growth of the server's memory by idle connections that were each served once. The connections of the
+/// warm-up stay open meanwhile, so that the growth contains no one-time allocations and is not hidden by memory that
+/// they free.
 pub(super) fn measure(server: u32, client: Client<'_>, connections: u32, warm_up: u32) -> Result<Sample> {
     let (before, after) = hold(client, warm_up, || {
         let before = process::resident_kib(server);
         let after = hold(client, connections, || {
             let (standing, wanted) = (established(client.port)?, warm_up + connections);
             if standing < wanted {
-                return Err(Error::Failed(format!("{standing} of {wanted} connections stand")));
+                return Err(Error::Failed(format!("only {standing} of {wanted} connections are open")));
             }
             Ok(process::resident_kib(server))
         })?;
@@ -38,14 +39,14 @@ pub(super) fn measure(server: u32, client: Client<'_>, connections: u32, warm_up
     Ok(Sample { figures: figures.collect(), errors: Vec::new() })
 }
 
-/// How many connections to a local port stand, as their clients see them.
+/// Returns the number of established connections to a local port, counted at the clients' sockets.
 pub(super) fn established(port: u16) -> Result<u32> {
     const TABLE: &str = "/proc/net/tcp";
     let text = std::fs::read_to_string(TABLE).map_err(|error| Error::doing(TABLE, error))?;
     Ok(established_in(&text, port))
 }
 
-/// The kernel's lines are `number: local remote state ...`, with addresses and states in hex.
+/// Counts in the kernel's table, whose lines are `number: local remote state ...`, with addresses and states in hex.
 fn established_in(table: &str, port: u16) -> u32 {
     let port = format!(":{port:04X}");
     let stands = |line: &&str| {
@@ -55,17 +56,19 @@ fn established_in(table: &str, port: u16) -> u32 {
     table.lines().filter(stands).count() as u32
 }
 
-/// The hidden command that holds connections.
+/// The name of the hidden subcommand that holds connections.
 pub(super) const HOLD: &str = "hold";
 
-/// Says so when every connection was served.
+/// The line that it prints once every connection has been served.
 const HOLDING: &str = "holding";
 
 impl Client<'_> {
-    /// The client's command line, what it reads, and the line that it prints once every connection was served.
+    /// Returns the client's command line, its standard input, and the line that it prints once every connection has
+    /// been served.
     ///
-    /// Without TLS it is this program again, under a limit of open files of its own. Under TLS it is h2load, told to send one
-    /// request on each connection at once and one in an hour: when half of all are answered, each connection waits.
+    /// Without TLS the client is this program in another process, with its own limit of open files. Under TLS it is
+    /// h2load with a script that sends one request per connection at once and one after an hour. When half of the
+    /// requests are answered, all connections are idle.
     fn call(&self, connections: u32) -> Result<(Vec<String>, String, &'static str)> {
         let Self { protocol, port, path } = self;
         let h2load = |options: &str| {
@@ -87,19 +90,19 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// This program, with these words behind it.
+/// Returns a command line that runs this program with these arguments.
 pub(super) fn own_line(text: &str) -> Result<Vec<String>> {
     let me = std::env::current_exe().map_err(|error| Error::doing("this program", error))?;
     Ok(std::iter::once(me.to_string_lossy().into_owned()).chain(words(text)).collect())
 }
 
-/// Opens connections in another process, has each served once, and calls `look` while they wait.
+/// Opens connections in another process, sends one request on each, and calls `look` while they are idle.
 fn hold<T>(client: Client<'_>, connections: u32, look: impl FnOnce() -> Result<T>) -> Result<T> {
     let (line, script, sign) = client.call(connections)?;
     beside(&line, &script, sign, look)
 }
 
-/// Runs a client, gives it what it reads, and calls `look` once it has said its sign; then it is stopped.
+/// Runs a client with `script` as its standard input, calls `look` once it has printed the line `sign`, and stops it.
 pub(super) fn beside<T>(line: &[String], script: &str, sign: &str, look: impl FnOnce() -> Result<T>) -> Result<T> {
     let here = std::env::current_dir().map_err(|error| Error::doing("the current folder", error))?;
     let mut command = pinned(&here, Some(&generator_cpu()), line);
@@ -108,15 +111,15 @@ pub(super) fn beside<T>(line: &[String], script: &str, sign: &str, look: impl Fn
     if let Some(mut stdin) = running.child().stdin.take() {
         stdin.write_all(script.as_bytes()).map_err(|error| Error::doing(&line[0], error))?;
     }
-    let Some(stdout) = running.child().stdout.take() else { unreachable!("it is piped") };
+    let Some(stdout) = running.child().stdout.take() else { unreachable!("stdout is piped") };
     let mut said = BufReader::new(stdout).lines();
     if !said.any(|line| line.is_ok_and(|line| line == sign)) {
-        return Err(Error::Failed(format!("`{}` did not get what it asked for", line.join(" "))));
+        return Err(Error::Failed(format!("`{}` did not get its answers", line.join(" "))));
     }
     look()
 }
 
-/// `bench hold PORT PATH COUNT`: opens connections, has each served once, and keeps them until it is stopped.
+/// Runs `bench hold PORT PATH COUNT`: opens connections, sends one request on each, and keeps them until it is stopped.
 pub(super) fn hold_connections(port: u16, path: &str, count: u32) -> Result<()> {
     let one = || -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -140,7 +143,7 @@ pub(super) fn hold_connections(port: u16, path: &str, count: u32) -> Result<()> 
     }
 }
 
-/// Whether an answer has come whole; it must be a 200 with a Content-Length to ever be.
+/// Returns true if the answer is complete. Only an answer with status 200 and Content-Length can be.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

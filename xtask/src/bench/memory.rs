@@ -1,4 +1,4 @@
-//! What memory a server needs at most: for one upload that is large, and for many readers that are slow.
+//! Measures the peak memory of a server: for a large upload, and for many slow readers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -14,10 +14,10 @@ use crate::{Error, Result};
 
 pub(super) const PEAK: &str = "peak MiB";
 
-/// What is uploaded: a file of holes, which takes no place on the disk.
+/// The uploaded file, which is sparse and uses no disk space.
 const UPLOAD: &str = "target/bench-upload";
 
-/// Makes the file that is uploaded.
+/// Creates the uploaded file.
 pub(super) fn make_upload(root: &Path, bytes: u64) -> Result<()> {
     let make = || std::fs::File::create(root.join(UPLOAD))?.set_len(bytes);
     make().map_err(|error| Error::doing(UPLOAD, error))
@@ -28,18 +28,18 @@ pub(super) fn upload_line(port: u16, path: &str) -> String {
     format!("curl -sSf -X POST -T {UPLOAD} -w {report} http://127.0.0.1:{port}{path}")
 }
 
-/// What [`upload_line`] asks curl to say, behind the server's own count.
+/// Parses the output of [`upload_line`]: the server's answer with its count, then curl's report.
 pub(super) fn read_upload(said: &str, cpu_seconds: f64, bytes: u64, server: u32) -> Result<Sample> {
     let number = |label| field(said, label).and_then(|text| text.parse::<f64>().ok());
     let (Some(uploaded), Some(rate)) = (number("uploaded:"), number("rate:")) else {
-        return Err(Error::Failed("curl gave no figures".into()));
+        return Err(Error::Failed("curl printed no figures".into()));
     };
     let per_gigabyte = cpu_seconds / (bytes as f64 / 1e9);
     let figures = [("MB/s", rate / 1e6), (CPU_GIGABYTE, per_gigabyte), (PEAK, peak_mib(server))];
     let mut sample = Sample::default();
     sample.figures.extend(figures.map(|(name, value)| Figure { name, value }));
     if uploaded != bytes as f64 || !said.contains(&format!("\"bytes\":{bytes}")) {
-        sample.errors.push(format!("of {bytes} bytes {uploaded} were sent, and the server said otherwise"));
+        sample.errors.push(format!("{uploaded} of {bytes} bytes were sent, or the server counted another number"));
     }
     Ok(sample)
 }
@@ -48,15 +48,16 @@ fn peak_mib(server: u32) -> f64 {
     process::peak_resident_kib(server) as f64 / 1024.0
 }
 
-/// The hidden command that reads slowly, and what it says when every connection has got something.
+/// The name of the hidden subcommand that reads slowly, and the line that it prints once every connection has received
+/// bytes.
 pub(super) const SIP: &str = "sip";
 const SIPPING: &str = "sipping";
 
-/// What one reader takes at a time, and how often.
+/// The bytes that a reader reads at a time, and the interval.
 const SIP_BYTES: usize = 4096;
 const SIP_EVERY: Duration = Duration::from_millis(100);
 
-/// The server's peak after its readers have read for so long.
+/// Measures the server's peak memory after readers have read for some seconds.
 pub(super) fn measure_readers(server: u32, port: u16, path: &str, connections: u32, seconds: f64) -> Result<Sample> {
     let line = idle::own_line(&format!("bench {SIP} {port} {path} {connections}"))?;
     idle::beside(&line, "", SIPPING, || {
@@ -65,13 +66,14 @@ pub(super) fn measure_readers(server: u32, port: u16, path: &str, connections: u
         sample.figures.push(Figure { name: PEAK, value: peak_mib(server) });
         let standing = idle::established(port)?;
         if standing < connections {
-            sample.errors.push(format!("{standing} of {connections} readers were left"));
+            sample.errors.push(format!("only {standing} of {connections} readers were left"));
         }
         Ok(sample)
     })
 }
 
-/// `bench sip PORT PATH COUNT`: opens connections, asks on each, and takes little of each answer at a time until it is stopped.
+/// Runs `bench sip PORT PATH COUNT`: opens connections, sends a request on each, and reads the answers slowly until it
+/// is stopped.
 pub(super) fn sip(port: u16, path: &str, count: u32) -> Result<()> {
     let one = || -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -89,7 +91,7 @@ pub(super) fn sip(port: u16, path: &str, count: u32) -> Result<()> {
             let count = stream.read(&mut buffer).map_err(|error| Error::doing("a reader", error))?;
             let is_right = said || buffer[..count].starts_with(b"HTTP/1.1 200 ");
             if count == 0 || !is_right {
-                return Err(Error::Failed("a reader got something else than its answer".into()));
+                return Err(Error::Failed("a reader did not get an answer with status 200".into()));
             }
         }
         if !std::mem::replace(&mut said, true) {
@@ -114,7 +116,7 @@ mod tests {
             let sample = read_upload(said, 1.0, 2_000_000_000, me).expect("figures");
             assert_eq!(sample.errors.len(), errors, "{said}");
             assert_eq!((sample.value("MB/s"), sample.value(CPU_GIGABYTE)), (Some(500.0), Some(0.5)));
-            assert!(sample.value(PEAK) > Some(1.0), "this process has memory: {:?}", sample.value(PEAK));
+            assert!(sample.value(PEAK) > Some(1.0), "the peak of this process is too small: {:?}", sample.value(PEAK));
         }
         assert!(read_upload("curl: (7)", 1.0, 1, me).is_err());
     }

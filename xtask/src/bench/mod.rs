@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: Highwire side by side with its floors and peers, on this machine, now.
+//! `cargo xtask bench`: measures Highwire side by side with floors (minimal servers) and peers (other servers).
 //!
-//! Figures from different days, machines or orders are not compared: every round runs each server once, and the order rotates.
+//! Figures from different days or machines cannot be compared, so every round runs each server once, in rotated order.
 
 mod folder;
 mod idle;
@@ -25,42 +25,42 @@ use crate::process::{self, AB, CURL, GCC, H2LOAD, H2O, LIBEVENT, LIBURING, NGINX
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Times Highwire side by side with its floors, its peers and other I/O models.
+Measures Highwire side by side with floors (servers without parsing), peers (other servers) and other I/O models.
 
 Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,...] [--output FILE] [options]
        cargo xtask bench models [options]
        cargo xtask bench --list
 
-  http     the scenarios against their floors; writes bench/http.md
-  models   how servers wait for their sockets, at 64, 512 and 10,000 connections; writes bench/models.md and
+  http     runs the scenarios; writes bench/http.md
+  models   compares ways to wait for sockets, with 64, 512 and 10,000 connections; writes bench/models.md and
            bench/models.svg
 
 Options:
-  --rounds N        rounds, in each of which every server runs once, in rotated order (default 5)
+  --rounds N        number of rounds; each runs every server once, in rotated order (default 5)
   --seconds S       how long the generator runs each time (default 3)
-  --scenario NAME   a scenario or a group of them (default all); may be given several times
-  --peers NAME,...  other engines to run as well: hyper, axum, actix, ntex, may, nginx
-  --output FILE     where the tables go; sections of other scenarios in it are kept (default bench/http.md)
+  --scenario NAME   a scenario or a group of scenarios (default all); may be given several times
+  --peers NAME,...  other servers to run as well: hyper, axum, actix, ntex, may, nginx
+  --output FILE     the file of the tables; keeps its sections of other scenarios (default bench/http.md)
   --list            show the scenarios and run nothing
 
-The server runs on CPU 0, the generator on the last CPU. As root the congestion control is set to cubic meanwhile: bbr
-paces even on loopback. The first server runs twice; a difference smaller than that between its two rows is none. Judge
-by CPU time a request.
+The server runs on CPU 0, the generator on the last CPU. If root runs the command, it sets the congestion control to cubic
+meanwhile, because bbr paces even on loopback. The first server runs twice; ignore differences smaller than that between
+its two rows. Compare CPU time per request.
 ";
 
 const OPENING: &str = "\
 # Highwire side by side
 
 `cargo xtask bench http` made this page. Each row is the median of its rounds, with the smallest and the largest. The first server
-is the floor where there is one: a program that makes the same system calls and parses nothing. It ran twice; a difference smaller
-than that between its two rows is none. Judge by CPU time a request: requests/s also tell how fast the generator was.
+is the floor, if the scenario has one: a program that makes the same system calls and parses nothing. The first server ran twice;
+ignore differences smaller than that between its two rows. Compare CPU time per request: requests/s also depend on the generator.
 ";
 
-/// Sources and where they go; every .c file is a program.
+/// The folders of the C sources, of which every .c file is a program, and the folder of the compiled programs.
 const PROGRAM_FOLDERS: &[&str] = &["bench/floors", "bench/load", "bench/models"];
 const PROGRAMS: &str = "bench/bin";
 
-/// What a program must be linked with, by what it includes.
+/// The linker flags for each included header.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("<liburing.h>", &["-luring"]),
     ("<event2/", &["-levent_core", "-levent_pthreads"]),
@@ -68,17 +68,17 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("<math.h>", &["-lm"]),
 ];
 
-/// The first port that servers get: above what services use, below what connections are given.
+/// The first port for servers: above the ports of services and below those of outgoing connections.
 const FIRST_PORT: u16 = 18_100;
 
-/// How many ports a server may find taken: by a run beside this one, or by anything else.
+/// The number of ports to try for a server, because other programs may use some.
 const PORTS_TRIED: usize = 64;
 
-/// What a run does everywhere the same.
+/// The settings of a run.
 struct Plan {
     rounds: u32,
     seconds: f64,
-    /// What the figures depend on, for the reader.
+    /// A description of the machine, the code and the settings, for the page.
     machine: String,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
         Some("http") => {
             args.finish()?;
             let chosen = scenario::chosen(&names).map_err(|name| {
-                Error::Usage(format!("there is no scenario `{name}`; `cargo xtask bench --list` shows them"))
+                Error::Usage(format!("unknown scenario `{name}`; `cargo xtask bench --list` shows them"))
             })?;
             prepare(root, &chosen, &peers)?;
             let _cubic = Cubic::set();
@@ -118,7 +118,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
         Some("models") => {
             args.finish()?;
             if !names.is_empty() || !peers.is_empty() || output.is_some() {
-                return Err(Error::Usage("bench models takes --rounds and --seconds only".into()));
+                return Err(Error::Usage("bench models accepts --rounds and --seconds only".into()));
             }
             prepare(root, &[], &[])?;
             let _cubic = Cubic::set();
@@ -135,7 +135,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
                 memory::sip(port, &path, count)
             }
         }
-        _ => Err(Error::Usage("bench what: `http` or `models`? See `cargo xtask bench --help`".into())),
+        _ => Err(Error::Usage("bench needs `http` or `models`; see `cargo xtask bench --help`".into())),
     }
 }
 
@@ -158,7 +158,7 @@ fn http(root: &Path, plan: &Plan, scenarios: &[&Scenario], peers: &[String], out
             body.push_str(&format!("- {}: `{}`\n", server.name, server.line(FIRST_PORT).join(" ")));
         }
         sections.push((scenario.name.to_owned(), body));
-        // Written after each scenario: an interrupted run keeps what it has.
+        // Written after each scenario, so that an interrupted run keeps its results.
         let file = root.join(output);
         let page = table::merge(&std::fs::read_to_string(&file).unwrap_or_default(), OPENING, &sections);
         std::fs::write(&file, page).map_err(|error| Error::doing(output, error))?;
@@ -167,13 +167,14 @@ fn http(root: &Path, plan: &Plan, scenarios: &[&Scenario], peers: &[String], out
     Ok(())
 }
 
-/// The drives of a scenario, each with a title. Constant rates are found first: percentages of the slowest entrant's peak.
+/// Returns the drives of a scenario, each with a title. For constant rates, first measures the peak of every server;
+/// the rates are percentages of the lowest peak.
 fn drives(root: &Path, scenario: &Scenario, servers: &[Server], plan: &Plan) -> Result<Vec<(String, Drive<'static>)>> {
     let seconds = plan.seconds;
     let Load::Rate { connections, percents } = scenario.load else {
         return Ok(Drive::of(scenario.load, seconds).map(|drive| (String::new(), drive)).into_iter().collect());
     };
-    println!("first the peak of each");
+    println!("measuring the peak of each server first");
     let closed = Drive::Closed { connections, depth: 1, headers: false, seconds };
     let rows = measure_all(root, servers, scenario.path, closed, 1);
     let slowest = rows.iter().filter_map(|row| row.median(REQUESTS)).fold(f64::INFINITY, f64::min);
@@ -188,7 +189,8 @@ fn drives(root: &Path, scenario: &Scenario, servers: &[Server], plan: &Plan) -> 
     Ok(percents.iter().map(drive).collect())
 }
 
-/// Runs every server once a round, in rotated order. One that fails is left out from then on and says why.
+/// Runs every server once per round, in rotated order. A server that fails is left out of the next rounds, and the
+/// reason is kept.
 fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, rounds: u32) -> Vec<Row> {
     let mut rows: Vec<Row> =
         servers.iter().map(|server| Row { name: server.name.clone(), samples: Vec::new(), failure: None }).collect();
@@ -199,7 +201,7 @@ fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, ro
             if row.failure.is_some() {
                 continue;
             }
-            // A port of its own for each server: connections that linger from the last one are not in its way.
+            // Each server gets another port, because connections of the previous one may linger.
             let ports = (FIRST_PORT + index as u16..).step_by(servers.len()).take(PORTS_TRIED);
             match run::free_port(ports).and_then(|port| run::measure(root, &servers[index], port, path, drive)) {
                 Ok(sample) => {
@@ -225,13 +227,13 @@ fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, ro
     rows
 }
 
-/// Builds what the run needs.
+/// Installs and builds the programs that the run needs.
 fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()> {
     let needs = |tool: Tool| tool.ensure().map_err(Error::Failed);
     for tool in scenarios.iter().flat_map(|scenario| tools(scenario.load)) {
         needs(*tool)?;
     }
-    // Those that are asked for, and those that scenarios have without being asked.
+    // The requested peers, and those that the scenarios always contain.
     let of_scenarios = scenarios.iter().flat_map(|scenario| scenario.entrants).filter_map(|entrant| entrant.peer());
     let mut peers: Vec<&str> = peers.iter().map(String::as_str).chain(of_scenarios).collect();
     peers.sort_unstable();
@@ -241,7 +243,7 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
     }
     folder::write_files(root)?;
     build_programs(root)?;
-    // Its own target folder, whatever the environment says: the commands name it.
+    // A fixed target folder, because the servers' command lines contain it.
     cargo_build(root, &["build", "--release", "--target-dir", "target"])?;
     let built: Vec<String> = peers
         .iter()
@@ -263,7 +265,7 @@ fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()>
     Ok(())
 }
 
-/// The programs of a load's clients, and of the servers that it is for.
+/// Returns the programs that a load needs, for its clients and its servers.
 fn tools(load: Load) -> &'static [Tool] {
     match load {
         Load::Ab(_) => &[AB],
@@ -284,7 +286,8 @@ fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {
     process::run_shown(Command::new("cargo").current_dir(root).args(words))
 }
 
-/// Compiles the floors, the generator and the model servers that are older than their sources. Returns their names.
+/// Compiles the floors, the generator and the model servers if they are older than their sources. Returns the names of
+/// all.
 pub(crate) fn build_programs(root: &Path) -> Result<Vec<String>> {
     for tool in [GCC, LIBURING, LIBEVENT] {
         tool.ensure().map_err(Error::Failed)?;
@@ -296,7 +299,7 @@ pub(crate) fn build_programs(root: &Path) -> Result<Vec<String>> {
             entries.map(move |entry| format!("{folder}/{}", entry.file_name().to_string_lossy()))
         })
         .collect();
-    // Headers are few and shared: a change of one rebuilds all.
+    // All programs are rebuilt if any header changes, because there are few headers.
     let modified = |path: &str| std::fs::metadata(root.join(path)).and_then(|metadata| metadata.modified()).ok();
     let newest_header = sources.iter().filter(|path| path.ends_with(".h")).filter_map(|path| modified(path)).max();
     std::fs::create_dir_all(root.join(PROGRAMS)).map_err(|error| Error::doing(PROGRAMS, error))?;
@@ -322,7 +325,7 @@ pub(crate) fn build_programs(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What figures depend on: the machine, the code and the length of the run.
+/// Returns a description of the machine, the code and the length of the run.
 fn machine(root: &Path, rounds: u32, seconds: f64) -> String {
     let cpu = process::read_field(Path::new("/proc/cpuinfo"), "model name").unwrap_or_default();
     let cpu = cpu.trim_start_matches([':', ' ', '\t']).to_owned();
@@ -333,15 +336,16 @@ fn machine(root: &Path, rounds: u32, seconds: f64) -> String {
         "{cpus} CPUs, {cpu}, Linux {}, {}; Highwire {}; {rounds} x {seconds} s, interleaved.",
         first_line("/proc/sys/kernel/osrelease"),
         first_line(CONGESTION),
-        commit.map_or("of no known commit".into(), |text| text.trim().to_owned()),
+        commit.map_or("of an unknown commit".into(), |text| text.trim().to_owned()),
     )
 }
 
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// Sets the congestion control to cubic for as long as this lives.
+/// Sets the congestion control to cubic until it is dropped.
 ///
-/// A small shell puts the old one back when its input ends: that happens whatever way this program ends, also by a signal.
+/// A shell process restores the old one when its standard input ends, which also happens if a signal kills this
+/// program.
 struct Cubic {
     restorer: Option<Child>,
 }
@@ -355,7 +359,7 @@ impl Cubic {
         }
         if !process::is_root() {
             println!(
-                "congestion control: {old}; not root, so it stays. Figures with bbr are not comparable with cubic's"
+                "congestion control: {old}; only root can change it. Figures of bbr and cubic must not be compared"
             );
             return Self { restorer: None };
         }
@@ -366,7 +370,7 @@ impl Cubic {
             .spawn()
             .ok();
         if restorer.is_some() && std::fs::write(CONGESTION, "cubic\n").is_ok() {
-            println!("congestion control: cubic instead of {old}, for now");
+            println!("congestion control: cubic instead of {old} during the run");
         }
         Self { restorer }
     }

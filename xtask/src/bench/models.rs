@@ -1,4 +1,5 @@
-//! `cargo xtask bench models`: the same small answer from servers that differ in how they wait for their sockets.
+//! `cargo xtask bench models`: compares servers that send the same small answer but wait for their sockets in different
+//! ways.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use super::table::{self, Row};
 use super::{Plan, measure_all};
 use crate::{Error, Result};
 
-/// Name, and command with `PORT`. Two workers each; the server may use every CPU, which it shares with the generator.
+/// The name and the command (with `PORT`) of each server. Each has two workers and shares all CPUs with the generator.
 const MODELS: &[(&str, &str)] = &[
     (
         "a thread for each connection (highwire)",
@@ -36,10 +37,10 @@ const OPENING: &str = "\
 
 `cargo xtask bench models` made this page and its chart, models.svg. Every server answers the same small request with two workers,
 one request in flight on each connection; all connections are established before the clock starts. Server and generator share the
-machine's CPUs, so requests/s are the pair's; CPU time a request is the server's own. A model that leaves connections without an
-answer says so under errors: its requests/s are then those of the few that it served.
+machine's CPUs, so requests/s depend on both; CPU time per request is the server's own. If a model leaves connections without an
+answer, the column errors shows it, and its requests/s are those of the few connections that it served.
 
-![Requests a second of each model](models.svg)
+![Requests per second of each model](models.svg)
 ";
 
 pub(super) fn run(root: &Path, plan: &Plan) -> Result<()> {
@@ -57,7 +58,7 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<()> {
         groups.push((title, rows.iter().map(|row: &Row| row.median(REQUESTS)).collect()));
     }
     let chart = Chart {
-        title: "Requests a second by I/O model",
+        title: "Requests per second by I/O model",
         axis: "requests/s, median",
         series: MODELS.iter().map(|(name, _)| (*name).to_owned()).collect(),
         groups,

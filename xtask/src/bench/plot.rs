@@ -1,31 +1,31 @@
-//! A grouped bar chart as SVG, written by hand.
+//! Renders a grouped bar chart as SVG.
 //!
-//! The bars lie: names are read without turning the head, and the chart grows downwards, so that it fills the width of a phone with
-//! letters that can still be read there.
+//! The bars are horizontal, so that names are horizontal too and the chart grows downwards. It fits the width of a
+//! phone with readable letters.
 
 use std::fmt::Write as _;
 
 use super::table::number;
 
-/// A chart: for every group one bar of each series.
+/// A chart with one bar per series in every group.
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
-    /// What the length of a bar is.
+    /// The quantity that the length of a bar shows.
     pub(super) axis: &'a str,
     pub(super) series: Vec<String>,
     pub(super) groups: Vec<(String, Vec<Option<f64>>)>,
 }
 
-/// A phone shows about this many CSS pixels, so that a letter of 12 is drawn about as large as the text around it.
+/// About the width of a phone in CSS pixels, so that letters of size 12 are about as large as the surrounding text.
 const WIDTH: f64 = 400.0;
 const MARGIN: f64 = 10.0;
-/// Room on the right for a bar's number.
+/// The space on the right for a bar's number.
 const NUMBER: f64 = 66.0;
 const BAR: f64 = 13.0;
 const STEP: f64 = 16.0;
 const LINE: f64 = 18.0;
 
-/// Told apart by people who do not tell red from green, and in grey: the palette of Okabe and Ito, without yellow.
+/// The palette of Okabe and Ito without yellow: distinct for color-blind readers and in gray.
 const COLOURS: &[&str] = &["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#555555"];
 
 pub(super) fn svg(chart: &Chart<'_>) -> String {
@@ -104,7 +104,7 @@ fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Round values from 0 to at least `largest`, about four of them, and the last one.
+/// Returns about four round values from 0 to at least `largest`, and the last of them.
 fn ticks(largest: f64) -> (Vec<f64>, f64) {
     if largest <= 0.0 {
         return (vec![0.0, 1.0], 1.0);
@@ -120,7 +120,7 @@ fn ticks(largest: f64) -> (Vec<f64>, f64) {
     ((0..=count as u32).map(|index| f64::from(index) * step).collect(), count * step)
 }
 
-/// A tick's value in few letters.
+/// Returns a short text of a tick's value.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),

@@ -1,7 +1,7 @@
-//! One measurement: a server is started, a generator runs against it, and what it cost is read.
+//! Performs one measurement: starts a server, runs a generator against it, and reads the figures.
 //!
-//! The server's CPU time is what is judged: with the server on one core and the generator on the other, requests a second also tell
-//! which of the two was slower, CPU time a request only what the server did.
+//! Servers are compared by their CPU time per request. Requests per second also depend on the generator, which runs on
+//! another core.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpStream};
@@ -19,17 +19,17 @@ use super::tls;
 use crate::process::{self, Running};
 use crate::{Error, Result};
 
-/// Between looks at a server that does not listen yet.
+/// The interval between checks of a server that does not listen yet.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// The same lines that bench/scripts/pipeline_headers.lua sends.
+/// A file with the header lines that bench/scripts/pipeline_headers.lua sends, too.
 const HEADERS: &str = "bench/scripts/headers.txt";
 
-/// Latencies of a constant rate, in the generator's words and ours.
+/// The latencies of a constant rate: the generator's names and the names of the figures.
 const PERCENTILES: &[(&str, &str)] =
     &[("p50", "p50 µs"), ("p90", "p90 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"), ("max", "max µs")];
 
-/// What is being measured.
+/// A load with its concrete parameters.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Drive<'a> {
     Closed { connections: u32, depth: u32, headers: bool, seconds: f64 },
@@ -45,7 +45,7 @@ pub(super) enum Drive<'a> {
 }
 
 impl Drive<'static> {
-    /// The drive of a load that has one; a constant rate has one for each percentage.
+    /// Returns the drive of a load, or `None` for a constant rate, which has one drive per percentage.
     pub(super) fn of(load: Load, seconds: f64) -> Option<Self> {
         match load {
             Load::Closed { connections, depth, headers } => Some(Self::Closed { connections, depth, headers, seconds }),
@@ -63,7 +63,7 @@ impl Drive<'static> {
 }
 
 impl Drive<'_> {
-    /// The generator's command line; `None` where xtask itself is the client.
+    /// Returns the generator's command line, or `None` if xtask itself is the client.
     pub(super) fn line(&self, port: u16, path: &str) -> Option<Vec<String>> {
         let line = match *self {
             Self::Closed { connections, depth, headers, seconds } => {
@@ -90,7 +90,7 @@ impl Drive<'_> {
     }
 }
 
-/// Starts the server, drives it, stops it.
+/// Starts the server, runs the load and stops the server.
 pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive: Drive<'_>) -> Result<Sample> {
     let running = start(root, server, port)?;
     match drive {
@@ -102,7 +102,7 @@ pub(super) fn measure(root: &Path, server: &Server, port: u16, path: &str, drive
         }
         _ => {
             let line = drive.line(port, path).unwrap_or_default();
-            // What is downloaded is a file with some servers: the first time brings it into memory.
+            // The first download, which is not measured, brings the file into memory if the server sends one.
             if let Drive::Download { .. } = drive {
                 generate(root, &line, running.id())?;
             }
@@ -122,11 +122,11 @@ fn listens(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// The first of some ports at which nobody listens: with SO_REUSEPORT a second server would share the first one's connections.
+/// Returns the first port without a listener. With SO_REUSEPORT two servers on one port would share the connections.
 pub(super) fn free_port(mut ports: impl Iterator<Item = u16>) -> Result<u16> {
     ports
         .find(|&port| !listens(port))
-        .ok_or_else(|| Error::Failed("other programs listen on all ports for servers".into()))
+        .ok_or_else(|| Error::Failed("other programs listen on all ports for servers; end them".into()))
 }
 
 fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
@@ -144,19 +144,19 @@ fn start(root: &Path, server: &Server, port: u16) -> Result<Served> {
             {
                 let _ = stderr.read_to_string(&mut said);
             }
-            let last = said.lines().last().unwrap_or("nothing was said");
+            let last = said.lines().last().unwrap_or("no message");
             return Err(Error::Failed(format!("does not listen: {last}")));
         }
         sleep(GLANCE);
     }
-    // A server that talks much must not block on a full pipe: nobody reads it from here on.
+    // Reads and drops further messages, so that the server cannot block on a full pipe.
     if let Some(stderr) = running.child().stderr.take() {
         std::thread::spawn(move || std::io::copy(&mut BufReader::new(stderr), &mut std::io::sink()));
     }
     Ok(Served { running, _folder: folder })
 }
 
-/// A server that listens, and the folder that it was given.
+/// A running server and its folder.
 struct Served {
     running: Running,
     _folder: Folder,
@@ -168,10 +168,11 @@ impl Served {
     }
 }
 
-/// Runs the generator to its end. Returns what it said and the CPU time that the server spent on it.
+/// Runs the generator to its end. Returns its output and the server's CPU time meanwhile.
 ///
-/// Our generator says `Connections: N` when all are established, and only then starts the clock: what the server spent on
-/// accepting them is not counted. Others count it, as their figures do.
+/// Our generator prints `Connections: N` when all are established, and then starts its clock. The server's CPU time
+/// counts from there, without the time to accept them. With other generators it includes that time, as their figures
+/// do.
 fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> {
     let mut command = pinned(root, Some(&generator_cpu()), line);
     let child =
@@ -207,12 +208,12 @@ fn generate(root: &Path, line: &[String], server: u32) -> Result<(String, f64)> 
     if status.success() {
         Ok((said, after - before))
     } else {
-        let last = complaints.lines().last().unwrap_or("the generator gave no reason");
+        let last = complaints.lines().last().unwrap_or("the generator printed no reason");
         Err(Error::Failed(last.to_owned()))
     }
 }
 
-/// Takes the figures out of what a generator said.
+/// Parses the figures in a generator's output.
 fn read_sample(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample> {
     match drive {
         Drive::Handshakes { resumed, .. } => tls::read_handshakes(said, cpu_seconds, resumed),
@@ -221,11 +222,11 @@ fn read_sample(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample>
     }
 }
 
-/// The figures of those who count requests.
+/// Parses the output of generators that count requests.
 fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sample> {
     let number = |label: &str| field(said, label).and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
     let rate = number("Requests/sec:").or_else(|| number("Requests per second:")).or_else(|| h2load_rate(said));
-    let rate = rate.ok_or_else(|| Error::Failed("the generator gave no requests/s".into()))?;
+    let rate = rate.ok_or_else(|| Error::Failed("the generator printed no requests/s".into()))?;
     let requests = match drive {
         Drive::Closed { seconds, .. } | Drive::Post { seconds, .. } | Drive::Rate { seconds, .. } => rate * seconds,
         Drive::H2load { .. } => number("requests:").unwrap_or(0.0),
@@ -254,7 +255,7 @@ fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sampl
     {
         sample.errors.push(counts.to_owned());
     }
-    // Late by more than this the generator, not the server, made the latencies.
+    // If the generator is later than this, it caused the latencies, not the server.
     const LAG_US_MAX: f64 = 10_000.0;
     if let Some(lag) = number("Generator lag us: max=").filter(|&lag| lag > LAG_US_MAX) {
         sample.errors.push(format!("generator late by {lag:.0} µs"));
@@ -267,7 +268,7 @@ fn read_requests(said: &str, cpu_seconds: f64, drive: Drive<'_>) -> Result<Sampl
     Ok(sample)
 }
 
-/// The rate in h2load's words: `finished in 1.03s, 290678.80 req/s, 9.98MB/s`.
+/// Parses the rate in h2load's output: `finished in 1.03s, 290678.80 req/s, 9.98MB/s`.
 fn h2load_rate(said: &str) -> Option<f64> {
     field(said, "finished in")?.split(',').find_map(|part| part.trim().strip_suffix("req/s")?.trim().parse().ok())
 }
@@ -279,9 +280,9 @@ mod tests {
     const CLOSED: Drive<'_> = Drive::Closed { connections: 64, depth: 1, headers: false, seconds: 2.0 };
     const RATE: Drive<'_> = Drive::Rate { connections: 64, rate: 1000.0, seconds: 2.0 };
 
-    /// Reads what a generator said, with 1 s of server CPU, and compares figures and complaints.
+    /// Parses a generator's output, with 1 s of server CPU, and compares figures and errors.
     fn check(said: &str, drive: Drive<'_>, figures: &[(&str, f64)], errors: &[&str]) {
-        let sample = read_sample(said, 1.0, drive).expect("a rate was said");
+        let sample = read_sample(said, 1.0, drive).expect("a rate");
         let found: Vec<(&str, f64)> = sample.figures.iter().map(|figure| (figure.name, figure.value)).collect();
         assert_eq!(found, figures, "{said}");
         assert_eq!(sample.errors, errors, "{said}");

@@ -1,16 +1,17 @@
-//! What all measurements share: the figures that they give, and how programs are started for them.
+//! The figures of a measurement, and how measurements start programs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a server may take to listen.
+/// The time limit for a server to start listening.
 pub(super) const START: Duration = Duration::from_secs(20);
 
-/// Room for 10,000 connections and what else a server opens; a machine that forbids it gives what it allows.
+/// The limit of open files for 10,000 connections and a server's other files. If the system forbids it, the hard limit
+/// applies.
 const OPEN_FILES: u32 = 100_000;
 
-/// One figure of one measurement. A name ends with its unit.
+/// A figure of a measurement. Its name ends with its unit.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Figure {
     pub(super) name: &'static str,
@@ -21,7 +22,7 @@ pub(super) const REQUESTS: &str = "requests/s";
 pub(super) const CPU: &str = "CPU µs/request";
 pub(super) const MEMORY: &str = "bytes/connection";
 
-/// What one measurement gave: figures, always the same for the same drive, and what the generator complained of.
+/// The result of one measurement: figures, which have the same names for the same drive, and errors of the generator.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) figures: Vec<Figure>,
@@ -34,7 +35,7 @@ impl Sample {
     }
 }
 
-/// A command on some CPUs, with room for many connections, that dies when xtask does.
+/// Returns a command that runs on some CPUs with a raised limit of open files. The kernel kills it if xtask ends.
 pub(super) fn pinned(root: &Path, cpus: Option<&str>, line: &[String]) -> Command {
     let raise = format!("ulimit -n {OPEN_FILES} 2>/dev/null || ulimit -n \"$(ulimit -Hn)\"; exec \"$@\"");
     let mut command = Command::new("sh");
@@ -46,12 +47,12 @@ pub(super) fn pinned(root: &Path, cpus: Option<&str>, line: &[String]) -> Comman
     command
 }
 
-/// The generator's CPU: the last one.
+/// Returns the generator's CPU, which is the last one.
 pub(super) fn generator_cpu() -> String {
     std::thread::available_parallelism().map_or(0, |count| count.get() - 1).to_string()
 }
 
-/// The rest of the line that begins with `label`.
+/// Returns the rest of the first line that begins with `label`.
 pub(super) fn field<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim_start().strip_prefix(label)).map(str::trim)
 }

@@ -1,14 +1,14 @@
-//! What is measured: scenarios as a table, and the servers that take part in them.
+//! The table of scenarios, and the servers that take part in them.
 //!
-//! The first server of a scenario is the one that all are compared with, where there is one its floor: a program that makes the
-//! same system calls and parses nothing. It runs a second time as `… again`, and the difference between the two is the spread
-//! below which no difference means anything.
+//! All servers of a scenario are compared with its first one. If possible, that is the floor: a program that makes the
+//! same system calls and parses nothing. It runs a second time as `… again`. Differences smaller than that between its
+//! two runs are noise.
 
-/// One scenario.
+/// A scenario.
 #[derive(Debug)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,
-    /// Scenarios of one family can be asked for together.
+    /// A name by which several scenarios can be chosen together.
     pub(super) group: &'static str,
     pub(super) what: &'static str,
     pub(super) load: Load,
@@ -16,7 +16,7 @@ pub(super) struct Scenario {
     pub(super) entrants: &'static [Entrant],
 }
 
-/// What the clients do.
+/// The actions of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
     /// Every connection keeps `depth` requests in flight.
@@ -25,23 +25,24 @@ pub(super) enum Load {
     Post { connections: u32, file: &'static str },
     /// ApacheBench, with these options before the address.
     Ab(&'static str),
-    /// h2load, with these options before the address: HTTP/2, or with `--h1` HTTP/1.1, in the clear or under TLS.
+    /// h2load, with these options before the address: HTTP/2, or HTTP/1.1 with `--h1`.
     H2load { options: &'static str, tls: bool },
-    /// openssl: a connection for each request, with a full handshake or with a resumed session.
+    /// openssl: one request per connection, with a full handshake or with a resumed session.
     Handshakes { resumed: bool },
     /// curl: one download, by HTTP/1.1 or HTTP/2.
     Download { version: &'static str },
-    /// A constant rate, at each of these percentages of the slowest entrant's peak; latency from when a request was due.
+    /// A constant rate, at each of these percentages of the slowest server's peak. Latency counts from when a request
+    /// was due.
     Rate { connections: u32, percents: &'static [u32] },
-    /// Connections that each were served once and then wait; what memory they hold over what others, the warm-up, hold.
+    /// Idle connections that were each served once. Measures the growth of memory after the connections of a warm-up.
     Idle { connections: u32, warm_up: u32, protocol: Protocol },
-    /// curl: one upload of this many bytes; what memory the server needed at most.
+    /// curl: one upload of this many bytes. Measures the server's peak memory.
     Upload { bytes: u64 },
-    /// So many clients that take little at a time of an answer without end; what memory the server needed at most.
+    /// Clients that read a long answer slowly. Measures the server's peak memory.
     SlowReaders { connections: u32 },
 }
 
-/// What clients speak.
+/// The protocol of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
@@ -49,18 +50,18 @@ pub(super) enum Protocol {
     Http2Tls,
 }
 
-/// Who takes part.
+/// A server that takes part in scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entrant {
     FloorUring,
     FloorEpoll,
-    /// Closes after one answer.
+    /// The epoll floor that closes each connection after one answer.
     FloorEpollOnce,
     Highwire(Engine),
     HighwireTls(Engine),
-    /// Serves the folder that nginx has, too.
+    /// Serves the same files as nginx.
     HighwireFiles(Engine),
-    /// From Debian; see bench/peers.
+    /// From Debian, with a configuration from bench/peers.
     H2o,
     H2oTls,
     NginxTls,
@@ -85,7 +86,7 @@ use Entrant::{
 const URING: &[Entrant] = &[FloorUring, Highwire(Uring)];
 const READINESS: &[Entrant] = &[FloorEpoll, Highwire(Readiness)];
 const BOTH: &[Entrant] = &[FloorEpoll, Highwire(Readiness), Highwire(Uring)];
-/// For clients that the floors' one canned answer does not serve.
+/// For clients that cannot use the fixed answer of the floors.
 const NO_FLOOR: &[Entrant] = &[Highwire(Readiness), Highwire(Uring)];
 
 const FILES: &[Entrant] = &[NginxFiles, HighwireFiles(Uring), HighwireFiles(Readiness)];
@@ -94,13 +95,13 @@ const H2: &[Entrant] = &[H2o, Highwire(Uring), Highwire(Readiness)];
 const H2_TLS: &[Entrant] = &[H2oTls, HighwireTls(Uring), HighwireTls(Readiness)];
 const NGINX_TLS: &[Entrant] = &[NginxTls, HighwireTls(Uring), HighwireTls(Readiness)];
 
-/// 64 connections keep both sides busy once requests are pipelined; without pipelining it takes 512, or else each side keeps
-/// putting the other to sleep and the figures swing threefold from round to round.
+/// Returns a scenario with 64 connections. With pipelining they keep server and generator busy. Without it, each side
+/// often waits for the other, and figures vary threefold between rounds; that takes 512 connections.
 const fn pipelined(name: &'static str, depth: u32, headers: bool) -> Scenario {
     let what = if headers {
-        "64 connections, so many requests in flight on each, with three headers more to parse"
+        "64 connections, N requests in flight on each (N is in the name), with three additional headers"
     } else {
-        "64 connections, so many requests in flight on each"
+        "64 connections, N requests in flight on each (N is in the name)"
     };
     Scenario {
         name,
@@ -122,7 +123,7 @@ const fn alone(
     Scenario { name, group: name, what, load, path, entrants }
 }
 
-/// What a browser sends with each request, beside its method and target.
+/// h2load's options with the header fields that a browser sends.
 const BROWSER: &str = "-n 400000 -c 16 -m 32 -H sec-ch-ua:\"Chromium\";v=\"130\",\"Not?A_Brand\";v=\"99\" \
     -H sec-ch-ua-mobile:?0 -H sec-ch-ua-platform:\"Linux\" -H upgrade-insecure-requests:1 \
     -H accept:text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8 \
@@ -130,12 +131,12 @@ const BROWSER: &str = "-n 400000 -c 16 -m 32 -H sec-ch-ua:\"Chromium\";v=\"130\"
     -H accept-encoding:gzip,deflate,br,zstd -H accept-language:en-US,en;q=0.9,de;q=0.8 \
     -H cookie:session=0123456789abcdef0123456789abcdef";
 
-/// Highwire makes what it sends; nginx has a file of this name and size.
+/// The path of downloads. Highwire generates the bytes; nginx has a file of this name and size.
 const DOWNLOAD: &str = "/stream?bytes=1000000000";
 const DOWNLOAD_H1: &str =
-    "one download of a gigabyte by HTTP/1.1 under TLS, the second one: of a file in memory by nginx";
+    "one download of a gigabyte by HTTP/1.1 under TLS, after one that is not measured; nginx sends a cached file";
 const DOWNLOAD_H2: &str =
-    "one download of a gigabyte by HTTP/2 under TLS, the second one: of a file in memory by nginx";
+    "one download of a gigabyte by HTTP/2 under TLS, after one that is not measured; nginx sends a cached file";
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     alone(
@@ -168,7 +169,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ),
     alone(
         "close",
-        "one request a connection: ab speaks HTTP/1.0, so the server closes",
+        "one request per connection: ab uses HTTP/1.0, so the server closes",
         Load::Ab("-q -c 64 -n 40000"),
         "/hello",
         &[FloorEpollOnce, Highwire(Readiness), Highwire(Uring)],
@@ -191,21 +192,23 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     pipelined("pipe128-headers", 128, true),
     alone(
         "rate",
-        "256 connections, requests at a constant rate; latency counts from when a request was due, not from when it could be sent",
+        "256 connections, requests at a constant rate; latency counts from when a request was due, not from when it \
+         could be sent",
         Load::Rate { connections: 256, percents: &[50, 80] },
         "/hello",
         BOTH,
     ),
     alone(
         "ab-keepalive",
-        "ab -k with 200 connections. No floor: ab -k wants `Connection: keep-alive` in each answer, which the canned one lacks",
+        "ab -k with 200 connections. No floor: ab -k needs `Connection: keep-alive` in each answer, which the floor \
+         does not send",
         Load::Ab("-q -k -c 200 -n 100000"),
         "/hello",
         NO_FLOOR,
     ),
     alone(
         "ab-close",
-        "ab with 200 connections at a time, a connection for each request",
+        "ab with 200 connections at a time, one request per connection",
         Load::Ab("-q -c 200 -n 50000"),
         "/hello",
         &[FloorEpollOnce, Highwire(Readiness), Highwire(Uring)],
@@ -226,14 +229,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ),
     alone(
         "tiny10k",
-        "10,000 connections, all established before the clock starts. The answer is the 13 bytes of /hello, not 2",
+        "10,000 connections, all established before the clock starts. The answer is the 13 bytes of /hello",
         Load::Closed { connections: 10_000, depth: 1, headers: false },
         "/hello",
         BOTH,
     ),
     alone(
         "hello512",
-        "512 connections, one small request in flight on each: what `echo512` is compared with",
+        "512 connections, one small request in flight on each, for comparison with `echo512`",
         Load::Closed { connections: 512, depth: 1, headers: false },
         "/hello",
         &[Ntex, Highwire(Uring), Highwire(Readiness)],
@@ -247,64 +250,65 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ),
     alone(
         "json512",
-        "512 connections; a kilobyte of JSON posted, parsed to a value of any shape, and answered with that value as JSON",
+        "512 connections; a kilobyte of JSON posted, parsed to a value of any shape, and answered with that value as \
+         JSON",
         Load::Post { connections: 512, file: "bench/scripts/order.json" },
         "/json",
         &[Axum, Highwire(Uring), Highwire(Readiness)],
     ),
     alone(
         "static-1k",
-        "512 connections; a file of 1 KiB, by nginx with sendfile and open_file_cache",
+        "512 connections; a file of 1 KiB; nginx uses sendfile and open_file_cache",
         Load::Closed { connections: 512, depth: 1, headers: false },
         "/1k.txt",
         FILES,
     ),
     alone(
         "static-100k",
-        "64 connections; a file of 100 KB, by nginx with sendfile and open_file_cache",
+        "64 connections; a file of 100 KB; nginx uses sendfile and open_file_cache",
         Load::Closed { connections: 64, depth: 1, headers: false },
         "/100k.bin",
         FILES,
     ),
     alone(
         "static-10m",
-        "16 connections; a file of 10 MB, by nginx with sendfile and open_file_cache",
+        "16 connections; a file of 10 MB; nginx uses sendfile and open_file_cache",
         Load::Closed { connections: 16, depth: 1, headers: false },
         "/10m.bin",
         FILES,
     ),
     alone(
         "upload",
-        "one upload of 10 GiB, hashed as it comes; the most memory that the server ever had resident",
+        "one upload of 10 GiB, hashed as it arrives; the server's peak resident memory",
         Load::Upload { bytes: 10 << 30 },
         "/upload",
         NO_FLOOR,
     ),
     alone(
         "slow-readers",
-        "1,000 clients, each of which takes 4 KiB every 100 ms of an answer of 100 MB; the most memory that the server ever \
-         had resident",
+        "1,000 clients, each of which reads 4 KiB every 100 ms of an answer of 100 MB; the server's peak resident \
+         memory",
         Load::SlowReaders { connections: 1000 },
         "/stream?bytes=100000000",
         NO_FLOOR,
     ),
     alone(
         "h2-16x32",
-        "HTTP/2 in the clear, 16 connections with 32 streams each. h2load works harder than any of these servers",
+        "HTTP/2 without TLS, 16 connections with 32 streams each. h2load uses more CPU than any of these servers",
         Load::H2load { options: "-n 400000 -c 16 -m 32", tls: false },
         "/hello",
         H2,
     ),
     alone(
         "h2-1x100",
-        "HTTP/2 in the clear, one connection with 100 streams",
+        "HTTP/2 without TLS, one connection with 100 streams",
         Load::H2load { options: "-n 400000 -c 1 -m 100", tls: false },
         "/hello",
         H2,
     ),
     alone(
         "h2-headers",
-        "HTTP/2 in the clear, 16 connections with 32 streams each, and the fields that a browser sends",
+        "HTTP/2 without TLS, 16 connections with 32 streams each, and the fields that a browser sends",
         Load::H2load { options: BROWSER, tls: false },
         "/hello",
         H2,
@@ -325,14 +329,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ),
     alone(
         "tls-handshake",
-        "a connection for each request, each with a full handshake: TLS 1.3, X25519, a certificate with ECDSA P-256",
+        "one request per connection, each with a full handshake: TLS 1.3, X25519, an ECDSA P-256 certificate",
         Load::Handshakes { resumed: false },
         "/hello",
         NGINX_TLS,
     ),
     alone(
         "tls-resumed",
-        "a connection for each request, each with the session of the one before: TLS 1.3, X25519",
+        "one request per connection, each with a resumed session: TLS 1.3, X25519",
         Load::Handshakes { resumed: true },
         "/hello",
         NGINX_TLS,
@@ -341,35 +345,37 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     alone("tls-download-h2", DOWNLOAD_H2, Load::Download { version: "2" }, DOWNLOAD, NGINX_TLS),
     alone(
         "idle-memory",
-        "10,000 keep-alive connections that were each served once; the server's resident memory over its memory with 100 \
-         others. Memory that the kernel holds for sockets is not in it",
+        "10,000 keep-alive connections that were each served once; growth of the server's resident memory with 100 \
+         others open, without the kernel's memory for sockets",
         Load::Idle { connections: 10_000, warm_up: 100, protocol: Protocol::Http1 },
         "/hello",
         BOTH,
     ),
     alone(
         "tls-idle-h1",
-        "1,000 connections under TLS that were each served once by HTTP/1.1; resident memory over that with 100 others",
+        "1,000 connections under TLS that were each served once by HTTP/1.1; growth of the resident memory with 100 \
+         others open",
         Load::Idle { connections: 1000, warm_up: 100, protocol: Protocol::Http1Tls },
         "/hello",
         NGINX_TLS,
     ),
     alone(
         "tls-idle-h2",
-        "1,000 connections under TLS that were each served once by HTTP/2; resident memory over that with 100 others",
+        "1,000 connections under TLS that were each served once by HTTP/2; growth of the resident memory with 100 \
+         others open",
         Load::Idle { connections: 1000, warm_up: 100, protocol: Protocol::Http2Tls },
         "/hello",
         NGINX_TLS,
     ),
 ];
 
-/// A server as it is started, with `PORT` for its port.
+/// A server's command line, with `PORT` in place of its port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) name: String,
-    /// Program and arguments.
+    /// The program and its arguments.
     pub(super) command: Vec<String>,
-    /// CPUs it may use, as taskset takes them; `None`: all.
+    /// The CPUs that it may use, as an argument of taskset. `None` allows all.
     pub(super) cpus: Option<&'static str>,
 }
 
@@ -378,17 +384,17 @@ impl Server {
         Self { name: name.to_owned(), command: command.split(' ').map(str::to_owned).collect(), cpus }
     }
 
-    /// The command line with its port, as one would type it.
+    /// Returns the command line with this port.
     pub(super) fn line(&self, port: u16) -> Vec<String> {
         self.command.iter().map(|word| word.replace("PORT", &port.to_string())).collect()
     }
 }
 
-/// Measured servers have a core to themselves; the generator has another.
+/// The CPU of measured servers. The generator has another one.
 const SERVER_CPU: Option<&str> = Some("0");
 
 impl Entrant {
-    /// The peer that has to be there for it.
+    /// Returns the peer that must be built or installed for it.
     pub(super) fn peer(&self) -> Option<&'static str> {
         match self {
             Ntex => Some("ntex"),
@@ -443,7 +449,7 @@ impl Engine {
     }
 }
 
-/// Another engine: nginx from its configuration template, the rest from bench/peers.
+/// Returns another server by name: nginx with its configuration template, or a program of bench/peers.
 pub(super) fn peer(name: &str) -> Server {
     match name {
         "nginx" => Server::new("nginx", "nginx -e stderr -p DIR -c DIR/nginx.conf", SERVER_CPU),
@@ -451,7 +457,7 @@ pub(super) fn peer(name: &str) -> Server {
     }
 }
 
-/// The servers of a scenario in order: the first, the first again, the others, the peers.
+/// Returns the servers of a scenario in order: the first, the first again, the others, the peers.
 pub(super) fn servers(entrants: &[Entrant], peers: &[String]) -> Vec<Server> {
     let mut servers: Vec<Server> = entrants.iter().map(|entrant| entrant.server()).collect();
     if let Some(first) = servers.first().cloned() {
@@ -461,7 +467,10 @@ pub(super) fn servers(entrants: &[Entrant], peers: &[String]) -> Vec<Server> {
     servers
 }
 
-/// The scenarios of these names or groups, in the order of the table; all if none is named. `Err`: the name that is unknown.
+/// Returns the scenarios with these names or groups in the order of the table, or all if `names` is empty.
+///
+/// # Errors
+/// Returns the first unknown name.
 pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
     let is = |scenario: &Scenario, name: &str| scenario.name == name || scenario.group == name;
     if let Some(unknown) = names.iter().find(|name| !SCENARIOS.iter().any(|scenario| is(scenario, name))) {

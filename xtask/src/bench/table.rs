@@ -1,4 +1,5 @@
-//! Figures of several rounds as a Markdown table, and pages of sections of which a run replaces its own.
+//! Renders the figures of several rounds as a Markdown table, and replaces the sections of a page that a run has
+//! measured.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use super::memory::PEAK;
 use super::sample::{CPU, MEMORY, Sample};
 use super::tls::{CPU_CONNECTION, CPU_GIGABYTE};
 
-/// What one server gave in all rounds: samples, or why there is none.
+/// The samples of one server in all rounds, or the reason why there are none.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -14,10 +15,10 @@ pub(super) struct Row {
     pub(super) failure: Option<String>,
 }
 
-/// The figures by which servers are compared with the first one, by the first of these names that there is.
+/// The figures by which servers are compared with the first one. The first of these names that exists is used.
 const JUDGED: &[&str] = &[CPU, CPU_CONNECTION, PEAK, CPU_GIGABYTE, MEMORY];
 
-/// One line a server; every figure as its median with the smallest and the largest round.
+/// Returns a table with a line per server and each figure as its median, smallest and largest value.
 pub(super) fn render(rows: &[Row]) -> String {
     let Some(sample) = rows.iter().find_map(|row| row.samples.first()) else {
         return rows.iter().fold(String::new(), |mut text, row| {
@@ -67,7 +68,7 @@ impl Row {
         values
     }
 
-    /// Median, least and most.
+    /// Returns the median, the smallest and the largest value of a figure.
     fn spread(&self, name: &str) -> Option<(f64, f64, f64)> {
         let values = self.values(name);
         let middle = values.len() / 2;
@@ -94,7 +95,7 @@ impl Row {
     }
 }
 
-/// A number with as many decimals as tell something, and commas between thousands.
+/// Returns a number with about three significant digits and commas between thousands.
 pub(super) fn number(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
@@ -109,7 +110,7 @@ pub(super) fn number(value: f64) -> String {
     format!("{sign}{}{rest}", grouped(whole))
 }
 
-/// Digits with commas between thousands.
+/// Inserts commas between thousands.
 pub(super) fn grouped(whole: &str) -> String {
     let mut grouped = String::new();
     for (index, digit) in whole.chars().enumerate() {
@@ -121,9 +122,9 @@ pub(super) fn grouped(whole: &str) -> String {
     grouped
 }
 
-/// Replaces the sections of a page that are new, keeps the others, and puts what has no place yet at the end.
+/// Replaces the measured sections of a page, keeps the others, and appends sections that are new.
 ///
-/// A section begins with `## name` and lasts until the next one.
+/// A section begins with `## name` and ends at the next one.
 pub(super) fn merge(page: &str, opening: &str, sections: &[(String, String)]) -> String {
     let mut old: Vec<(String, String)> = Vec::new();
     for line in page.lines() {

@@ -1,18 +1,19 @@
-//! What clients under TLS are told to do and what they say: handshakes by openssl, downloads by curl.
+//! Command lines of TLS clients and parsers of their output: handshakes by openssl, downloads by curl.
 
 use super::sample::{Figure, Sample, field};
 use crate::{Error, Result};
 
-/// How much a download is; the path of its scenarios asks for it, and nginx has a file of this size.
+/// The size of a download. The path of its scenarios contains it, and nginx serves a file of this size.
 pub(super) const DOWNLOAD_BYTES: u64 = 1_000_000_000;
 
-/// The file below a server's `www` that a download asks for, by Highwire's name for it.
+/// The name of the downloaded file in a server's folder `www`: the same as Highwire's route.
 pub(super) const DOWNLOAD_FILE: &str = "stream";
 
 pub(super) const CPU_CONNECTION: &str = "CPU µs/connection";
 pub(super) const CPU_GIGABYTE: &str = "CPU s/GB";
 
-/// A connection for each request, by TLS 1.3 with X25519, as fast as one client can. It counts in whole seconds.
+/// Returns a command line for one client that opens a connection for each request, with TLS 1.3 and X25519, as fast as
+/// it can. openssl takes only whole seconds.
 pub(super) fn handshakes_line(port: u16, path: &str, resumed: bool, seconds: f64) -> String {
     let kind = if resumed { "-reuse" } else { "-new" };
     let seconds = seconds.ceil().max(1.0);
@@ -21,14 +22,14 @@ pub(super) fn handshakes_line(port: u16, path: &str, resumed: bool, seconds: f64
     )
 }
 
-/// One download by this version of HTTP.
+/// Returns a command line for one download with this version of HTTP.
 pub(super) fn download_line(port: u16, path: &str, version: &str) -> String {
     let report = "bytes:%{size_download}\\nversion:%{http_version}\\nrate:%{speed_download}\\n";
     format!("curl -sSkf --http{version} -o /dev/null -w {report} https://127.0.0.1:{port}{path}")
 }
 
-/// `4430 connections in 2 real seconds, 152 bytes read per connection`, and before it a letter for each connection: `r` if its
-/// session was resumed, `*` if not.
+/// Parses the output of [`handshakes_line`]: a letter for each connection, `r` if its session was resumed and `*` if
+/// not, and then `4430 connections in 2 real seconds, 152 bytes read per connection`.
 pub(super) fn read_handshakes(said: &str, cpu_seconds: f64, resumed: bool) -> Result<Sample> {
     let summary = said.lines().find_map(|line| {
         let (connections, rest) = line.split_once(" connections in ")?;
@@ -50,18 +51,18 @@ pub(super) fn read_handshakes(said: &str, cpu_seconds: f64, resumed: bool) -> Re
     Ok(sample)
 }
 
-/// What [`download_line`] asks curl to say.
+/// Parses the output of [`download_line`].
 pub(super) fn read_download(said: &str, cpu_seconds: f64, version: &str) -> Result<Sample> {
     let number = |label| field(said, label).and_then(|text| text.parse::<f64>().ok());
     let (Some(bytes), Some(rate)) = (number("bytes:"), number("rate:")) else {
-        return Err(Error::Failed("curl gave no figures".into()));
+        return Err(Error::Failed("curl printed no figures".into()));
     };
     let gigabytes = bytes.max(1.0) / 1e9;
     let figures = [("MB/s", rate / 1e6), (CPU_GIGABYTE, cpu_seconds / gigabytes)];
     let mut sample = Sample::default();
     sample.figures.extend(figures.map(|(name, value)| Figure { name, value }));
     if bytes != DOWNLOAD_BYTES as f64 {
-        sample.errors.push(format!("{bytes} bytes came"));
+        sample.errors.push(format!("only {bytes} bytes arrived"));
     }
     if let Some(other) = field(said, "version:").filter(|&spoken| spoken != version) {
         sample.errors.push(format!("by HTTP/{other}"));
@@ -104,7 +105,7 @@ mod tests {
         check(read_download(&said(DOWNLOAD_BYTES, "2"), 1.5, "2"), &figures, &[]);
         check(read_download(&said(DOWNLOAD_BYTES, "1.1"), 1.5, "2"), &figures, &["by HTTP/1.1"]);
         let half = [("MB/s", 500.0), (CPU_GIGABYTE, 3.0)];
-        check(read_download(&said(DOWNLOAD_BYTES / 2, "2"), 1.5, "2"), &half, &["500000000 bytes came"]);
+        check(read_download(&said(DOWNLOAD_BYTES / 2, "2"), 1.5, "2"), &half, &["only 500000000 bytes arrived"]);
         assert!(read_download("", 1.5, "2").is_err());
     }
 

@@ -1,4 +1,4 @@
-//! The checks of Rust code and of what crates depend on.
+//! The checks of Rust code and of the crates' dependencies.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use super::Finding;
 use super::source::{Source, is_word, words};
 use super::tree::Tree;
 
-/// Where `unsafe` may stand: system calls, vector instructions and foreign callers need it, nothing else does.
+/// The only places where `unsafe` is allowed: for system calls, vector instructions and foreign callers.
 const UNSAFE_PLACES: &[&str] = &["io/", "proto/src/scan/", "proto/src/ws/mask", "bindings/"];
 
-/// The fuzz targets are three lines each, built by a macro of libFuzzer's and never shipped.
+/// The fuzz targets, which use a macro of libFuzzer and are never shipped.
 const NOT_SHIPPED: &str = "fuzz/";
 
-/// Our crates, and which of the others each may depend on. What is not here may depend on all.
+/// Our crates, and the other crates of ours that each may depend on. Crates that are not listed may depend on all.
 const LAYERS: &[(&str, &[&str])] = &[
     ("proto", &["testkit"]),
     ("io", &[]),
@@ -20,10 +20,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("highwire", &["proto", "io", "engine", "testkit"]),
 ];
 
-/// Where requests are served: what lives here belongs to one thread.
+/// Folders whose values all belong to one thread.
 const OF_ONE_THREAD: &[&str] = &["engine/src/connection/", "engine/src/exchange/"];
 
-/// What requests pass beside that: it may share what was made once a worker, and takes no lock.
+/// All code that every request passes. It must take no lock, but may share values that each worker got at its start.
 const WITHOUT_LOCKS: &[&str] = &[
     "engine/src/connection/",
     "engine/src/exchange/",
@@ -37,17 +37,17 @@ const WITHOUT_LOCKS: &[&str] = &[
     "highwire/src/router/",
 ];
 
-/// Longest file, in lines of code without the tests in it.
+/// The most lines of code in a file, without its tests.
 const LINES_OF_CODE_MAX: usize = 500;
 
-/// How many lines of code may stand between an argument and its `unsafe`: a statement that spans a few lines.
+/// The most lines of code between a SAFETY comment and its `unsafe`, for a statement of several lines.
 const LINES_BETWEEN_MAX: usize = 3;
 
 pub(super) fn unsafe_place(tree: &Tree) -> Vec<Finding> {
     let elsewhere =
         |path: &str| !path.starts_with(NOT_SHIPPED) && !UNSAFE_PLACES.iter().any(|place| path.starts_with(place));
     each(tree, elsewhere, |_, source| {
-        source.words("unsafe").map(|at| (source.line_of(at), "`unsafe` outside of its places".to_owned())).collect()
+        source.words("unsafe").map(|at| (source.line_of(at), "`unsafe` outside its folders".to_owned())).collect()
     })
 }
 
@@ -57,20 +57,21 @@ pub(super) fn unsafe_reason(tree: &Tree) -> Vec<Finding> {
         |path| !path.starts_with(NOT_SHIPPED),
         |_, source| {
             let trait_impls = source.trait_impls();
-            // A method of a trait has the contract that the trait's own documentation states.
+            // The trait's documentation states the contract of the method.
             let inherits = |at: usize| trait_impls.iter().any(|range| range.contains(&at));
             source
                 .words("unsafe")
                 .filter_map(|at| Some((at, needs_reason(&source.code[at + "unsafe".len()..])?)))
                 .filter(|&(at, what)| what != "fn" || !inherits(at))
                 .filter(|&(at, _)| !has_reason(source, source.line_of(at)))
-                .map(|(at, what)| (source.line_of(at), format!("`unsafe` {what} without its SAFETY argument")))
+                .map(|(at, what)| (source.line_of(at), format!("`unsafe` {what} without a SAFETY comment")))
                 .collect()
         },
     )
 }
 
-/// What the word `unsafe` introduces, where that has to be argued: a type (`unsafe fn(…)`) or an attribute has not.
+/// Returns the kind of code after `unsafe` if it needs a SAFETY comment. A type (`unsafe fn(…)`) and an attribute need
+/// none.
 fn needs_reason(after: &str) -> Option<&'static str> {
     let after = after.trim_start();
     let mut rest = after;
@@ -92,7 +93,8 @@ fn needs_reason(after: &str) -> Option<&'static str> {
         .map(|(_, what)| *what)
 }
 
-/// Whether the argument stands on the line or above it, past comments, attributes and the head of the same statement.
+/// Returns true if the SAFETY comment is on the line, or above it before comments, attributes and the start of the
+/// statement.
 fn has_reason(source: &Source, line: usize) -> bool {
     let raw: Vec<&str> = source.raw.lines().collect();
     let argued = |text: &str| text.contains("SAFETY") || text.contains("# Safety");
@@ -118,12 +120,12 @@ fn has_reason(source: &Source, line: usize) -> bool {
     false
 }
 
-/// Offsets where a path begins with the crate's name: `name::`, `::name::`, `use name;`, `use name as`.
+/// Returns the offsets at which a path begins with the crate's name: `name::`, `::name::`, `use name;`, `use name as`.
 fn names_crate<'a>(source: &'a Source, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     source.words(name).filter(move |&at| {
         let (before, after) = (&source.code[..at], &source.code[at + name.len()..]);
         let leads = match before.strip_suffix("::") {
-            // `std::io` is another io; `::io` is the crate.
+            // In `std::io`, `io` is no crate; in `::io` it is.
             Some(path) => !path.ends_with(|letter: char| is_word(letter) || letter == '>'),
             None => !within_use_list(before),
         };
@@ -133,7 +135,7 @@ fn names_crate<'a>(source: &'a Source, name: &'a str) -> impl Iterator<Item = us
     })
 }
 
-/// Whether the code ends within the braces of a `use path::{…}`, where a name is a part of that path.
+/// Returns true if the code ends inside the braces of `use path::{…}`, in which a name is relative to that path.
 fn within_use_list(before: &str) -> bool {
     let statement = &before[before.rfind(';').map_or(0, |at| at + 1)..];
     let Some(list) = words(statement, "use").last().and_then(|at| statement[at..].split_once("::{")) else {
@@ -158,7 +160,7 @@ pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// The names of a manifest's dependencies of every kind, with their lines.
+/// Returns the lines and names of a manifest's dependencies of every kind.
 fn dependencies(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut within = false;
     manifest.lines().enumerate().filter_map(move |(index, line)| {
@@ -183,7 +185,7 @@ pub(super) fn proto_alone(tree: &Tree) -> Vec<Finding> {
         |path, source| {
             names_crate(source, "std")
                 .filter(|&at| !is_optional(path, at) && !tree.is_test(path, at))
-                .map(|at| (source.line_of(at), "names `std` outside of the feature `std`".to_owned()))
+                .map(|at| (source.line_of(at), "uses `std` without the feature `std`".to_owned()))
                 .collect()
         },
     );
@@ -203,7 +205,7 @@ pub(super) fn no_arc(tree: &Tree) -> Vec<Finding> {
     sharing(tree, OF_ONE_THREAD, &["Arc"])
 }
 
-/// Where code of one thread has these types or calls their functions; an import shares nothing by itself.
+/// Finds uses of these types and calls of their functions. An import alone is allowed.
 fn sharing(tree: &Tree, folders: &[&str], types: &[&str]) -> Vec<Finding> {
     each(
         tree,
@@ -216,7 +218,7 @@ fn sharing(tree: &Tree, folders: &[&str], types: &[&str]) -> Vec<Finding> {
                     let after = &source.code[at + name.len()..];
                     !tree.is_test(path, at) && (after.starts_with('<') || after.starts_with("::"))
                 })
-                .map(|(at, name)| (source.line_of(at), format!("`{name}` in code of one thread")))
+                .map(|(at, name)| (source.line_of(at), format!("`{name}` in code that belongs to one thread")))
                 .collect()
         },
     )
@@ -227,7 +229,7 @@ pub(super) fn opening(tree: &Tree) -> Vec<Finding> {
         tree,
         |_| true,
         |_, source| {
-            if source.raw.starts_with("//!") { Vec::new() } else { vec![(1, "does not open with `//!`".to_owned())] }
+            if source.raw.starts_with("//!") { Vec::new() } else { vec![(1, "does not begin with `//!`".to_owned())] }
         },
     )
 }
@@ -285,7 +287,7 @@ pub(super) fn sleeping_test(tree: &Tree) -> Vec<Finding> {
     )
 }
 
-/// Runs a check over every Rust file that `wanted` picks.
+/// Runs a check on every Rust file for which `wanted` returns true.
 fn each(
     tree: &Tree,
     wanted: impl Fn(&str) -> bool,
@@ -302,7 +304,7 @@ fn each(
 mod tests {
     use super::*;
 
-    /// Runs a check over one file and compares the lines that it names.
+    /// Runs a check on one file and compares the lines of its findings.
     fn check(run: fn(&Tree) -> Vec<Finding>, path: &str, text: &str, expected: &[usize]) {
         let lines: Vec<usize> = run(&Tree::of(&[(path, text)])).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, expected, "{path}: {text}");

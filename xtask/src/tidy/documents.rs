@@ -6,14 +6,14 @@ use super::Finding;
 use super::source::{close_of, is_word};
 use super::tree::Tree;
 
-/// Where every limit is listed with its reason.
+/// The page that lists every limit with its reason.
 const LIMITS: &str = "docs/limits.md";
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about a file's content.
 const DRAWERS: &[&str] =
     &["common", "helper", "helpers", "legacy", "misc", "miscellaneous", "util", "utilities", "utils"];
 
-/// Structs whose fields are limits, by how their names end.
+/// The endings of names of structs whose fields are limits.
 const LIMIT_STRUCTS: &[&str] = &["Limits", "Timeouts"];
 
 pub(super) fn drawer(tree: &Tree) -> Vec<Finding> {
@@ -22,11 +22,11 @@ pub(super) fn drawer(tree: &Tree) -> Vec<Finding> {
     tree.paths
         .iter()
         .filter(|path| DRAWERS.contains(&stem(path).as_str()))
-        .map(|path| Finding::new(path, 1, "is named for nothing in particular"))
+        .map(|path| Finding::new(path, 1, "has a name without a meaning"))
         .collect()
 }
 
-/// Both ways: a limit of the code is in the table, and a name of the table is in the code.
+/// Checks both directions: every limit in the code is on the page, and every name in the page's tables is in the code.
 pub(super) fn limits(tree: &Tree) -> Vec<Finding> {
     let defined = defined_limits(tree);
     let Some(page) = tree.texts.get(LIMITS) else {
@@ -47,17 +47,17 @@ pub(super) fn limits(tree: &Tree) -> Vec<Finding> {
         let Some(cell) = line.strip_prefix('|').and_then(|row| row.split('|').next()) else { continue };
         let names = cell.split('`').skip(1).step_by(2).map(last_name);
         let missing = names.filter(|name| !name.is_empty() && name.chars().all(is_word) && !known.contains(name));
-        found.extend(missing.map(|name| Finding::new(LIMITS, index + 1, format!("`{name}` is nowhere in the code"))));
+        found.extend(missing.map(|name| Finding::new(LIMITS, index + 1, format!("`{name}` is not in the code"))));
     }
     found
 }
 
-/// The last part of a path or field access: `Limits::head_bytes` and `limits.head_bytes` both name `head_bytes`.
+/// Returns the last part of a path or field access: `head_bytes` for `Limits::head_bytes` and `limits.head_bytes`.
 fn last_name(path: &str) -> &str {
     path.rsplit(['.', ':']).next().unwrap_or(path)
 }
 
-/// Every limit that the code defines: file, line and name.
+/// Returns the file, line and name of every limit that the code defines.
 fn defined_limits(tree: &Tree) -> Vec<(String, usize, String)> {
     let mut found = Vec::new();
     let libraries = ["proto/src/", "io/src/", "engine/src/", "highwire/src/"];
@@ -128,20 +128,20 @@ pub(super) fn links(tree: &Tree) -> Vec<Finding> {
         for (line, target) in link_targets(text) {
             let file = target.split(['#', '?']).next().unwrap_or_default();
             let elsewhere = target.contains("://") || target.starts_with("mailto:");
-            // Rust paths: the page is part of rustdoc, which resolves and checks them.
+            // rustdoc includes such a page, and checks its Rust paths.
             if elsewhere || file.is_empty() || file.contains("::") {
                 continue;
             }
             match resolve(folder, file) {
                 Some(place) if place.is_empty() || tree.paths.contains(&place) => {}
-                _ => found.push(Finding::new(path, line, format!("links to `{target}`, which is not there"))),
+                _ => found.push(Finding::new(path, line, format!("links to `{target}`, which does not exist"))),
             }
         }
     }
     found
 }
 
-/// Targets of the links and images of a page, outside of code: `[text](target)` and `[label]: target`.
+/// Returns the lines and targets of a page's links and images, outside code: `[text](target)` and `[label]: target`.
 fn link_targets(text: &str) -> Vec<(usize, String)> {
     let mut targets = Vec::new();
     let mut fenced = false;
@@ -170,7 +170,7 @@ fn link_targets(text: &str) -> Vec<(usize, String)> {
     targets
 }
 
-/// The path from the root that `target` means in `folder`; `None` if it climbs out.
+/// Resolves a relative `target` in `folder` to a path from the root. Returns `None` if it leaves the root.
 fn resolve(folder: &str, target: &str) -> Option<String> {
     let start = if target.starts_with('/') { "" } else { folder };
     let mut parts: Vec<&str> = start.split('/').filter(|part| !part.is_empty()).collect();
@@ -186,7 +186,7 @@ fn resolve(folder: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Every visible folder of the root is on the map.
+/// Checks that ARCHITECTURE.md mentions every visible folder of the root.
 pub(super) fn map(tree: &Tree) -> Vec<Finding> {
     const MAP: &str = "ARCHITECTURE.md";
     let folders =

@@ -1,6 +1,6 @@
-//! Where a check does not hold, and why. `path` is a file, or a folder with its last `/`.
+//! Exceptions to the checks, each with its reason. `path` is a file, or a folder if it ends with `/`.
 
-/// One exception.
+/// An exception to a check.
 #[derive(Debug)]
 pub(super) struct Exception {
     pub(super) check: &'static str,
@@ -18,11 +18,11 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     Exception {
         check: "unsafe-place",
         path: "bench/peers/may/src/main.rs",
-        reason: "not shipped; may_minihttp gives a number where the socket should be, and TCP_NODELAY can be set in no other way",
+        reason: "not shipped; may_minihttp exposes its socket only as a number, and TCP_NODELAY must be set on it",
     },
     Exception {
         check: "unsafe-place",
         path: "highwire/tests/allocations.rs",
-        reason: "a global allocator is unsafe by its nature; this one counts and hands on, in a test program of its own",
+        reason: "a global allocator needs unsafe; this one counts and calls the system's, in one test program",
     },
 ];

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the invariants that a program can check.
+//! `cargo xtask tidy`: checks the project's invariants that a program can check.
 //!
-//! A check is a row of `CHECKS`: its name, why it exists, and a function from the project's files to what it found. Exceptions are
-//! data with a reason (`exceptions`), and one that no longer excepts anything is itself a violation.
+//! A check is a row of `CHECKS`: its name, its reason, and a function that returns its findings in the project's files.
+//! Exceptions are data with a reason (`exceptions`). An exception that is not needed is a violation, too.
 
 mod checks;
 mod documents;
@@ -17,19 +17,19 @@ use crate::args::Args;
 use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
-Checks the invariants that a program can check: where unsafe and locks may appear, what crates may depend on, how files
-open, how long they may be, what they may be called, whether documents and code agree.
+Checks the project's rules: where unsafe and locks may appear, which crates may depend on which, how files begin, how
+long they may be, their names, and whether documents and code agree.
 
 Usage: cargo xtask tidy [--list]
 
 Options:
-  --list   show the checks and the exceptions to them, and check nothing
+  --list   show the checks and their exceptions, and check nothing
 
-Prints each violation as `file:line: what, why` and exits with 1 if there is one.
+Prints each violation as `file:line: violation, reason` and exits with 1 if there is one.
 Exceptions are in xtask/src/tidy/exceptions.rs, each with its reason.
 ";
 
-/// One check.
+/// A check.
 struct Check {
     name: &'static str,
     why: &'static str,
@@ -37,40 +37,40 @@ struct Check {
 }
 
 const CHECKS: &[Check] = &[
-    Check { name: "unsafe-place", why: "unsafe lives only where it can be reviewed whole", run: checks::unsafe_place },
+    Check { name: "unsafe-place", why: "unsafe is allowed only in a few, reviewed places", run: checks::unsafe_place },
     Check {
         name: "unsafe-reason",
-        why: "a reviewer checks the argument, not the code alone",
+        why: "a reviewer checks the code against its SAFETY argument",
         run: checks::unsafe_reason,
     },
-    Check { name: "layers", why: "a crate knows those below it, and no others", run: checks::layers },
-    Check { name: "proto-alone", why: "proto cannot do I/O, read a clock or start a thread", run: checks::proto_alone },
-    Check { name: "no-lock", why: "a connection lives on one thread and waits for no other", run: checks::no_lock },
-    Check { name: "no-arc", why: "a request pays for no counting across threads", run: checks::no_arc },
-    Check { name: "opening", why: "a reader learns first what a file is for", run: checks::opening },
-    Check { name: "length", why: "past 500 lines of code a file usually holds two ideas", run: checks::length },
-    Check { name: "drawer", why: "a drawer for everything collects everything", run: documents::drawer },
-    Check { name: "unfinished", why: "a stub or a skipped test is worse than a missing part", run: checks::unfinished },
+    Check { name: "layers", why: "a crate may use only the crates below it", run: checks::layers },
+    Check { name: "proto-alone", why: "proto does no I/O, reads no clock, starts no thread", run: checks::proto_alone },
+    Check { name: "no-lock", why: "a connection belongs to one thread and never waits", run: checks::no_lock },
+    Check { name: "no-arc", why: "a request must not count atomic references", run: checks::no_arc },
+    Check { name: "opening", why: "a file must begin with its purpose", run: checks::opening },
+    Check { name: "length", why: "a file of more than 500 lines of code usually holds two ideas", run: checks::length },
+    Check { name: "drawer", why: "a vague name attracts unrelated code", run: documents::drawer },
+    Check { name: "unfinished", why: "unfinished code and skipped tests are not allowed", run: checks::unfinished },
     Check {
         name: "sleeping-test",
-        why: "a test that sleeps is slow on good days and wrong on bad ones",
+        why: "a test that sleeps is slow, and fails on a slow machine",
         run: checks::sleeping_test,
     },
     Check {
         name: "limits",
-        why: "every bound is documented with its reason, and every documented bound exists",
+        why: "every limit is documented with its reason, and every documented limit exists",
         run: documents::limits,
     },
-    Check { name: "format", why: "diffs show only what changed", run: documents::format },
-    Check { name: "links", why: "a dead link is a truth that drifted", run: documents::links },
-    Check { name: "map", why: "the root listing is the architecture", run: documents::map },
+    Check { name: "format", why: "whitespace must not cause diffs", run: documents::format },
+    Check { name: "links", why: "links must lead to existing files", run: documents::links },
+    Check { name: "map", why: "every folder of the root is described", run: documents::map },
 ];
 
-/// What a check found, before its exceptions.
+/// A finding of a check, before exceptions apply.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
-    /// Counted from 1.
+    /// The line, counted from 1.
     line: usize,
     what: String,
 }
@@ -88,7 +88,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
         for check in CHECKS {
             println!("{}: {}", check.name, check.why);
             for exception in EXCEPTIONS.iter().filter(|exception| exception.check == check.name) {
-                println!("    but {}: {}", exception.path, exception.reason);
+                println!("    except {}: {}", exception.path, exception.reason);
             }
         }
         return Ok(());
@@ -103,7 +103,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
 }
 
-/// Every violation as the line to print, in the order of the files.
+/// Returns the lines to print, one per violation, sorted by file.
 fn violations(tree: &Tree, checks: &[Check], exceptions: &[Exception]) -> Vec<String> {
     let mut found: Vec<(Finding, &str)> = Vec::new();
     let mut used = vec![false; exceptions.len()];
@@ -117,10 +117,10 @@ fn violations(tree: &Tree, checks: &[Check], exceptions: &[Exception]) -> Vec<St
         }
     }
     for (exception, _) in exceptions.iter().zip(used).filter(|(_, used)| !used) {
-        let what = format!("the exception of {} from `{}` excepts nothing", exception.path, exception.check);
+        let what = format!("the exception of {} from `{}` is not needed", exception.path, exception.check);
         found.push((
             Finding::new("xtask/src/tidy/exceptions.rs", 1, what),
-            "a list of exceptions is read as what is the case",
+            "readers must be able to trust the list of exceptions",
         ));
     }
     found.sort();
@@ -156,7 +156,7 @@ mod tests {
     fn every_exception_names_a_check_and_a_reason() {
         for exception in EXCEPTIONS {
             assert!(CHECKS.iter().any(|check| check.name == exception.check), "{}", exception.check);
-            assert!(exception.reason.len() > 20, "{}: say more than `{}`", exception.path, exception.reason);
+            assert!(exception.reason.len() > 20, "{}: the reason `{}` is too short", exception.path, exception.reason);
         }
     }
 }

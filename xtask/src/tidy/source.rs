@@ -1,15 +1,15 @@
-//! A Rust file as the checks want to see it: the code without its comments and literals, and which lines belong to tests.
+//! A Rust file as the checks need it: its code without comments and literals, and the ranges under a `cfg`.
 //!
-//! This is no parser. It knows comments, literals, attributes and brackets, and blanks what is not code with as many spaces as it
-//! had bytes, so that an offset means the same place in `raw` and in `code`.
+//! This is not a parser. It recognizes comments, literals, attributes and brackets. It replaces each byte of comments
+//! and literals by a space, so that offsets are the same in `raw` and in `code`.
 
-/// One Rust file.
+/// A Rust file.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) raw: String,
-    /// `raw` with comments and the insides of literals replaced by spaces; the quotes stay.
+    /// `raw` with spaces in place of comments and of the contents of literals. The quotes stay.
     pub(super) code: String,
-    /// Where each line begins.
+    /// The offset of each line's start.
     starts: Vec<usize>,
 }
 
@@ -20,22 +20,23 @@ impl Source {
         Self { raw: raw.to_owned(), code, starts }
     }
 
-    /// The line, counted from 1, that holds an offset.
+    /// Returns the line, counted from 1, of an offset.
     pub(super) fn line_of(&self, offset: usize) -> usize {
         self.starts.partition_point(|&start| start <= offset)
     }
 
-    /// The lines of code, counted from 1.
+    /// Returns the lines of `code` with their numbers, counted from 1.
     pub(super) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// Offsets of `word` in the code, where it stands alone.
+    /// Returns the offsets of `word` in the code, as a whole word.
     pub(super) fn words<'a>(&'a self, word: &'a str) -> impl Iterator<Item = usize> + 'a {
         words(&self.code, word)
     }
 
-    /// Ranges of the items under a `#[cfg(…)]` whose text satisfies `wanted`; the whole file under an inner attribute.
+    /// Returns the ranges of the items under a `#[cfg(…)]` for whose text `wanted` returns true. For an inner attribute
+    /// (`#![cfg(…)]`), that is the whole file.
     pub(super) fn under_cfg(&self, wanted: impl Fn(&str) -> bool) -> Vec<std::ops::Range<usize>> {
         let mut ranges = Vec::new();
         for (inner, open) in [(true, "#![cfg"), (false, "#[cfg")] {
@@ -51,12 +52,12 @@ impl Source {
         ranges
     }
 
-    /// Ranges of the bodies of `impl Trait for Type`.
+    /// Returns the ranges of the bodies of `impl Trait for Type`.
     pub(super) fn trait_impls(&self) -> Vec<std::ops::Range<usize>> {
         let mut ranges = Vec::new();
         for at in self.words("impl") {
             let Some(open) = self.code[at..].find(['{', ';']).map(|offset| at + offset) else { continue };
-            // `for<'a>` is a bound, `for` alone leads to the type.
+            // `for<'a>` belongs to a bound; `for` without `<` precedes the type.
             let head = &self.code[at..open];
             if words(head, "for").any(|word| !head[word + "for".len()..].starts_with('<')) {
                 ranges.push(open..close_of(&self.code, open));
@@ -65,7 +66,7 @@ impl Source {
         ranges
     }
 
-    /// Names of the modules in other files that this one declares within `ranges`.
+    /// Returns the names of modules in other files that this file declares within `ranges`.
     pub(super) fn modules_within(&self, ranges: &[std::ops::Range<usize>]) -> Vec<String> {
         let declared = self.words("mod").filter_map(|at| {
             let (name, _) = self.code[at + 3..].trim_start().split_once(|letter: char| !is_word(letter))?;
@@ -76,19 +77,19 @@ impl Source {
     }
 }
 
-/// Whether a letter can be part of a name.
+/// Returns true if a letter can be part of a name.
 pub(super) fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Offsets of `word` in a text, where it stands alone.
+/// Returns the offsets of `word` in a text, as a whole word.
 pub(super) fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     text.match_indices(word)
         .map(|(at, _)| at)
         .filter(move |&at| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
 }
 
-/// The offset after the bracket that closes the one at `open`; the end of the text if none does.
+/// Returns the offset after the bracket that closes the one at `open`, or the end of the text if it is not closed.
 pub(super) fn close_of(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, letter) in code[open..].char_indices() {
@@ -106,14 +107,14 @@ pub(super) fn close_of(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// The offset where the item, statement, field or arm that begins at `from` ends; further attributes are part of it.
+/// Returns the end of the item, statement, field or arm that begins at `from`, including further attributes before it.
 fn item_end(code: &str, from: usize) -> usize {
     let mut at = from + (code[from..].len() - code[from..].trim_start().len());
     while code[at..].starts_with("#[") {
         at = close_of(code, at + 1);
         at += code[at..].len() - code[at..].trim_start().len();
     }
-    // These end with a semicolon whatever braces they hold; other items end with their braces.
+    // These end with a semicolon even if they contain braces. Other items end with their closing brace.
     let head =
         code[at..].trim_start_matches("pub ").trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
     let by_semicolon =
@@ -138,7 +139,7 @@ fn item_end(code: &str, from: usize) -> usize {
     at
 }
 
-/// Replaces comments and the insides of literals by spaces, byte for byte; line ends stay.
+/// Replaces each byte of comments and of the contents of literals by a space. Line ends stay.
 fn blank(raw: &str) -> String {
     let mut code = String::with_capacity(raw.len());
     let mut rest = raw;
@@ -174,7 +175,7 @@ fn blank(raw: &str) -> String {
     code
 }
 
-/// Length of the block comment at the start; block comments nest.
+/// Returns the length of the block comment at the start. Block comments can be nested.
 fn block_comment(rest: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < rest.len() {
@@ -194,9 +195,10 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Lengths of the opening and of the whole of the string literal at the start, raw or not, of text, bytes or C text.
+/// Returns the lengths of the opening and of the whole of the string literal at the start: raw or not, of text, bytes
+/// or C text.
 ///
-/// For a raw string the closing hashes count as inside but for the last, which becomes the quote.
+/// In a raw string the closing quote and hashes count as content, except the last hash, which becomes the quote.
 fn string_literal(rest: &str, after_word: bool) -> Option<(usize, usize)> {
     let prefix = if after_word {
         ""
@@ -226,7 +228,7 @@ fn string_literal(rest: &str, after_word: bool) -> Option<(usize, usize)> {
     Some((open, rest.len()))
 }
 
-/// Length of the character literal at the start, or 1 where the quote begins a lifetime.
+/// Returns the length of the character literal at the start, or 1 if the quote begins a lifetime.
 fn char_literal(rest: &str) -> usize {
     let mut letters = rest.char_indices().skip(1);
     match (letters.next(), letters.next()) {

@@ -1,4 +1,4 @@
-//! The project's files, read once. Tests make a tree from a few lines of text.
+//! The project's files, read once. Tests build a tree from a few lines of text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,24 +7,24 @@ use std::path::Path;
 use super::source::Source;
 use crate::{Error, Result};
 
-/// Endings of the files whose text is looked at. Corpora and recordings are data: they may be as ugly as their purpose asks.
+/// The extensions of files that are checked. Corpora and recordings are data, which may have any format.
 const TEXT: &[&str] = &["rs", "md", "toml", "c", "h", "py", "sh", "rb", "java", "cs", "yml"];
 
-/// The files that git tracks or would track, by their path from the root, with `/` between its parts.
+/// The files that git tracks or would track, by their path from the root, with `/` as separator.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Files whose text is looked at.
+    /// The texts of all checked files.
     pub(super) texts: BTreeMap<String, String>,
-    /// Those of them that are Rust.
+    /// The Rust files among them, prepared for the checks.
     pub(super) sources: BTreeMap<String, Source>,
-    /// Every file and folder.
+    /// All files and folders.
     pub(super) paths: BTreeSet<String>,
-    /// Lines that are there for tests only, by file.
+    /// Byte ranges of code that is compiled for tests only, by file.
     tests: BTreeMap<String, Vec<Range<usize>>>,
 }
 
 impl Tree {
-    /// Reads the project. What .gitignore names is left out; a checkout without git has the same files.
+    /// Reads the project without the files that .gitignore names. It works in a copy without git, too.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let patterns = std::fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
         let ignored = Ignored::new(&patterns);
@@ -76,8 +76,8 @@ impl Tree {
         tree
     }
 
-    /// Ranges of every file that are compiled only under a `cfg` whose text satisfies `wanted`. A module in its own file is as
-    /// conditional as its declaration, and so are the modules below it.
+    /// Returns the ranges of every file that are compiled only under a `cfg` for whose text `wanted` returns true. The
+    /// condition of a module's declaration also applies to the module's own file and to the modules below it.
     pub(super) fn under_cfg(&self, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<Range<usize>>> {
         let mut ranges: BTreeMap<String, Vec<Range<usize>>> =
             self.sources.iter().map(|(path, source)| (path.clone(), source.under_cfg(&wanted))).collect();
@@ -102,7 +102,7 @@ impl Tree {
         ranges
     }
 
-    /// Whether the code at an offset is there for tests only.
+    /// Returns true if the code at an offset is compiled for tests only.
     pub(super) fn is_test(&self, path: &str, offset: usize) -> bool {
         self.tests.get(path).is_some_and(|ranges| ranges.iter().any(|range| range.contains(&offset)))
     }
@@ -110,7 +110,7 @@ impl Tree {
 
 #[cfg(test)]
 impl Tree {
-    /// A tree of a few files: `(path, text)`.
+    /// Builds a tree from paths and texts.
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         Self::new(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())))
     }
@@ -120,7 +120,7 @@ fn is_text(path: &str) -> bool {
     path.rsplit_once('.').is_some_and(|(_, ending)| TEXT.contains(&ending))
 }
 
-/// The patterns of a .gitignore that a project needs: `/path`, `name`, `*.ending`.
+/// The patterns of a .gitignore; supports only `/path`, `name`, `*.ending`.
 struct Ignored<'a> {
     patterns: Vec<&'a str>,
 }
@@ -139,7 +139,7 @@ impl<'a> Ignored<'a> {
         self.patterns.iter().any(|pattern| match (pattern.strip_prefix('/'), pattern.strip_prefix('*')) {
             (Some(whole), _) => whole == path,
             (None, Some(ending)) => name.ends_with(ending),
-            // A pattern with a slash inside is bound to the root as well.
+            // A pattern with a slash inside is also relative to the root.
             (None, None) => *pattern == name || *pattern == path,
         })
     }

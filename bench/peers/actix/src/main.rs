@@ -1,4 +1,4 @@
-//! actix-web as a peer: `peer-actix PORT`, one worker (and actix's own accept thread).
+//! actix-web as a peer: `peer-actix PORT`, with one worker and actix's accept thread.
 
 use std::{collections::BTreeMap, env, io, net::Ipv4Addr, time::Duration};
 
@@ -25,9 +25,9 @@ async fn main() -> io::Result<()> {
     .workers(1)
     .backlog(4096)
     .tcp_nodelay(true)
-    // As long as nginx's: the default, 5 s, would close connections that an open-loop run uses seldom.
+    // The same as nginx. The default of 5 s would close connections that an open-loop run seldom uses.
     .keep_alive(Duration::from_secs(75))
-    // SIGTERM ends it at once rather than waiting for the generator's connections.
+    // Lets SIGTERM end the process at once, without waiting for the generator's connections.
     .disable_signals()
     .bind((Ipv4Addr::LOCALHOST, port))?
     .run()

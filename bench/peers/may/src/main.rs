@@ -1,4 +1,4 @@
-//! may_minihttp as a peer: `peer-may PORT`, one coroutine worker.
+//! may_minihttp as a peer: `peer-may PORT`, with one coroutine worker.
 
 use std::{env, io, os::fd::BorrowedFd};
 
@@ -25,11 +25,11 @@ struct Factory;
 impl HttpServiceFactory for Factory {
     type Service = Hello;
 
-    /// `id` is the connection's descriptor on unix: the one place where a caller can set TCP_NODELAY.
+    /// On Unix, `id` is the connection's descriptor. Only here can the program set TCP_NODELAY.
     fn new_service(&self, id: usize) -> Hello {
-        // SAFETY: may_minihttp holds the connection open for the whole of this call.
+        // SAFETY: `id` is the descriptor of a connection that may_minihttp keeps open during this call.
         let stream = unsafe { BorrowedFd::borrow_raw(id as i32) };
-        // Fails only for a client that has already left.
+        // Fails only if the client has already closed the connection.
         let _ = SockRef::from(&stream).set_tcp_nodelay(true);
         Hello
     }

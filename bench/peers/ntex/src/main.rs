@@ -1,4 +1,4 @@
-//! ntex as a peer: `peer-ntex PORT`, one worker on ntex's own io_uring runtime (TCP_NODELAY is always on there).
+//! ntex as a peer: `peer-ntex PORT`, with one worker on ntex's own io_uring runtime, which always sets TCP_NODELAY.
 
 use std::{collections::BTreeMap, env, io};
 
@@ -27,9 +27,9 @@ async fn main() -> io::Result<()> {
     })
     .workers(1)
     .backlog(4096)
-    // As long as nginx's: the default, 5 s, would close connections that an open-loop run uses seldom.
+    // The same as nginx. The default of 5 s would close connections that an open-loop run seldom uses.
     .config(SharedCfg::new("peer").add(HttpServiceConfig::new().set_keepalive(Seconds(75))))
-    // SIGTERM ends it at once rather than waiting for the generator's connections.
+    // Lets SIGTERM end the process at once, without waiting for the generator's connections.
     .disable_signals()
     .bind(("127.0.0.1", port))?
     .run()

@@ -13,7 +13,8 @@ use highwire_proto::Head;
 use http::{HeaderName, HeaderValue};
 
 impl Connection {
-    /// Receives a part of a body. Returns true if it is kept, so that [`body_fed`](Self::body_fed) has to follow.
+    /// Handles received bytes of a request body. Returns true if the caller must call [`body_fed`](Self::body_fed)
+    /// afterwards.
     pub(in crate::connection) fn body_came(
         &mut self,
         data: &[u8],
@@ -24,7 +25,7 @@ impl Connection {
         body_use != BodyUse::None || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader())
     }
 
-    /// Charges received parts, and polls a handler that takes the body in parts.
+    /// Charges the received bytes to the memory budget, and polls a handler that takes the body in parts.
     pub(in crate::connection) fn body_fed(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if !H1::new(self, out).charge_or_abort(worker) {
             return;
@@ -38,7 +39,7 @@ impl Connection {
         }
     }
 
-    /// Refuses an announced chunk that is too large, before its bytes are received.
+    /// Refuses a chunk that would exceed the body's limit as soon as its size is announced.
     pub(in crate::connection) fn chunk_announced(
         &mut self,
         worker: &mut WorkerContext<impl Service>,

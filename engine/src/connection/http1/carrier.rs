@@ -1,4 +1,4 @@
-//! The carrier of HTTP/1: a connection has one exchange at a time.
+//! Implements [`Carrier`] for HTTP/1, where a connection has one exchange at a time.
 
 use crate::body::Part;
 use crate::connection::Connection;
@@ -21,11 +21,11 @@ use highwire_proto::{Head, Length};
 use http::StatusCode;
 use http::{HeaderName, HeaderValue};
 
-/// The present exchange of a connection.
+/// The current exchange of an HTTP/1 connection.
 pub(in crate::connection) struct H1<'c, 'q> {
     pub(in crate::connection) connection: &'c mut Connection,
     pub(in crate::connection) out: &'c mut Out<'q>,
-    /// The bytes received behind the request's head, and how many of them were used.
+    /// The bytes received after the request's head, and how many of them were used as its body.
     behind: &'c [u8],
     used: usize,
 }
@@ -36,13 +36,13 @@ impl<'c, 'q> H1<'c, 'q> {
         H1 { connection, out, behind: &[], used: 0 }
     }
 
-    /// Adds the bytes received behind the request's head.
+    /// Adds the bytes received after the request's head.
     #[inline]
     pub(in crate::connection) fn with_behind(self, behind: &'c [u8]) -> H1<'c, 'q> {
         H1 { behind, ..self }
     }
 
-    /// Returns how many of the bytes behind the head were used.
+    /// Returns how many of the bytes after the head were used as the body.
     #[inline]
     pub(in crate::connection) fn used(&self) -> usize {
         self.used
@@ -95,7 +95,8 @@ impl Carrier for H1<'_, '_> {
         self.behind.is_empty()
     }
 
-    /// Drops the body as it is received, or closes the connection if it is too large or the peer waits for 100 (Continue).
+    /// Lets the connection drop the body as it arrives. Makes this exchange the last one if the body is too long to
+    /// drop or the peer waits for 100 (Continue).
     fn leave_body(&mut self, length: Length, head: &Head, worker: &mut WorkerContext<impl Service>) {
         let limit = worker.shared.config().limits.unread_body_bytes;
         let too_large = matches!(length, Length::Exact(length) if length > limit);
@@ -104,7 +105,7 @@ impl Carrier for H1<'_, '_> {
         }
     }
 
-    /// Returns a body that follows its head in the window, without a copy into the connection.
+    /// Returns the body if all of it was received together with its head, so that the connection need not store it.
     fn whole_body(
         &mut self,
         length: Length,
@@ -114,7 +115,7 @@ impl Carrier for H1<'_, '_> {
         let Length::Exact(length) = length else { return None };
         let body = self.behind.get(..usize::try_from(length).ok()?)?;
         let limits = &worker.shared.config().parser;
-        // A body of known length that is in the window is one part and an end.
+        // The parser returns such a body as one part and its end.
         let data = self.connection.http.receive(body, head, limits).ok()?;
         let end = self.connection.http.receive(&[], head, limits).ok()?;
         debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
@@ -122,7 +123,7 @@ impl Carrier for H1<'_, '_> {
         Some(Bytes::copy_from_slice(body))
     }
 
-    /// Bytes of a chunk that has begun.
+    /// Returns the bytes of the body, or of its current chunk, that the peer has announced and not sent yet.
     fn announced(&self) -> u64 {
         self.connection.http.announced()
     }
@@ -150,7 +151,7 @@ impl Carrier for H1<'_, '_> {
         }
         let is_tunnel = matches!(response.content, Content::Switch(_));
         if self.connection.http.awaits_tunnel() && !is_tunnel && response.status.is_success() {
-            // A success would mean that there is a tunnel (RFC 9110 section 9.3.6).
+            // A 2xx answer to a CONNECT would mean that a tunnel exists (RFC 9110 section 9.3.6).
             *response = Response::error(StatusCode::NOT_IMPLEMENTED, "there is no tunnel here\n");
         }
     }
@@ -169,13 +170,13 @@ impl Carrier for H1<'_, '_> {
         self.connection.send(response, worker, self.out);
     }
 
-    /// Under TLS the bytes have to be read to be encrypted.
+    /// Returns true without TLS. Under TLS the server must read a file to encrypt it.
     fn sends_files(&self) -> bool {
         self.out.tls.is_none()
     }
 
     fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
-        // The handler has made a part; the deadline for the next one begins anew.
+        // The handler has made a part, so the deadline for the next one starts anew.
         self.connection.transport.phase = Phase::Fresh;
         let sent = match part {
             Part::Bytes(bytes) => self.connection.send_part(bytes, worker, self.out),
@@ -186,7 +187,7 @@ impl Carrier for H1<'_, '_> {
 
     fn body_waits(&mut self, worker: &mut WorkerContext<impl Service>) {
         if !self.connection.recharge(worker) {
-            let text = "what an answer waits for does not fit the memory budget; the connection is cut";
+            let text = "the buffered bytes of an answer do not fit the memory budget; the connection is cut";
             quiet::log!(Memory, warn, "{text}");
             self.connection.abort(worker, self.out);
         }
@@ -201,7 +202,7 @@ impl Carrier for H1<'_, '_> {
         if self.connection.has_begun_to_answer() {
             return self.connection.abort(worker, self.out);
         }
-        // The answer is complete; only the bytes after the request were wrong.
+        // The answer is complete, so the peer still gets it.
         self.out.flush(self.connection.transport.id);
         self.connection.finish(worker, self.out);
     }

@@ -1,4 +1,4 @@
-//! A connection that speaks HTTP/1: it serves one request after the other.
+//! A connection that speaks HTTP/1. It serves one request at a time.
 
 mod body;
 mod carrier;
@@ -18,11 +18,11 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Event, Head, Length, Method, h1, h2};
 
-/// Bytes of answers to pipelined requests that may be sent before the peer has to take some.
+/// Written bytes above which the connection stops parsing until the kernel has taken them.
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Parses the window until it is used up or something has to be waited for. Returns the number of bytes used.
+    /// Parses `window` until it is used up or the connection must wait. Returns the number of bytes used.
     #[inline]
     pub(super) fn advance_http1(
         &mut self,
@@ -32,7 +32,7 @@ impl Connection {
         out: &mut Out<'_>,
     ) -> usize {
         let mut at = 0;
-        // Body bytes were stored; the handler is woken once for all of them.
+        // True if body bytes were stored. The handler is polled once for all of them.
         let mut fed = false;
         self.transport.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.transport.work, worker.stopwatch);
@@ -45,7 +45,7 @@ impl Connection {
             if self.transport.is_spent(worker) {
                 break;
             }
-            // A body that has been received whole ends at once, however much of it waits for its handler.
+            // The end of a fully received body is parsed at once, even if its handler has not taken its bytes.
             if !self.http.end_is_due() && self.incoming_is_full() {
                 if std::mem::take(&mut fed) {
                     self.body_fed(worker, out);
@@ -121,7 +121,8 @@ impl Connection {
         at
     }
 
-    /// Begins a request. Returns how many bytes of its body, behind the head, were used at once.
+    /// Begins the exchange of a parsed head. `seen` has the bytes of the head, and `behind` the bytes after it. Returns
+    /// how many bytes of `behind` were used as the request's body.
     #[inline]
     fn request(
         &mut self,
@@ -142,10 +143,10 @@ impl Connection {
             self.recharge(worker);
         }
         self.body_refused = false;
-        // Each exchange has its own deadlines.
+        // A new phase, so that the deadlines of this exchange start anew.
         self.transport.phase = Phase::Fresh;
         if head.method == Method::Connect {
-            // What follows a CONNECT is not a request.
+            // The bytes after a CONNECT are not another request.
             self.http.close_after();
         }
         let config = worker.shared.config();
@@ -158,7 +159,7 @@ impl Connection {
         exchange.used()
     }
 
-    /// Returns the exchange, and makes it if there is none.
+    /// Returns the exchange; creates it if there is none.
     pub(super) fn exchange(&mut self) -> &mut Exchange {
         self.exchange.get_or_insert_with(Exchange::boxed)
     }

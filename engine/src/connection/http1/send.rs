@@ -1,4 +1,4 @@
-//! Sending over HTTP/1: responses, their bodies in parts, and the bytes of tunnels.
+//! Sends responses, their bodies in parts, and the bytes of tunnels over HTTP/1.
 
 use super::H1;
 use crate::body::BodyStream;
@@ -25,18 +25,19 @@ use highwire_proto::{Length, Method};
 use http::{HeaderName, HeaderValue, header};
 use std::task::Waker;
 
-/// A body up to this length is copied behind its head, and a tunnel's write behind earlier ones, so that one send takes all. A longer
-/// one is sent without a copy. Copying 16 KiB costs less than another send (measured: about 1 µs against 2 to 3).
+/// The longest body that is copied after its head, and the longest write of a tunnel that is copied after earlier ones,
+/// so that one send takes both. Longer ones are sent without a copy. Copying 16 KiB costs less than another send
+/// (measured: about 1 µs against 2 to 3 µs).
 const INLINE_BYTES: usize = 16 * 1024;
 
-/// Bytes of a body in parts that the driver gets before it has to report that the kernel has them.
+/// Written bytes of a body in parts at which the connection waits until the kernel has taken them.
 const AHEAD_BYTES: usize = 64 * 1024;
 
-/// Parts of a body that are sent in a row before other connections have their turn.
+/// The most parts of a body that are sent before other connections get their turn.
 const PARTS_A_TURN: usize = 256;
 
 impl Connection {
-    /// Sends a response, or its head if the body follows in parts. Takes the content out of it.
+    /// Sends a response, or its head if the body follows in parts. May take the content out of `response`.
     #[inline]
     pub(in crate::connection) fn send(
         &mut self,
@@ -75,7 +76,7 @@ impl Connection {
         self.respond_at_length(response, worker, out);
     }
 
-    /// Sends a small response whose header fields are rendered already.
+    /// Sends a small response whose shared header fields are already rendered to bytes.
     fn respond_rendered(
         &mut self,
         response: &Response,
@@ -124,7 +125,7 @@ impl Connection {
         })
     }
 
-    /// Sends a response that does not fit one piece of bytes.
+    /// Sends a response with a long body, a body in parts, or a switch to another protocol.
     #[inline(never)]
     fn respond_at_length(
         &mut self,
@@ -143,7 +144,7 @@ impl Connection {
         }
         match std::mem::replace(&mut response.content, Content::Bytes(Bytes::new())) {
             Content::Bytes(bytes) if out.tls.is_some() && !self.http.withholds_body() => {
-                // It is encrypted as the peer takes it, and not all at once.
+                // Sends the body in parts, so that it is encrypted as the peer takes it and not all at once.
                 let length = Some(bytes.len() as u64);
                 let body = Streamed { length, body: BodyStream::of(bytes), trailers: None };
                 self.exchange().outgoing.stream(body);
@@ -157,13 +158,13 @@ impl Connection {
                 }
             }
             Content::Stream(_) if self.http.withholds_body() => {
-                // The body is withheld, so its parts are not made.
+                // The peer gets no body, so its parts are not made.
                 if let Err(error) = self.http.send_end(&mut out.queue.output, |_| {}) {
                     self.broken_answer(error, worker, out);
                 }
             }
             Content::Stream(mut streamed) => {
-                // Under TLS the bytes have to be read to be encrypted.
+                // A file can be sent without a copy, but not under TLS, which must read the bytes to encrypt them.
                 let whole = if out.tls.is_none() { streamed.body.take_whole() } else { None };
                 let Some(step) = whole else {
                     self.exchange().outgoing.stream(*streamed);
@@ -178,14 +179,15 @@ impl Connection {
         }
     }
 
-    /// Sends bytes without a copy. The driver reports when the kernel has them.
+    /// Sends bytes without a copy, and blocks the connection until the driver reports that the kernel has them.
     fn send_apart(
         &mut self,
         bytes: Bytes,
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) -> Result<(), highwire_proto::Error> {
-        // The driver may hold the bytes before them, too. Bytes that others share, such as a constant, are not held for this peer.
+        // The driver may also hold the bytes written before. Bytes that others share, such as a constant, are not
+        // charged.
         let waiting = out.waiting();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
@@ -197,7 +199,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends more of a body in parts, as far as the peer takes it.
+    /// Sends further parts of the response's body, as far as the peer takes them.
     pub(in crate::connection) fn pump(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.http.server() != h1::state::State::SendsBody {
             return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
@@ -223,7 +225,8 @@ impl Connection {
         if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, worker, out);
         }
-        // Under TLS the part is copied anyway, and its framing shares its records.
+        // Copies a small part, and under TLS any part: encryption copies it anyway, and so it shares records with its
+        // framing.
         self.http.send_data(&bytes, &mut out.queue.output)?;
         if out.waiting() >= AHEAD_BYTES {
             self.send_and_hear(worker, out);
@@ -250,14 +253,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives the written bytes to the driver and goes on when the kernel has them.
+    /// Queues the written bytes and blocks the connection until the kernel has taken them.
     pub(in crate::connection) fn send_and_hear(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.count_exchanges();
         self.transport.send_and_hear(worker, out);
         self.release_if_ended(worker);
     }
 
-    /// Charges bytes that the driver holds. If the budget has no room, cuts the connection.
+    /// Blocks the connection and charges `length` bytes that the driver holds. If the memory budget has no room, cuts
+    /// the connection.
     pub(in crate::connection) fn sent_away(
         &mut self,
         length: usize,
@@ -278,7 +282,8 @@ impl Connection {
         self.http.send_end(&mut out.queue.output, |writer| write_fields(writer, trailers))
     }
 
-    /// Answers 500 in place of an answer that cannot be sent and of which nothing has been sent.
+    /// Answers 500 in place of a response that cannot be sent, and makes it the last answer. If a part of the response
+    /// was sent already, closes the connection.
     fn broken_answer(
         &mut self,
         error: highwire_proto::Error,
@@ -305,7 +310,7 @@ impl Connection {
         self.http.send_interim(status, &mut out.queue.output, |writer| write_fields(writer, fields))
     }
 
-    /// Accepts another protocol and starts its task.
+    /// Sends the response that accepts another protocol, and starts that protocol's task.
     fn switch(
         &mut self,
         response: &mut Response,
@@ -332,7 +337,7 @@ impl Connection {
         }
     }
 
-    /// Receives bytes of a tunnel.
+    /// Handles received bytes of a tunnel: keeps them for its task, and polls the task.
     pub(in crate::connection) fn received_raw(
         &mut self,
         bytes: &[u8],
@@ -354,7 +359,7 @@ impl Connection {
         if self.recharge(worker) { self.drive_tunnel(worker, out) } else { self.abort(worker, out) }
     }
 
-    /// Polls the tunnel's task, and sends what it has written.
+    /// Polls the tunnel's task and sends the bytes that it has written. Ends the connection when the task has finished.
     pub(in crate::connection) fn drive_tunnel(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let number = self.transport.task().number();
         let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
@@ -370,7 +375,7 @@ impl Connection {
                 raw.mark_flushed();
             }
             if raw.wants_flush && !self.transport.blocked {
-                // The driver says nothing when it has sent all, so the flush looks again after its turn.
+                // The driver does not report a complete send, so the task is woken after the driver's turn to check.
                 worker.context.wake_at(worker.now, worker.context.inbox.waker(number));
             }
         }
@@ -383,7 +388,7 @@ impl Connection {
         }
         if is_written && is_finished {
             if self.transport.ended && !self.transport.blocked && is_in_arena && out.waiting() == 0 {
-                // An empty operation behind the copied bytes: the connection closes after the driver has reported it.
+                // An empty operation after the copied bytes. The connection closes when the driver reports its end.
                 out.send_bytes(self.transport.id, Bytes::new());
                 self.transport.blocked = true;
             }
@@ -398,7 +403,8 @@ impl Connection {
         self.resume_if_wanted(out.queue);
     }
 
-    /// Sends what a tunnel's task has written: small writes together, large ones without a copy.
+    /// Sends the bytes that a tunnel's task has written: copies small writes together, and sends large ones without a
+    /// copy.
     fn send_written(&mut self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let (mut unsent, mut copied) = (0, 0);
         for bytes in raw.outgoing.drain(..) {
@@ -413,7 +419,7 @@ impl Connection {
             }
         }
         if raw.count_copied(copied, worker.turn) > RAW_BYTES && !self.transport.blocked {
-            // That is enough for one turn: the rest waits until the driver reports that the kernel has this.
+            // Enough for one turn. Later writes wait until the driver reports that the kernel has these bytes.
             unsent += out.flush_and_hear(self.transport.id);
             self.transport.blocked = true;
         }
@@ -425,7 +431,8 @@ impl Connection {
         self.transport.tunnel_moved(raw, worker);
     }
 
-    /// Ends a tunnel through which no byte has passed for too long: first tells its task, which has a second for a last word.
+    /// Ends an idle tunnel in two steps. The first call notifies its task, which has a second to send its last bytes.
+    /// The second call ends the connection.
     pub(in crate::connection) fn end_idle_tunnel(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -441,7 +448,7 @@ impl Connection {
     }
 }
 
-/// Writes `Server` and `Date`, unless the handler has set them, as one that passes on another server's answer does.
+/// Writes the `Server` and `Date` fields, unless the handler has set them, as a proxy does.
 fn write_common_lines(
     writer: &mut FieldWriter<'_>,
     worker: &WorkerContext<impl Service>,

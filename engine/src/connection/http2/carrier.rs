@@ -1,4 +1,4 @@
-//! An exchange over HTTP/2: one of many on its connection, on a stream of its own.
+//! Implements [`Carrier`] for HTTP/2, where each exchange has a stream of its own.
 
 use super::grants::wider;
 use super::streams::Http2;
@@ -22,7 +22,7 @@ use highwire_proto::h2::{Code, FRAME_BYTES, StreamRef};
 use http::StatusCode;
 use http::{HeaderName, HeaderValue};
 
-/// A stream of a connection.
+/// One stream of an HTTP/2 connection.
 pub(in crate::connection) struct H2<'c, 'q> {
     pub(in crate::connection) transport: &'c mut Transport,
     pub(in crate::connection) http2: &'c mut Http2,
@@ -31,7 +31,7 @@ pub(in crate::connection) struct H2<'c, 'q> {
 }
 
 impl H2<'_, '_> {
-    /// Sends one frame of what has been made of the response's body.
+    /// Sends one frame with pending bytes of the response's body.
     pub(in crate::connection) fn send_pending(&mut self, worker: &WorkerContext<impl Service>) -> Result<Sent, Abort> {
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
         let is_streamed = active.exchange.outgoing.is_streaming();
@@ -47,7 +47,7 @@ impl H2<'_, '_> {
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
         let _ = active.pending.split_to(sent);
         active.took(sent, all, worker);
-        // Where nothing was sent, only what the peer says next can help: it has the time that any peer has to take something.
+        // If no byte was sent, the stream waits until the peer opens a window, at most until its write deadline.
         Ok(match sent {
             0 => Sent::Waits,
             _ if active.pending.is_empty() && !is_streamed => Sent::Over,
@@ -85,7 +85,7 @@ impl Carrier for H2<'_, '_> {
         self.transport.charge_streams(self.http2.held(), worker)
     }
 
-    /// The stream that wanted the room gets 503, and the others go on.
+    /// Answers this stream with 503, or resets it if its answer has begun. The other streams continue.
     fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.abort(Abort::NoMemory, worker);
     }
@@ -100,7 +100,7 @@ impl Carrier for H2<'_, '_> {
         }
     }
 
-    /// What the stream brings is kept for the protocol that may be accepted.
+    /// Keeps the stream's bytes for a tunnel that the handler may accept.
     fn connect(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         self.transport.connect_http2(self.http2, self.stream, worker);
         self.http2.http.widen(self.stream, wider(worker.shared.config()), &mut self.out.queue.output);
@@ -126,9 +126,9 @@ impl Carrier for H2<'_, '_> {
             BodyUse::None => {}
             BodyUse::Whole => self.http2.begin_to_collect(self.stream, worker, self.out),
             BodyUse::Parts => {
-                // The handler wakes its task for each part that it takes, so that the peer is credited for it.
+                // A handler that takes a part wakes the stream's task, which then credits the peer.
                 active.exchange.incoming.wake_for_taken(true);
-                // What waits for handlers is bounded by the connection's window.
+                // The connection's window limits the bytes that wait for all handlers.
                 self.http2.http.widen(self.stream, wider(worker.shared.config()), &mut self.out.queue.output);
             }
         }
@@ -155,7 +155,8 @@ impl Carrier for H2<'_, '_> {
             let abort = Abort::BodyTooLarge(active.intake.route, body_use);
             return self.abort(abort, worker);
         }
-        // No handler reads the body. The peer gets no more credit, and a reset once the answer is complete (RFC 9113 section 8.1).
+        // No handler reads the body. The peer gets no more credit, and a reset when the answer is complete (RFC 9113
+        // section 8.1).
         if active.drops {
             self.http2.http.reset(self.stream, Code::NoError, &mut self.out.queue.output);
             self.http2.forget(self.stream, worker);
@@ -207,7 +208,7 @@ impl Carrier for H2<'_, '_> {
         self.transport.send_http2(self.http2, self.stream, response, worker, self.out);
     }
 
-    /// The part waits for its turn as one whose predecessors were sent does.
+    /// Stores the part and sends its first frame. The stream's later turns send the rest.
     fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort> {
         if let (Part::Bytes(bytes), Some(active)) = (part, self.http2.get(self.stream)) {
             active.pending = bytes;
@@ -216,7 +217,7 @@ impl Carrier for H2<'_, '_> {
     }
 
     fn body_waits(&mut self, worker: &mut WorkerContext<impl Service>) {
-        // Being asked again is no sign of life.
+        // Another poll without a result must not extend the deadline.
         if let Some(active) = self.http2.get(self.stream).filter(|active| active.waits != Waits::Handler) {
             (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
         }
@@ -236,7 +237,7 @@ impl Carrier for H2<'_, '_> {
 
     fn cut(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>) {
         let code = match abort.code() {
-            // Nothing is wrong only with a peer whose answer is complete (RFC 9113 section 8.1).
+            // NO_ERROR is only for a stream whose answer is complete (RFC 9113 section 8.1).
             Code::NoError
                 if self.http2.get(self.stream).is_some_and(|active| active.is_answered() && !active.drops) =>
             {

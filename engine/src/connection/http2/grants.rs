@@ -1,8 +1,10 @@
-//! How much of bodies that are collected whole a peer may send on one HTTP/2 connection.
+//! Limits the bytes of request bodies that a peer may send on one HTTP/2 connection while the server collects these
+//! bodies whole.
 //!
-//! Each stream begins with a small window ([`first_window`]), which is widened when it is used. The body that began first is
-//! always credited as it comes, so that there is progress; the others share [`UNFINISHED_BYTES`], and wait for their turn where
-//! that is used up. What was granted is counted and not what has come: a peer may use all its windows at once.
+//! Each stream begins with a small window ([`first_window`]), which is widened when its body begins. The oldest body
+//! gets credit for all its received bytes, so that at least one body makes progress. The others share
+//! [`UNFINISHED_BYTES`], and wait if that is used up. The limit applies to granted bytes and not to received ones,
+//! because a peer may use all its windows at once.
 
 use super::streams::Http2;
 use crate::config::Config;
@@ -11,38 +13,41 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::StreamRef;
 
-/// The window that a stream begins with. Wider ones are granted to those that use them: a peer may fill the windows of all its
-/// streams before a byte of them is of use.
+/// Returns the initial window of a stream. It is small, because a peer can fill the windows of all its streams before
+/// any of the bodies is complete.
 pub(in crate::connection) fn first_window(config: &Config) -> u32 {
-    /// Most forms and calls fit it, and all streams together hold half a megabyte.
+    /// Most forms and API calls fit into it. With the default of 128 streams, all first windows together have half a
+    /// megabyte.
     const FIRST_WINDOW: u32 = 4 * 1024;
     config.http2.stream_window.min(FIRST_WINDOW)
 }
 
-/// Returns by how much a stream's window grows when it is used.
+/// Returns the bytes by which a stream's window is widened when its body or tunnel begins.
 pub(in crate::connection) fn wider(config: &Config) -> u32 {
     config.http2.stream_window - first_window(config)
 }
 
-/// Bytes of bodies that are collected whole that one connection may send, beside the body that began first. That one may always
-/// go on, so that there is progress however many wait.
+/// The most bytes that one connection may be granted for bodies that are collected whole, besides the oldest body. That
+/// one has no such limit, so that it always makes progress.
 const UNFINISHED_BYTES: usize = 1024 * 1024;
 
-/// What that shrinks to as the worker holds more and more for all peers, up to `CROWDED_BYTES`.
+/// The same limit on a crowded worker. The limit shrinks to this while the charge for all peers approaches
+/// [`CROWDED_BYTES`].
 const LEAST_UNFINISHED_BYTES: usize = 256 * 1024;
 
-/// Bytes that a worker holds for its peers from which on it is crowded.
+/// The bytes held for all peers at which a worker is crowded.
 const CROWDED_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes of bodies, beside the oldest, that one connection may send while the worker holds `held` bytes for all of them.
+/// Returns the most bytes that one connection may be granted besides its oldest body, while the worker holds `held`
+/// bytes for all peers.
 fn unfinished_bytes(held: usize) -> usize {
-    /// How many connections share what is left.
+    /// The number of connections that are assumed to share the rest.
     const SHARERS: usize = 4;
     (CROWDED_BYTES.saturating_sub(held) / SHARERS).clamp(LEAST_UNFINISHED_BYTES, UNFINISHED_BYTES)
 }
 
 impl Http2 {
-    /// A body begins that is collected whole.
+    /// Registers a body that is collected whole, and widens its window if the limit allows.
     pub(in crate::connection) fn begin_to_collect(
         &mut self,
         stream: StreamRef,
@@ -58,7 +63,7 @@ impl Http2 {
         self.grant(stream, worker, out);
     }
 
-    /// A body that was collected is whole, or is not collected any more: the others get what it had.
+    /// Ends the grants of a body that is complete or no longer collected, so that other bodies can have them.
     pub(in crate::connection) fn end_collecting(&mut self, stream: StreamRef) {
         let Some(active) = self.get(stream).filter(|active| active.granted > 0) else { return };
         let granted = std::mem::take(&mut active.granted);
@@ -67,7 +72,8 @@ impl Http2 {
         self.is_to_grant = true;
     }
 
-    /// Grants those that wait for it what there is room for, the first ones first.
+    /// Grants more to the bodies that wait, the oldest first, as far as the limit allows. Does nothing unless a body
+    /// has ended since the last call.
     pub(in crate::connection) fn grant_waiting(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
         if !std::mem::take(&mut self.is_to_grant) {
             return;
@@ -83,8 +89,9 @@ impl Http2 {
         }
     }
 
-    /// Lets the peer send more of a body that is collected: as much as it has sent, and once what widens the stream's window, if
-    /// there is room for that.
+    /// Lets the peer send more of a body that is collected whole: as many bytes as it has sent since the last grant,
+    /// and once the bytes that widen the stream's window. Does nothing if the limit has no room for them, unless this
+    /// is the oldest body.
     pub(in crate::connection) fn grant(
         &mut self,
         stream: StreamRef,
@@ -111,7 +118,7 @@ impl Http2 {
             && self.http.may_receive_on(stream)
             && let Some(active) = self.get(stream)
         {
-            // It had to wait: from here on the peer is waited for.
+            // The peer could send nothing before, so its rate is judged from now on.
             active.judge_from_now(worker, arrived);
         }
     }

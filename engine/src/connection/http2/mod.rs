@@ -1,7 +1,7 @@
-//! A connection that speaks HTTP/2: it serves many requests at the same time, each on a stream.
+//! A connection that speaks HTTP/2. It serves many requests at the same time, each on its own stream.
 //!
-//! An HTTP/2 connection uses the same socket, unread buffer and memory account as an HTTP/1 connection. This folder adds one
-//! `Active` for each stream whose exchange is pending, and a schedule that decides which stream sends next. A stream whose request is
+//! It uses the same socket, unread buffer and memory account as an HTTP/1 connection. This folder adds an `Active` for
+//! each stream with a pending exchange, and a schedule that decides which stream sends next. A stream whose request is
 //! answered at once needs no `Active`.
 
 mod carrier;
@@ -31,12 +31,13 @@ use crate::worker::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
 use highwire_proto::{Head, Length, h2};
 
-/// Bytes of answers that may be sent in one batch before the peer has to take some.
+/// Written bytes above which the connection stops parsing until the kernel has taken them.
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Returns true if the first bytes are the preface of HTTP/2 and the settings allow it; `None` if they are too few to tell. Under
-    /// TLS the client must have negotiated it by ALPN (RFC 9113 section 3.2).
+    /// Returns true if the first bytes are the HTTP/2 preface and the settings allow it here; `None` if more bytes are
+    /// needed. Under TLS this requires `http2_tls`, `http2_without_alpn`, and a client that offered no protocol by
+    /// ALPN, which RFC 9113 section 3.2 demands.
     #[cold]
     pub(in crate::connection) fn begins_http2(
         &self,
@@ -54,7 +55,7 @@ impl Connection {
         if begins && known < h2::PREFACE.len() { None } else { Some(begins) }
     }
 
-    /// Begins with HTTP/2 at once, if HTTP/1 is turned off.
+    /// Switches a new connection to HTTP/2 at once and sends the server's SETTINGS. Used if HTTP/1 is turned off.
     pub(crate) fn speak_http2(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut highwire_io::Queue) {
         self.with_out(worker, queue, |connection, worker, out| {
             connection.begin_http2(worker, out);
@@ -77,7 +78,8 @@ impl Connection {
         }
     }
 
-    /// Parses the window until it is used up or the peer has to take some answers first. Returns the number of bytes used.
+    /// Parses `window` until it is used up, the work allowance is used up, or the peer must take some answers first.
+    /// Returns the number of bytes used.
     pub(in crate::connection) fn advance_http2(
         &mut self,
         window: &[u8],
@@ -102,7 +104,7 @@ impl Transport {
         out: &mut Out<'_>,
     ) -> usize {
         let mut fields = std::mem::take(&mut worker.fields);
-        // A copy of a few numbers, because `worker` is borrowed mutably meanwhile.
+        // A copy of a few numbers, because the loop borrows `worker` mutably.
         let limits = &worker.shared.config().parser.clone();
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(worker.tick / TICKS_A_SECOND);
@@ -172,7 +174,7 @@ impl Transport {
         worker.fields = fields;
         self.tell_fed(http2, worker, out);
         if has_opened {
-            // After all events, because a blocked connection parses no more.
+            // After the loop, because sending may block the connection, which then parses nothing more.
             self.pump_http2(http2, worker, out);
         }
         at
@@ -182,7 +184,7 @@ impl Transport {
     fn count_failure(&self, http2: &Http2, worker: &WorkerContext<impl Service>) {
         if let Some(kind) = http2.http.fired() {
             worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            quiet::log!(Abuse, warn, peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer asks for too much; its connection ends");
+            quiet::log!(Abuse, warn, peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
         }
     }
 
@@ -198,7 +200,7 @@ impl Transport {
         let (head, window) = request;
         if http2.stalls_too_much() {
             // The request was not processed, so the client may send it again (RFC 9113 section 8.7).
-            quiet::log!(Memory, warn, "a client that does not take its answers asks for more; the stream is refused");
+            quiet::log!(Memory, warn, "a client requests more without taking its answers; the stream is refused");
             return http2.http.reset(stream, h2::Code::Refused, &mut out.queue.output);
         }
         self.served = self.served.saturating_add(1);
@@ -212,7 +214,7 @@ impl Transport {
         H2 { transport: self, http2, stream, out }.begin(length, head, window, worker);
     }
 
-    /// Receives bytes of a body.
+    /// Handles received bytes of a request body or of a tunnel.
     fn data_http2(
         &mut self,
         http2: &mut Http2,
@@ -238,7 +240,7 @@ impl Transport {
         H2 { transport: self, http2, stream, out }.data(data, worker);
     }
 
-    /// Charges the received bytes of bodies and polls their handlers, once for all bytes of a call.
+    /// Charges the body bytes received in this call, and polls each of their handlers once.
     fn tell_fed(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if http2.fed.is_empty() {
             return;
@@ -258,7 +260,7 @@ impl Transport {
         self.work.spend_since(begun, worker.stopwatch);
     }
 
-    /// Credits the peer for the bytes that a handler has taken of a body.
+    /// Lets the peer send as many more bytes as the handler has taken of a body.
     pub(in crate::connection) fn credit_http2(
         &mut self,
         http2: &mut Http2,
@@ -275,7 +277,7 @@ impl Transport {
             active.given -= taken;
             let waits = active.waits == Waits::Handler || (active.waits == Waits::Body && was_closed);
             if waits && awaits_body && !active.is_answered() && active.exchange.tunnel().is_none() {
-                // The handler has read on, so the peer's time begins again.
+                // The handler has taken bytes, so a new period for the peer's rate begins.
                 active.waits = Waits::Body;
                 active.judge_from_now(worker, arrived);
             }
@@ -283,7 +285,7 @@ impl Transport {
         }
     }
 
-    /// Ends a body.
+    /// Handles the end of a request body.
     fn end_http2(
         &mut self,
         http2: &mut Http2,

@@ -1,4 +1,4 @@
-//! Sending over HTTP/2: answers, as far as the peer's windows allow, and the order in which streams send.
+//! Sends answers over HTTP/2 as far as the peer's windows allow, in the order of the streams' priorities.
 
 use super::H2;
 use super::streams::{Active, Http2};
@@ -22,10 +22,10 @@ use highwire_proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use highwire_proto::{Head, Length};
 use http::header;
 
-/// Bytes of answers that the driver gets before it has to report that the kernel has them.
+/// Written bytes at which the connection stops sending until the kernel has taken them.
 const AHEAD_BYTES: usize = 64 * 1024;
 
-/// Frames in a row before other connections have their turn.
+/// The most frames that a connection sends before other connections get their turn.
 const FRAMES_A_TURN: usize = 64;
 
 impl Transport {
@@ -93,7 +93,8 @@ impl Transport {
         self.done_http2(http2, stream, worker, out);
     }
 
-    /// If a stream's answer is complete, removes its exchange. The rest of a request that is not complete is dropped.
+    /// Ends the exchange of a stream whose answer is complete. If the request is not, the stream stays and drops the
+    /// rest of it.
     pub(in crate::connection) fn done_http2(
         &mut self,
         http2: &mut Http2,
@@ -113,26 +114,27 @@ impl Transport {
         let is_open = http2.http.awaits_body(stream);
         if let Some(active) = http2.get(stream).filter(|active| active.has_living_tunnel()) {
             if is_open {
-                // Our direction has ended; the other one goes on.
+                // Our direction has ended; the peer's continues.
                 (active.due, active.waits) = (active.body_due(worker), Waits::Handler);
                 return;
             }
-            // Both directions have ended, so another stream may reuse this index of `active`. If the tunnel's task has not finished,
-            // the worker runs it on as a spawned task.
+            // Both directions have ended, so another stream may reuse this index of `active`. If the tunnel's task has
+            // not finished, the worker continues it as a spawned task.
             if let Some(task) = active.exchange.detach_tunnel() {
                 worker.context.spawn(task);
             }
             return http2.forget(stream, worker);
         }
         if is_open {
-            // The answer is complete before the request. The rest of the request is dropped, up to the same bound as in HTTP/1.
+            // The answer is complete before the request. The rest of the request is dropped, up to the same limit as in
+            // HTTP/1.
             let most = worker.body_limit(u32::MAX, BodyUse::None);
             let active = http2.active(stream, worker);
-            // After a tunnel the peer has as long as after the last answer of a connection.
+            // After a tunnel the peer gets the linger timeout, as after the last answer of a connection.
             let is_tunnel = active.exchange.tunnel().is_some();
             let due = worker.tick.saturating_add(if is_tunnel { worker.timeouts.linger } else { worker.timeouts.body });
             if active.intake.bytes > most {
-                // More than the bound has been received already.
+                // More than the limit has been received already.
                 http2.http.reset(stream, Code::NoError, &mut out.queue.output);
                 return http2.forget(stream, worker);
             }
@@ -194,7 +196,7 @@ impl Transport {
         let Some(active) = http2.get(stream) else { return Sent::Over };
         let is_pending = !active.pending.is_empty();
         if !is_pending && http2.http.waits_for_window(stream) {
-            // A part made now would only be held in memory.
+            // The window is closed. A part made now would only occupy memory.
             let all = http2.sent;
             http2.get(stream).into_iter().for_each(|active| active.took(0, all, worker));
             return Sent::Waits;
@@ -207,7 +209,7 @@ impl Transport {
         exchange.sent_or_abort(sent, worker)
     }
 
-    /// Drives everything that can go on on one stream: handler, bodies, tunnel.
+    /// Advances everything that can make progress on one stream: handler, bodies, tunnel.
     fn drive_stream(
         &mut self,
         http2: &mut Http2,
@@ -230,7 +232,7 @@ impl Transport {
 }
 
 impl Http2 {
-    /// Puts a stream that has something to send into the schedule.
+    /// Adds a stream that has something to send to the schedule, unless it is there already.
     pub(in crate::connection) fn schedule(&mut self, stream: StreamRef) {
         let priority = self.http.priority(stream);
         let Some(active) = self.get(stream) else { return };
@@ -239,7 +241,7 @@ impl Http2 {
         }
     }
 
-    /// The peer has widened the window of a stream. Returns true if the stream has something to send.
+    /// Handles a wider window of one stream: schedules the stream if it can send. Returns true if it can.
     pub(in crate::connection) fn opened(&mut self, stream: StreamRef) -> bool {
         let capacity = self.http.capacity(stream);
         let has_something = self.get(stream).is_some_and(|active| can_send(active, capacity));
@@ -249,7 +251,8 @@ impl Http2 {
         has_something
     }
 
-    /// The peer has widened the window of the connection. Returns true if a stream has something to send.
+    /// Handles a wider window of the connection, or changed settings of the peer: schedules the streams that can send.
+    /// Returns true if any stream is scheduled.
     pub(in crate::connection) fn all_opened(&mut self) -> bool {
         for place in 0..self.active.len() {
             let Some(active) = &self.active[place] else { continue };
@@ -263,14 +266,14 @@ impl Http2 {
 }
 
 impl Connection {
-    /// Drives everything that can go on: handlers, bodies, unread frames.
+    /// Advances everything that can make progress: handlers, bodies, unread frames.
     pub(in crate::connection) fn drive_http2(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        // The unread frames come first, because a connection that can always send would never parse them.
+        // Unread frames first, because a connection that always has something to send would never parse them.
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
@@ -283,7 +286,7 @@ impl Connection {
         self.driven(worker, head, out);
     }
 
-    /// Runs the woken task of a stream.
+    /// Handles a wake of a stream's task. `place` is the stream's index in `active`.
     pub(crate) fn woken_stream(
         &mut self,
         place: usize,
@@ -307,7 +310,7 @@ impl Connection {
         });
     }
 
-    /// After streams were driven: sends what they have, and parses on.
+    /// Sends the bytes of the streams that were driven, and then continues to parse.
     fn driven(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let Connection { transport, http2: Some(http2), .. } = self else { return };
         transport.pump_http2(http2, worker, out);
@@ -318,8 +321,9 @@ impl Connection {
     }
 }
 
-/// Returns true if a stream that may send so many bytes has something to send. A stream that the window of the connection still
-/// blocks counts as stalled.
+/// Returns true if a stream should be scheduled: it has something to send, and it may send (`capacity` is not 0) or
+/// does not wait for a window yet. A stream that still waits for the connection's window is not scheduled, so its
+/// answer counts as stalled.
 fn can_send(active: &Active, capacity: usize) -> bool {
     let has_something = active.is_answered() && (!active.pending.is_empty() || active.exchange.outgoing.is_streaming());
     has_something && (capacity > 0 || active.waits != Waits::Write)
@@ -350,7 +354,7 @@ fn write_fields(
         }
     }
     let length = match length {
-        // As in HTTP/1, a status without a body announces no length.
+        // As in HTTP/1, 204 and 304 announce no length.
         _ if matches!(status, 204 | 304) => None,
         Length::Empty => Some(0),
         Length::Exact(length) => Some(length),

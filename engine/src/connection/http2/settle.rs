@@ -1,4 +1,5 @@
-//! Decides after each event what a connection that speaks HTTP/2 and its streams wait for, and ends streams that waited too long.
+//! Decides after each event what an HTTP/2 connection and its streams wait for, and ends streams that have waited too
+//! long.
 
 use super::H2;
 use super::streams::{Active, Http2};
@@ -16,7 +17,8 @@ use highwire_proto::Head;
 use highwire_proto::h2::{Code, StreamRef};
 
 impl Connection {
-    /// Runs after each event: sends the written bytes, and sets phase and deadline.
+    /// Runs after each event: ends streams that can no longer complete, sends the written bytes, and sets phase and
+    /// deadline.
     pub(in crate::connection) fn settle_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.is_ending() {
             return out.flush(self.transport.id);
@@ -68,18 +70,18 @@ impl Connection {
         {
             self.wait_for(Phase::Head, worker);
         } else {
-            // PINGs and other frames do not count as requests.
+            // Only requests restart the idle timeout; PINGs and other frames do not.
             self.transport.phase = Phase::Idle;
             worker.deadlines.set_at(self.transport.id.index, idle_due);
         }
     }
 
-    /// After the peer's end: resets streams that wait for the rest of a request or for a window. They would hold memory until their
-    /// deadlines.
+    /// Resets the streams that can no longer complete after the peer's end, because they wait for the rest of a request
+    /// or for a window. Otherwise they would hold memory until their deadlines.
     fn end_hopeless(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(http2) = &mut self.http2 else { return };
         for place in 0..http2.active.len() {
-            // `active` is freed with its last stream.
+            // `forget` frees `active` with its last stream, so the place may no longer exist.
             let Some(Some(active)) = http2.active.get(place) else { continue };
             let (stream, is_tunnel) = (active.stream, active.exchange.tunnel().is_some());
             let waits = active.waits == Waits::Write && !active.scheduled;
@@ -90,7 +92,8 @@ impl Connection {
         }
     }
 
-    /// Resets the streams that hold the most until the memory budget has room. Returns false if that is not enough.
+    /// Resets streams, the largest first, until the memory budget has room. Returns false if it has no room even
+    /// without them.
     #[cold]
     fn give_way(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) -> bool {
         let Connection { transport, http2: Some(http2), .. } = self else { return false };
@@ -104,7 +107,7 @@ impl Connection {
         fits
     }
 
-    /// The deadline of the present phase passed.
+    /// Handles the deadline of the current phase.
     pub(in crate::connection) fn expired_http2(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -120,7 +123,7 @@ impl Connection {
             }
             Phase::Streams | Phase::Write => {
                 let Connection { transport, http2: Some(http2), .. } = &mut *self else { return };
-                // The deadline for the peer to take bytes stays.
+                // The same phase, so that the write deadline stays.
                 transport.phase = phase;
                 if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
                     // The second GOAWAY names the last stream that is served.
@@ -142,7 +145,7 @@ impl Connection {
         out.flush(self.transport.id);
     }
 
-    /// A graceful shutdown begins.
+    /// Begins a graceful shutdown: sends the first GOAWAY, sets the time of the second one, and notifies the tunnels.
     pub(in crate::connection) fn drain_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let Some(http2) = self.http2.as_mut().filter(|http2| http2.goes_at.is_none()) else { return };
         http2.http.go_away(&mut out.queue.output);
@@ -152,7 +155,7 @@ impl Connection {
 }
 
 impl Transport {
-    /// Ends streams that have waited too long.
+    /// Ends the streams that have waited too long.
     fn streams_expired(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let arrived = http2.arrived;
         let bodies = http2.active.iter().flatten().filter(|active| active.waits == Waits::Body).count() as u64;
@@ -167,21 +170,22 @@ impl Transport {
             }
             let (is_collected, is_tunnel) = (active.granted > 0, active.exchange.tunnel().is_some());
             if waits == Waits::Body && !answered && is_collected && !http2.http.may_receive_on(stream) {
-                // It waits behind an older body, whose rate is judged.
+                // The body waits behind an older one, whose rate is judged instead.
                 if let Some(active) = http2.get(stream) {
                     active.judge_from_now(worker, arrived);
                 }
                 continue;
             }
             if waits == Waits::Body && !answered && !http2.http.may_receive_on(stream) {
-                // The peer may not send until the handler has read or answered.
+                // The stream's window is closed until the handler reads or answers, so the handler's timeout applies.
                 if let Some(active) = http2.get(stream) {
                     (active.due, active.waits) = (worker.tick.saturating_add(worker.timeouts.handler), Waits::Handler);
                 }
                 continue;
             }
             if waits == Waits::Body && !answered && !http2.http.may_receive() {
-                // The peer may not send until the handlers of other streams have read; they have deadlines of their own.
+                // The connection's window is closed until the handlers of other streams read, which have deadlines of
+                // their own.
                 if let Some(active) = http2.get(stream) {
                     active.judge_from_now(worker, arrived);
                 }
@@ -200,8 +204,8 @@ impl Transport {
 }
 
 impl Http2 {
-    /// Returns true if a stream waits only for others that share the connection's window, and the peer takes their bytes as fast as it
-    /// would have to take this one's.
+    /// Returns true if a stream waits only because other streams use the connection's window, and the peer takes their
+    /// bytes at the least rate for one stream. Then the stream's deadline starts anew.
     fn waits_for_its_turn(&mut self, stream: StreamRef, worker: &WorkerContext<impl Service>) -> bool {
         let (is_open, all) = (self.http.is_open_by_itself(stream), self.sent);
         let Some(active) = self.get(stream) else { return false };
@@ -215,9 +219,9 @@ impl Http2 {
 }
 
 impl Active {
-    /// Records that the peer has taken bytes of the answer. Its deadline begins when it could take the first byte, and again each time
-    /// it has taken `body_rate` times the timeout, so that a peer cannot keep an answer in memory by taking single bytes. `all`: the
-    /// bytes sent on all streams.
+    /// Records that `bytes` of the answer were sent, and `all` bytes on all streams so far. The write deadline starts
+    /// with the first call, and anew each time the peer has taken `Timeouts::least_taken` bytes, so that it cannot keep
+    /// an answer in memory by taking single bytes.
     pub(in crate::connection) fn took(&mut self, bytes: usize, all: u64, worker: &WorkerContext<impl Service>) {
         self.taken += bytes as u64;
         if self.waits != Waits::Write || self.taken >= worker.shared.config().timeouts.least_taken() {
@@ -226,14 +230,15 @@ impl Active {
         }
     }
 
-    /// Begins a new period for the body's rate. `all`: the bytes received on all streams.
+    /// Starts a new period in which the rate of the request's body is measured. `all` is the number of body bytes
+    /// received on all streams so far.
     pub(in crate::connection) fn judge_from_now(&mut self, worker: &WorkerContext<impl Service>, all: u64) {
         (self.intake.arrived, self.arrived_before) = (0, all);
         self.due = worker.tick.saturating_add(worker.timeouts.body);
     }
 
-    /// Returns true if the body was fast enough in the last period, and begins a new one. Because streams take turns, it is also enough
-    /// if all `bodies` together were as fast as each of them should be.
+    /// Returns true if the body had the least rate in the last period, and starts a new one. Because the streams share
+    /// a connection, it is also enough if all `bodies` together had the sum of their least rates.
     fn body_is_fast_enough(&mut self, worker: &WorkerContext<impl Service>, all: u64, bodies: u64) -> bool {
         let wanted = worker.shared.config().timeouts.least_body();
         let is_fast =

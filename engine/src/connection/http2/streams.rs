@@ -1,4 +1,4 @@
-//! The exchanges of a connection that speaks HTTP/2, by their streams.
+//! The exchanges of an HTTP/2 connection by their streams, their deadlines, and the memory that they hold.
 
 use crate::body::BodyError;
 use crate::deadline::NEVER;
@@ -11,19 +11,19 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// What a connection that speaks HTTP/2 is charged beside what it holds for its streams: its state, its tables, and what the
-/// allocator rounds them to.
+/// The memory charge for an HTTP/2 connection without its streams: its state and tables, rounded up as the allocator
+/// does.
 pub(in crate::connection) const CONNECTION_BYTES: usize = 6 * 1024;
 
-/// Bytes of answers that may wait on one connection for the peer to open a window, once [`ALL_STALLED_ANSWERS`] wait on all
-/// connections of the worker. Then further requests of the connection are refused.
+/// The most answer bytes that may wait for windows on one connection while more than [`ALL_STALLED_ANSWERS`] wait on
+/// all connections of its worker. If more wait, the connection's further requests are refused.
 const STALLED_ANSWERS: usize = 192 * 1024;
 
-/// Bytes of answers that may wait for windows on all connections of a worker before single ones are held to
-/// [`STALLED_ANSWERS`]. A download that waits holds a part of 32 KiB at most.
+/// The answer bytes that may wait for windows on all connections of a worker before [`STALLED_ANSWERS`] applies to
+/// each. A download that waits holds one part of at most 32 KiB.
 const ALL_STALLED_ANSWERS: usize = 16 * 1024 * 1024;
 
-/// Bytes of answers that wait for windows, of one connection and of all.
+/// Answer bytes that wait for windows: on this connection, and on all connections of the worker.
 struct Stalled {
     own: usize,
     all: Rc<Cell<usize>>,
@@ -42,61 +42,63 @@ impl Drop for Stalled {
     }
 }
 
-/// What a stream is charged beside its bytes.
+/// The memory charge for a stream, besides the bytes that it holds.
 const STREAM_BYTES: usize = 512;
 
-/// A stream whose exchange was not over at once.
+/// A stream whose exchange was not completed at once.
 pub(in crate::connection) struct Active {
     pub(in crate::connection) stream: StreamRef,
     pub(in crate::connection) exchange: Exchange,
-    /// Bytes of the answer that the windows have not allowed yet.
+    /// Bytes of the response's body that are ready and not sent yet.
     pub(in crate::connection) pending: Bytes,
-    /// It is in the schedule.
+    /// True if the stream is in the schedule.
     pub(in crate::connection) scheduled: bool,
-    /// The answer is complete, and what still comes of the request is dropped.
+    /// True if the answer is complete and the rest of the request is dropped as it arrives.
     pub(in crate::connection) drops: bool,
-    /// Bytes of the request's body that its handler has got and the peer has not been credited for.
+    /// Bytes of the request's body for which the peer has not got credit on the stream's window yet.
     pub(in crate::connection) given: usize,
-    /// Bytes of the request's body that the handler of a whole one has; then those of its whole answer.
+    /// Bytes of a whole request body that the handler holds. Once the response has begun, bytes of its whole body
+    /// instead.
     pub(in crate::connection) lent: usize,
     pub(in crate::connection) intake: Intake,
-    /// What had come on all streams when the body's rate was last judged.
+    /// The value of [`Http2::arrived`] when the current period of the body's rate began.
     pub(in crate::connection) arrived_before: u64,
-    /// Bytes of the answer that the peer has taken since it was last given time, and what had been sent on all streams by then.
+    /// Bytes of the answer sent since its write deadline last started, and the value of [`Http2::sent`] at that time.
     pub(in crate::connection) taken: u64,
     pub(in crate::connection) sent_before: u64,
-    /// When it is looked at, and why.
+    /// The tick of the stream's deadline, and the reason for it.
     pub(in crate::connection) due: u32,
     pub(in crate::connection) waits: Waits,
-    /// Bytes that it was counted with, those of its answer, and whether that may have changed since.
+    /// The bytes with which this stream is counted in [`Http2::held`], those of them that are stalled, and true if both
+    /// may be out of date.
     counted: usize,
     counted_stalled: usize,
     stale: bool,
-    /// Some of its body has come that its handler was not told of.
+    /// True if body bytes were received since the handler was last polled for them.
     pub(in crate::connection) fed: bool,
-    /// Of a body that is collected whole: bytes that the peer may send, or has sent, since it began.
+    /// Bytes of a body that the peer may send or has sent, if the body is collected whole; otherwise 0.
     pub(in crate::connection) granted: usize,
-    /// The peer may send more at a time on it than streams begin with.
+    /// True if [`Http2::grant`] has widened the stream's window.
     pub(in crate::connection) is_widened: bool,
 }
 
 impl Active {
-    /// Whether an answer has begun: its head goes out, or has gone.
+    /// Returns true if the response has begun.
     pub(in crate::connection) fn is_answered(&self) -> bool {
         self.exchange.outgoing.has_begun()
     }
 
-    /// Bytes that are held for it.
+    /// Returns the bytes that are held for the stream.
     fn held(&self) -> usize {
         STREAM_BYTES + self.exchange.lent(self.lent.max(self.pending_bytes())) + self.exchange.held()
     }
 
-    /// Bytes of the answer that the windows have not allowed yet, if they are held for this peer alone.
+    /// Returns the number of pending bytes, or 0 if others share them, so that they are not held for this peer alone.
     fn pending_bytes(&self) -> usize {
         if self.pending.is_unique() { self.pending.len() } else { 0 }
     }
 
-    /// Bytes of its answer that wait for the peer to open a window.
+    /// Returns the answer bytes that wait for the peer to open a window.
     fn stalled(&self) -> usize {
         if !self.is_answered() || self.scheduled || self.waits != Waits::Write {
             return 0;
@@ -106,57 +108,58 @@ impl Active {
         STREAM_BYTES + self.lent.max(self.pending_bytes()) + body + written
     }
 
-    /// Bytes of its body that the peer's window of the connection is owed. For a body that is collected they were given back as
-    /// they came.
+    /// Returns the bytes of the request's body for which the peer has not got credit on the connection's window. The
+    /// bytes of a collected body are credited there as they arrive.
     pub(in crate::connection) fn owed(&self) -> usize {
         if self.granted > 0 { 0 } else { self.given }
     }
 
-    /// Whether its time runs. While the peer does not take what it is sent, only that of handlers and bodies' writers does,
-    /// as long as they have nothing to send.
+    /// Returns true if the stream's deadline applies. While the socket is blocked, it applies only to a stream that
+    /// waits for its handler, or for the next part of its response's body, and has nothing to send.
     pub(in crate::connection) fn is_judged(&self, is_blocked: bool) -> bool {
         !is_blocked || (self.waits == Waits::Handler && !self.scheduled)
     }
 }
 
-/// What a connection that speaks HTTP/2 has in place of one exchange.
+/// The HTTP/2 state of a connection: its streams and their exchanges.
 pub(crate) struct Http2 {
     pub(in crate::connection) http: h2::Connection,
     pub(in crate::connection) schedule: Schedule,
-    /// By the stream's place.
+    /// Indexed by [`StreamRef::place`].
     pub(in crate::connection) active: Vec<Option<Box<Active>>>,
     pub(in crate::connection) count: usize,
-    /// Bytes of bodies whose streams are over, and that the peer has not been credited for on the connection.
+    /// Bytes of request bodies whose streams are gone and that have not been credited to the connection's window.
     pub(in crate::connection) owed: usize,
-    /// When the second GOAWAY of a graceful shutdown is due.
+    /// The tick at which the second GOAWAY of a graceful shutdown is due.
     pub(in crate::connection) goes_at: Option<u32>,
-    /// Bytes of bodies that came, on all streams, and that were sent.
+    /// Bytes of bodies received on all streams, and sent on all streams.
     pub(in crate::connection) arrived: u64,
     pub(in crate::connection) sent: u64,
-    /// Since when there was always something that the peer had not taken, and until when it has to take some.
+    /// The tick since which the socket has been blocked, and the tick by which the peer must take some bytes.
     pub(in crate::connection) blocked_at: Option<u32>,
     pub(in crate::connection) write_due: u32,
-    /// Since when there is no request.
+    /// The tick since which the connection has had no request.
     pub(in crate::connection) idle_since: Option<u32>,
-    /// Bytes that are held for all streams, but for those in `stale`, whose share may have changed.
+    /// Bytes held for all streams. The counts of the streams in `stale` may be out of date.
     counted: usize,
-    /// Of them, those of answers that wait for the peer to open a window.
+    /// Answer bytes that wait for the peer to open a window.
     stalled: Stalled,
     stale: Vec<StreamRef>,
-    /// No stream is to be looked at before then.
+    /// A tick before which no stream's deadline passes.
     next_due: u32,
-    /// Streams whose handlers have to be told of what has come of their bodies.
+    /// Streams that have received body bytes since their handlers were last polled for them.
     pub(in crate::connection) fed: Vec<StreamRef>,
-    /// Streams whose bodies are collected whole, the first one first, with those that are over since; and what was granted to
-    /// them together.
+    /// Streams whose bodies are collected whole, the oldest first (some may be over already), and the bytes granted to
+    /// all of them.
     pub(in crate::connection) collecting: VecDeque<StreamRef>,
     pub(in crate::connection) granted: usize,
-    /// One of them is over: others may be granted more.
+    /// True if one of them is over since the last grants, so that others may be granted more.
     pub(in crate::connection) is_to_grant: bool,
 }
 
 impl Http2 {
-    /// `all`: bytes of answers that wait for windows, on all connections of the worker.
+    /// Creates the state of a new connection. `all` counts the answer bytes that wait for windows on all connections of
+    /// the worker.
     pub(in crate::connection) fn new(http: h2::Connection, all: Rc<Cell<usize>>) -> Http2 {
         Http2 {
             http,
@@ -181,7 +184,8 @@ impl Http2 {
         }
     }
 
-    /// The stream's exchange. What it holds is counted anew, since the caller may change it.
+    /// Returns the state of a stream, if it has one. Marks its memory to be counted again, because the caller may
+    /// change it.
     pub(in crate::connection) fn get(&mut self, stream: StreamRef) -> Option<&mut Active> {
         let active = self.active.get_mut(stream.place as usize)?.as_deref_mut()?;
         if active.stream != stream {
@@ -193,7 +197,7 @@ impl Http2 {
         Some(active)
     }
 
-    /// The stream's exchange, made where there is none.
+    /// Returns the state of a stream; creates it if there is none.
     pub(in crate::connection) fn active(
         &mut self,
         stream: StreamRef,
@@ -238,7 +242,7 @@ impl Http2 {
         active
     }
 
-    /// Forgets a stream's exchange: its handler is cancelled, its body ends.
+    /// Removes the state of a stream and cancels its handler. A reader of the request's body gets an error.
     pub(in crate::connection) fn forget(&mut self, stream: StreamRef, worker: &mut WorkerContext<impl Service>) {
         if self.get(stream).is_none() {
             return;
@@ -260,20 +264,20 @@ impl Http2 {
         }
     }
 
-    /// The stream that holds the most.
+    /// Returns the stream that holds the most memory.
     pub(in crate::connection) fn largest(&self) -> Option<StreamRef> {
         self.active.iter().flatten().max_by_key(|active| active.held()).map(|active| active.stream)
     }
 
-    /// Whether the peer takes what it is sent. While it does not, nothing that it says is read: neither bodies nor windows are
-    /// judged by that time.
+    /// Records whether the socket is blocked. A blocked connection parses nothing, so the deadlines of streams that
+    /// wait for a body or a window are extended by the time for which it was blocked.
     pub(in crate::connection) fn note_blocked(&mut self, is_blocked: bool, worker: &WorkerContext<impl Service>) {
         match (self.blocked_at, is_blocked) {
             (None, true) => self.blocked_at = Some(worker.tick),
             (Some(since), false) => {
                 self.blocked_at = None;
-                // What it has taken was the last answer, where there was no other reason to send. (The driver says so a little
-                // behind that.)
+                // If the last request ended after the socket was blocked, or at most a tick before (the driver reports
+                // that a little late), the peer was taking the last answer until now. Then the idle time begins now.
                 let is_answer = |idle_since: &u32| *idle_since >= since.saturating_sub(1);
                 self.idle_since = self.idle_since.map(|at| if is_answer(&at) { worker.tick } else { at });
                 let blocked = worker.tick.saturating_sub(since);
@@ -281,7 +285,8 @@ impl Http2 {
                 let body_due = worker.tick.saturating_add(worker.timeouts.body);
                 for active in self.active.iter_mut().flatten() {
                     match active.waits {
-                        // Some of its time may have begun meanwhile.
+                        // At most a full timeout from now, because the deadline may have been set while the socket was
+                        // blocked.
                         Waits::Body => active.due = active.due.saturating_add(blocked).min(body_due),
                         Waits::Write => active.due = active.due.saturating_add(blocked).min(write_due),
                         Waits::Handler | Waits::Nothing => {}
@@ -293,30 +298,30 @@ impl Http2 {
         }
     }
 
-    /// The peer has until then to take some of what it is sent: when to look at the connection.
+    /// Sets the deadline by which the peer must take some bytes. Returns the tick of the connection's next deadline.
     pub(in crate::connection) fn blocked_until(&mut self, due: u32, worker: &WorkerContext<impl Service>) -> u32 {
         self.note_blocked(true, worker);
         self.write_due = due;
         self.due().map_or(due, |other| other.min(due))
     }
 
-    /// When to look at the streams, the first of which may have waited too long then. It may be too early: a walk over all
-    /// streams is for [`look`](Self::look).
+    /// Returns the tick of the next deadline, of a stream or of the second GOAWAY. It may be too early, because only
+    /// [`look`](Self::look) walks over all streams.
     pub(in crate::connection) fn due(&mut self) -> Option<u32> {
         self.held();
         let streams = (self.count > 0).then_some(self.next_due);
         streams.into_iter().chain(self.goes_at).min()
     }
 
-    /// Finds out anew when to look at the streams.
+    /// Finds the earliest deadline of all streams.
     pub(in crate::connection) fn look(&mut self) {
         let is_blocked = self.blocked_at.is_some();
         let judged = self.active.iter().flatten().filter(|active| active.is_judged(is_blocked));
         self.next_due = judged.map(|active| active.due).min().unwrap_or(NEVER);
     }
 
-    /// Returns true if the peer leaves so much of its answers behind closed windows that it may not ask for more, since all peers
-    /// of the worker together leave too much there.
+    /// Returns true if the connection may not begin another request: more than [`STALLED_ANSWERS`] wait for its
+    /// windows, and more than [`ALL_STALLED_ANSWERS`] for those of all connections of the worker.
     pub(in crate::connection) fn stalls_too_much(&mut self) -> bool {
         self.held();
         self.stalled.own > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
@@ -328,8 +333,8 @@ impl Http2 {
         }
     }
 
-    /// Bytes that are held for the peer. Counts only those streams anew that may have changed: a peer with many of them could
-    /// make a walk over all of them follow each of its frames.
+    /// Returns the bytes that are held for the peer. Counts again only the streams that may have changed. Otherwise a
+    /// peer with many streams could cause a walk over all of them with each frame.
     pub(in crate::connection) fn held(&mut self) -> usize {
         let is_blocked = self.blocked_at.is_some();
         let Http2 { active, stale, counted, stalled, next_due, .. } = self;

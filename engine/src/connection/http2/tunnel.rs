@@ -1,7 +1,7 @@
 //! Tunnels on a stream of HTTP/2: CONNECT (RFC 9113 section 8.5), and CONNECT with a protocol (RFC 8441).
 //!
-//! The bytes that the tunnel's task writes are the body of the response, and the peer's bytes are the body of the request, so that
-//! windows, back-pressure and turns are those of any stream.
+//! The bytes that the tunnel's task writes are the body of the response, and the peer's bytes are the body of the
+//! request. Flow control and scheduling therefore work as for any stream.
 
 use super::H2;
 use super::streams::{Active, Http2};
@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-/// The bytes that a tunnel's task has written, as a body.
+/// The bytes written by a tunnel's task, as the body of a response.
 struct Written {
     raw: Rc<RefCell<Raw>>,
 }
@@ -60,8 +60,9 @@ impl Transport {
         http2.active(stream, worker).exchange.propose_tunnel(Raw::new(waker));
     }
 
-    /// Converts a handler's answer to a CONNECT: the response of an accepted tunnel gets the task's bytes as its body. Any other
-    /// success is replaced, because it would mean that there is a tunnel (RFC 9110 section 9.3.6).
+    /// Adapts a handler's answer to a CONNECT. If the handler accepts the tunnel, the bytes that its task writes become
+    /// the body of the response. Any other 2xx answer is replaced with 501, because it would mean that a tunnel exists
+    /// (RFC 9110 section 9.3.6).
     pub(in crate::connection) fn answer_connect(
         &mut self,
         active: &mut Active,
@@ -80,7 +81,7 @@ impl Transport {
             Ok(raw) => {
                 let body = BodyStream::new(Written { raw });
                 response.content = Content::Stream(Box::new(Streamed { length: None, body, trailers: None }));
-                // 200 in place of HTTP/1's 101 (RFC 8441 section 4).
+                // HTTP/2 uses 200 in place of HTTP/1's 101 (RFC 8441 section 4).
                 response.status = StatusCode::OK;
                 worker.context.inbox.waker(self.stream_task(active.stream).number()).wake();
             }
@@ -88,7 +89,7 @@ impl Transport {
         }
     }
 
-    /// Receives bytes of a tunnel.
+    /// Handles received bytes of a tunnel: keeps them for its task, and polls the task.
     pub(in crate::connection) fn data_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -102,7 +103,7 @@ impl Transport {
         {
             let mut raw = tunnel.raw.borrow_mut();
             raw.push(data);
-            // So that the stream's task runs when the reader takes bytes, and credits the peer.
+            // The reader now wakes the stream when it takes bytes, and the stream then credits the peer.
             raw.paused = true;
             drop(raw);
             active.given += data.len();
@@ -114,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// The peer has ended its direction.
+    /// Handles the end of the peer's direction.
     pub(in crate::connection) fn end_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -130,7 +131,8 @@ impl Transport {
         self.poll_tunnel(http2, stream, worker, out);
     }
 
-    /// Polls a tunnel's task, and schedules the stream if the task has written.
+    /// Polls a tunnel's task, and schedules the stream if it has something to send. Completes the stream if the tunnel
+    /// has finished.
     pub(in crate::connection) fn poll_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -161,7 +163,8 @@ impl Transport {
 }
 
 impl Transport {
-    /// Ends a tunnel through which no byte has passed for too long: first tells its task, which has a second for a last word.
+    /// Ends an idle tunnel in two steps. The first call notifies its task, which has a second to send its last bytes.
+    /// The second call resets the stream.
     pub(in crate::connection) fn end_idle_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -183,7 +186,7 @@ impl Transport {
 }
 
 impl Http2 {
-    /// Cuts the tunnels of a peer that has ended the TCP stream without ending theirs.
+    /// Resets the tunnels that the peer has not ended, because it has ended the TCP stream.
     pub(in crate::connection) fn end_tunnels(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         for place in 0..self.active.len() {
             let Some(Some(active)) = self.active.get(place) else { continue };
@@ -197,7 +200,7 @@ impl Http2 {
 }
 
 impl Active {
-    /// Returns the deadline of a stream whose body has nothing to send.
+    /// Returns the deadline of a stream whose response body has nothing to send now.
     pub(in crate::connection) fn body_due(&self, worker: &WorkerContext<impl Service>) -> u32 {
         let after = match self.exchange.tunnel() {
             Some(tunnel) if tunnel.raw.borrow().is_idle() => TICKS_A_SECOND,
@@ -207,19 +210,20 @@ impl Active {
         worker.tick.saturating_add(after)
     }
 
-    /// Sets the deadline anew after bytes of a tunnel were received.
+    /// Restarts the timeout of a tunnel after bytes were received.
     fn tunnel_moved(&mut self, worker: &WorkerContext<impl Service>) {
         if self.is_answered() && self.waits == Waits::Handler {
             self.due = self.body_due(worker);
         }
     }
 
-    /// Returns true if a half of a tunnel still exists.
+    /// Returns true if the stream is a tunnel whose reader or writer still exists.
     pub(in crate::connection) fn has_living_tunnel(&self) -> bool {
         self.exchange.tunnel().is_some_and(|tunnel| !tunnel.is_finished())
     }
 
-    /// Returns the bytes that wait for a handler's or a tunnel's reader; `None` without a reader.
+    /// Returns the number of received bytes that the handler or the tunnel's task has not taken; `None` if neither
+    /// reads any.
     pub(in crate::connection) fn untaken(&self) -> Option<usize> {
         if let Some(tunnel) = self.exchange.tunnel() {
             return Some(tunnel.raw.borrow().bytes);
@@ -227,7 +231,7 @@ impl Active {
         self.exchange.incoming.untaken()
     }
 
-    /// Tells a tunnel that the server stops.
+    /// Notifies the task of a tunnel that the server is shutting down.
     pub(in crate::connection) fn drain(&self) {
         if let Some(tunnel) = self.exchange.tunnel() {
             tunnel.drain();
