@@ -4,10 +4,9 @@
 use highwire::App;
 use highwire_io::sim::{Faults, Network, Simulated};
 use highwire_io::wake::Notifier;
-use highwire_io::{Address, Driver, Instant, Listener, ListenerId, Queue, Sink, Socket, SocketId};
+use highwire_io::{Driver, Instant, Listener, ListenerId, Queue, Sink, Socket, SocketId, Waitable};
 use std::cell::Cell;
 use std::io::{Error, ErrorKind, Result};
-use std::os::fd::RawFd;
 use std::rc::Rc;
 
 struct Failing {
@@ -23,10 +22,7 @@ impl Driver for Failing {
     fn adopt(&mut self, socket: Socket) -> Result<SocketId> {
         self.inner.adopt(socket)
     }
-    fn connect(&mut self, address: &Address) -> Result<SocketId> {
-        self.inner.connect(address)
-    }
-    fn descriptor(&mut self) -> Result<RawFd> {
+    fn descriptor(&mut self) -> Result<Waitable> {
         self.inner.descriptor()
     }
     fn arm(&mut self, until: Option<Instant>) -> Result<()> {

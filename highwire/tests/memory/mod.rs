@@ -2,7 +2,7 @@
 
 use highwire::server::{Driver, Worker};
 use highwire_io::wake::Notifier;
-use highwire_io::{Address, Completion, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId};
+use highwire_io::{Completion, Instant, Listener, ListenerId, Op, Peer, Queue, Sink, Socket, SocketId, Waitable};
 
 const SOCKET: SocketId = SocketId { index: 0, generation: 0 };
 
@@ -57,10 +57,7 @@ impl Driver for Memory {
     fn adopt(&mut self, _: Socket) -> std::io::Result<SocketId> {
         Ok(SOCKET)
     }
-    fn connect(&mut self, _: &Address) -> std::io::Result<SocketId> {
-        Ok(SOCKET)
-    }
-    fn descriptor(&mut self) -> std::io::Result<std::os::fd::RawFd> {
+    fn descriptor(&mut self) -> std::io::Result<Waitable> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
     fn arm(&mut self, _: Option<Instant>) -> std::io::Result<()> {
