@@ -241,7 +241,35 @@ fn what_is_sent_too_early_too_late_or_too_long_is_the_callers_mistake() {
     assert_eq!(server.send_data(b"xy", &mut out), Err(Error::LengthMismatch));
     server.send_data(b"x", &mut out).expect("the body fits");
     server.send_end(&mut out, |_| {}).expect("the body is whole");
+    assert_eq!(server.send_end(&mut out, |_| {}), Err(Error::NotNow));
     assert_eq!(server.send_response(response, &mut out, |_| {}), Ok(()), "an idle server may still send an error");
+}
+
+#[test]
+fn a_second_end_of_a_chunked_body_sends_nothing() {
+    let (mut server, mut out, mut head) = (Connection::new(Role::Server), Vec::new(), Head::default());
+    server.receive(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", &mut head, &Limits::default()).expect("a request");
+    let response = Response { status: 200, reason: None, length: Length::Unknown };
+    server.send_response(response, &mut out, |_| {}).expect("a response is due");
+    server.send_end(&mut out, |_| {}).expect("the body is whole");
+    let sent = out.len();
+    assert_eq!(server.send_end(&mut out, |_| {}), Err(Error::NotNow));
+    assert_eq!(out.len(), sent);
+}
+
+#[test]
+fn a_refused_head_leaves_the_connection_as_it_was() {
+    let (mut server, mut out, mut head) = (Connection::new(Role::Server), Vec::new(), Head::default());
+    server
+        .receive(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", &mut head, &Limits::default())
+        .expect("a request");
+    let response = Response { status: 200, reason: None, length: Length::Unknown };
+    let refused = server.send_response(response, &mut out, |fields| fields.field(b"x", b"a\r\nb: c"));
+    assert_eq!(refused, Err(Error::InvalidField));
+    let response = Response { status: 500, reason: None, length: Length::Exact(2) };
+    server.send_response(response, &mut out, |_| {}).expect("a response is due");
+    let text = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n";
+    assert_eq!(String::from_utf8_lossy(&out), text);
 }
 
 #[test]

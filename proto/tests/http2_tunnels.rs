@@ -126,6 +126,11 @@ fn a_request_whose_parts_do_not_fit_is_not_sent() {
         let sent = client.connection.send_request(request, &mut client.out, |_| {});
         assert_eq!(sent, Err(highwire_proto::Error::InvalidRequest), "{request:?}");
     }
+    for protocol in [None, Some("x")] {
+        let request = Request { ends: true, path: protocol.map_or("", |_| "/"), ..tunnel(protocol) };
+        let sent = client.connection.send_request(request, &mut client.out, |_| {});
+        assert_eq!(sent, Err(highwire_proto::Error::InvalidRequest), "{request:?}");
+    }
     assert_eq!((client.out.len(), client.connection.open_streams()), (before, 0));
 }
 

@@ -105,17 +105,14 @@ impl Connection {
             return Err(Error::NotNow);
         }
         let bodiless = matches!(response.status, 204 | 304);
-        self.outgoing = match response.length {
+        let outgoing = match response.length {
             _ if self.method == Method::Head || bodiless => Outgoing::Withheld,
             Length::Empty => Outgoing::Exact(0),
             Length::Exact(length) => Outgoing::Exact(length),
             Length::Unknown if self.version == Version::Http11 => Outgoing::Chunked,
-            Length::Unknown => {
-                self.keep_alive = false;
-                Outgoing::UntilClose
-            }
+            Length::Unknown => Outgoing::UntilClose,
         };
-        let (keep_alive, version) = (self.keep_alive, self.version);
+        let (keep_alive, version) = (self.keep_alive && outgoing != Outgoing::UntilClose, self.version);
         write_head(out, |out| {
             write_status(response.status, response.reason, out)?;
             let upgrade = write_fields(out, fields)?;
@@ -138,6 +135,7 @@ impl Connection {
             }
             Ok(())
         })?;
+        (self.outgoing, self.keep_alive) = (outgoing, keep_alive);
         if self.client == State::MaySwitch {
             self.step(Role::Client, Step::Decline)?;
         }
@@ -288,6 +286,9 @@ impl Connection {
         match self.outgoing {
             Outgoing::Exact(left) if left > 0 => return Err(Error::LengthMismatch),
             Outgoing::Chunked => {
+                // A body that has ended already must not get a second last chunk.
+                let side = if self.role == Role::Client { self.client } else { self.server };
+                side.after(self.role, Step::End).ok_or(Error::NotNow)?;
                 write_head(out, |out| {
                     out.extend_from_slice(b"0\r\n");
                     write_fields(out, trailers).map(drop)

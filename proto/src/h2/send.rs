@@ -164,7 +164,7 @@ impl Connection {
     /// # Errors
     /// Returns [`Error::NotNow`] if the peer allows no more streams, if either side has sent GOAWAY, or if the peer
     /// does not accept the protocol ([`takes_protocols`](Self::takes_protocols)); [`Error::InvalidRequest`] if method,
-    /// path and protocol cannot be combined.
+    /// path and protocol cannot be combined, or a CONNECT has `ends`.
     pub fn send_request(
         &mut self,
         request: Request<'_>,
@@ -172,7 +172,11 @@ impl Connection {
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Result<StreamRef, Error> {
         let is_tunnel = request.method == "CONNECT" && request.protocol.is_none();
-        if (request.protocol.is_some() && request.method != "CONNECT") || request.path.is_empty() != is_tunnel {
+        let is_connect = request.method == "CONNECT";
+        if (request.protocol.is_some() && !is_connect)
+            || request.path.is_empty() != is_tunnel
+            || (is_connect && request.ends)
+        {
             return Err(Error::InvalidRequest);
         }
         let full = self.streams.len() >= self.peer.streams as usize || self.next > EVERY_STREAM;

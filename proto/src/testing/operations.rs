@@ -169,7 +169,10 @@ impl Side {
                     self.promised.insert(stream.number, length);
                 }
             }
-            Err(error) => assert_eq!((error, self.out.len()), (Error::NotNow, before), "nothing is sent"),
+            Err(error) => {
+                let expected = if ends && method == "CONNECT" { Error::InvalidRequest } else { Error::NotNow };
+                assert_eq!((error, self.out.len()), (expected, before), "nothing is sent");
+            }
         }
     }
 
