@@ -156,7 +156,9 @@ impl<M: MakeService> Server<M> {
                 return handle.join();
             }
             watch.look(&handle);
-            std::thread::sleep(WATCH.min(handle.shared.config().timeouts.stall.max(Duration::from_millis(10))));
+            // A shorter `stall` needs more looks; zero turns it off.
+            let stall = handle.shared.config().timeouts.stall;
+            std::thread::sleep(if stall.is_zero() { WATCH } else { stall.clamp(Duration::from_millis(10), WATCH) });
         }
     }
 
@@ -457,7 +459,7 @@ struct Watch {
 }
 
 /// The number of checks in a row with much less charged after which memory is returned to the system. They take a
-/// second, so that a fluctuating load does not cost a pass over the heap each time.
+/// second (less if `Timeouts::stall` is short), so that a fluctuating load does not cost a pass over the heap each time.
 const LOOKS_A_TRIM: u32 = 20;
 
 /// The number of such checks in a row after which memory is returned a second time, because connections free their

@@ -10,6 +10,7 @@ use highwire_proto::h2::StreamRef;
 use peer::{SECOND, Weather, plain};
 use std::cell::RefCell;
 use std::future::Future;
+use std::time::Duration;
 
 thread_local! {
     static SEEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -280,6 +281,19 @@ fn a_task_that_stays_after_the_peers_end_is_cut_too() {
         peer.pass(4);
         assert!(peer.heard().1.is_some(), "{name}");
         assert_eq!(peer.worker().tasks(), 0, "{name}");
+    }
+}
+
+#[test]
+fn without_linger_a_finished_tunnel_does_not_wait_for_the_peers_end() {
+    async fn task(_: RawStream) {}
+    for (name, mut peer) in Peer::all(|| app(task).configure(|config| config.timeouts.linger = Duration::ZERO)) {
+        peer.pass(1);
+        assert_eq!(peer.heard().1, Some("end"), "{name}");
+        match &peer {
+            Peer::Http1(play) => assert_eq!(play.worker.connections(), 0, "{name}"),
+            Peer::Http2(play, stream) => assert!(play.peers[0].answer(*stream).reset.is_some(), "{name}"),
+        }
     }
 }
 

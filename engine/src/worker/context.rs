@@ -94,16 +94,17 @@ impl<S: Service> WorkerContext<S> {
         context: Rc<Context>,
     ) -> WorkerContext<S> {
         let config = shared.config();
-        let deadlines = &config.timeouts;
+        let configured = &config.timeouts;
         let timeouts = TimeoutTicks {
-            head: deadline::ticks(deadlines.head),
-            body: deadline::ticks(deadlines.body),
-            idle: deadline::ticks(deadlines.idle),
-            write: deadline::ticks(deadlines.write),
-            handler: deadline::ticks(deadlines.handler),
-            tunnel: deadline::ticks(deadlines.tunnel),
-            linger: deadline::ticks(deadlines.linger),
-            handshake: deadline::ticks(deadlines.handshake),
+            head: deadline::ticks(configured.head),
+            body: deadline::ticks(configured.body),
+            idle: deadline::ticks(configured.idle),
+            write: deadline::ticks(configured.write),
+            handler: deadline::ticks(configured.handler),
+            tunnel: deadline::ticks(configured.tunnel),
+            // Here zero means at once, not never.
+            linger: if configured.linger.is_zero() { 0 } else { deadline::ticks(configured.linger) },
+            handshake: deadline::ticks(configured.handshake),
         };
         let lines = CommonLines::new(config.server_name.clone());
         let share = Share::new(shared.budget.clone());
