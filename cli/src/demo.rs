@@ -32,13 +32,15 @@ pub fn app() -> App {
         .get("/headers", headers)
         .get("/stream", |Query(Size { bytes }): Query<Size>| Response::stream(Letters { left: bytes }))
         .get("/sleep", async |Query(Wait { ms }): Query<Wait>| {
-            highwire::time::sleep(Duration::from_millis(ms.min(LONGEST_MS))).await;
+            let ms = ms.min(LONGEST_MS);
+            highwire::time::sleep(Duration::from_millis(ms)).await;
             format!("slept {ms} ms\n")
         })
         .get(
             "/block",
             blocking(|Query(Wait { ms }): Query<Wait>| {
-                std::thread::sleep(Duration::from_millis(ms.min(LONGEST_MS)));
+                let ms = ms.min(LONGEST_MS);
+                std::thread::sleep(Duration::from_millis(ms));
                 format!("blocked {ms} ms\n")
             }),
         )

@@ -241,6 +241,8 @@ fn main() -> ExitCode {
     let action = Command::parse().action;
     let (Action::Demo(Demo { running }) | Action::Serve(Serve { running, .. })) = &action;
     let level = if running.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    // Before the first thread: glibc gives a thread its heap when the thread first allocates.
+    highwire::server::share_heap();
     let log = match Log::start() {
         Ok(log) => log,
         Err(error) => {
@@ -299,7 +301,6 @@ fn run(app: App, running: &Running) -> highwire::Result<()> {
         BalanceName::Reuseport => Balance::ReusePort,
         BalanceName::Handoff => Balance::Handoff,
     };
-    highwire::server::share_heap();
     highwire::server::raise_descriptor_limit();
     let app = app.configure(|config| {
         config.workers = running.workers;

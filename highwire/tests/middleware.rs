@@ -211,6 +211,32 @@ fn one_may_answer_while_the_handler_works_and_nothing_is_left() {
     assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
 }
 
+/// Panics while the handler is pending.
+struct PanicsWhilePending;
+
+impl Middleware for PanicsWhilePending {
+    type State = Counted;
+    fn before(&self, _: &mut Request<'_>) -> Result<Counted, Response> {
+        LIVING.set(LIVING.get() + 1);
+        Ok(Counted(Rc::default()))
+    }
+    fn pending(&self, _: &mut Counted, _: &mut Context<'_>) -> Poll<Response> {
+        std::panic::resume_unwind(Box::new("on purpose"))
+    }
+    fn after(&self, _: Counted, _: &mut Response) {}
+}
+
+#[test]
+fn a_middleware_that_panics_while_the_handler_is_pending_leaves_nothing() {
+    let mut client = client(kinds().with(mark("outer")).with(PanicsWhilePending));
+    for _ in 0..3 {
+        assert_eq!(seen(&mut client, "/later"), "500 outer");
+        assert_eq!(LIVING.get(), 0, "the handler's future and the middleware's data are dropped");
+    }
+    client.advance(Duration::from_secs(5));
+    assert_eq!((seen(&mut client, "/plain"), LIVING.get()), ("200 outer".to_string(), 0));
+}
+
 #[test]
 fn an_async_function_waits_before_and_after_every_kind_of_handler() {
     let app = kinds()

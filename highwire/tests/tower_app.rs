@@ -143,6 +143,21 @@ fn extensions_and_peers_come_along() {
 }
 
 #[test]
+fn a_rate_limit_does_not_count_callers_without_an_address_as_one() {
+    let app = App::new().get("/", || "here").with(highwire::middleware::RateLimit::new(1, Duration::from_secs(600)));
+    let service = start(app);
+    let status = |address: Option<&str>| {
+        let mut asked = request("GET", "/").body(Sent::nothing()).expect("a request");
+        if let Some(address) = address {
+            asked.extensions_mut().insert(Peer::Internet(address.parse().expect("an address"), 5));
+        }
+        run(get(&service, asked)).0
+    };
+    let one = Some("10.0.0.1");
+    assert_eq!([status(None), status(None), status(one), status(one), status(None)], [200, 200, 200, 429, 200]);
+}
+
+#[test]
 fn the_last_clone_ends_the_workers_after_what_is_under_way() {
     for engine in [Engine::Uring, Engine::Readiness] {
         let (told, ended) = told();

@@ -183,7 +183,8 @@ fn part_of(key: &[u8]) -> usize {
 }
 
 fn address(request: &mut Request<'_>) -> Option<Vec<u8>> {
-    match super::client_address(request)? {
+    // The unspecified address stands for every caller without an address, not for one of them.
+    match super::client_address(request).filter(|address| !address.is_unspecified())? {
         IpAddr::V4(address) => Some(address.octets().to_vec()),
         IpAddr::V6(address) => Some(address.octets()[..8].to_vec()),
     }

@@ -86,7 +86,7 @@ impl<T> Places<T> {
 
 impl<M: Middleware> WrappedEndpoint<M> {
     fn panicked(&self) -> Response {
-        highwire_engine::log!(Panic, error, "a handler panicked");
+        highwire_engine::log!(Panic, error, "a handler or middleware panicked");
         let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "internal server error");
         match &self.route.on_error {
             Some(handler) => handler(status, text),
@@ -112,6 +112,16 @@ impl<M: Middleware> WrappedEndpoint<M> {
             }
         }
         Poll::Pending
+    }
+
+    /// Asks the middleware for a response of its own. If it has one, or panics, the handler is given up.
+    fn pending(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
+        let asked = catch_unwind(AssertUnwindSafe(|| self.route.middleware.pending(&mut waiting.state, cx)));
+        let asked = asked.unwrap_or_else(|_| Poll::Ready(self.panicked()));
+        if asked.is_ready() {
+            self.give_up(waiting);
+        }
+        asked
     }
 
     fn give_up(&self, waiting: &mut Waiting<M::State>) {
@@ -151,10 +161,7 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         *answer = None;
         let mut waiting = Waiting { state, place, reply };
         // Lets the middleware register its own wakeup, such as that of a deadline.
-        if let Poll::Ready(response) =
-            middleware.pending(&mut waiting.state, &mut Context::from_waker(&request.waker()))
-        {
-            self.give_up(&mut waiting);
+        if let Poll::Ready(response) = self.pending(&mut waiting, &mut Context::from_waker(&request.waker())) {
             *answer = Some(response);
             return Outcome::Ready;
         }
@@ -166,13 +173,15 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         let Some(mut waiting) = taken else { return Poll::Pending };
         let response = match self.look(&mut waiting, cx) {
             Poll::Ready(mut response) => {
+                // Before `after`, which may panic.
+                self.waiting.borrow_mut().free.push(place);
                 response.own_headers();
                 self.route.middleware.after(waiting.state, &mut response);
                 response
             }
-            Poll::Pending => match self.route.middleware.pending(&mut waiting.state, cx) {
+            Poll::Pending => match self.pending(&mut waiting, cx) {
                 Poll::Ready(response) => {
-                    self.give_up(&mut waiting);
+                    self.waiting.borrow_mut().free.push(place);
                     response
                 }
                 Poll::Pending => {
@@ -181,7 +190,6 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
                 }
             },
         };
-        self.waiting.borrow_mut().free.push(place);
         Poll::Ready(response)
     }
 

@@ -45,7 +45,7 @@ use std::task::{Context, Poll};
 ///   [`Tls`](crate::Tls) there marks a request that arrived under TLS. Without it, the request counts as plain HTTP:
 ///   use redirects to HTTPS of the outer server, not [`Https::redirect`](crate::Https::redirect).
 ///   [`Extension`](crate::Extension) extracts other extensions.
-/// - A request without an address counts as from `0.0.0.0`, so limits by address apply to all such requests together.
+/// - A request without an address counts as from `0.0.0.0`, and rate limits by address do not apply to it.
 ///   axum adds no address automatically: its `into_make_service_with_connect_info::<SocketAddr>` adds a
 ///   `ConnectInfo<SocketAddr>`, from which a layer (`middleware::map_request`) can copy the `SocketAddr` into the
 ///   extensions.
