@@ -102,14 +102,14 @@ pub enum TlsError {
     Refused(String),
     /// The peer has broken the rules of TLS, or both sides support nothing in common. Contains the reason.
     Peer(String),
-    /// The server has failed: no random bytes, no clock, or the session's keys are used up. Contains the reason.
+    /// This side has failed: no random bytes, no clock, or the session's keys are used up. Contains the reason.
     Local(String),
     /// The caller tried to send before the end of the handshake or after it had closed the session. Nothing was sent.
     NotOpen,
 }
 
 impl TlsError {
-    /// Returns true if the peer has caused the error, and not the server or its caller.
+    /// Returns true if the peer has caused the error, and not this side or its caller.
     pub fn is_peers_fault(&self) -> bool {
         !matches!(self, TlsError::Local(_) | TlsError::NotOpen)
     }
@@ -122,7 +122,7 @@ impl fmt::Display for TlsError {
             TlsError::TooMuchHandshake => f.write_str("the peer's handshake is too long"),
             TlsError::Refused(alert) => write!(f, "the peer sent the fatal alert {alert}"),
             TlsError::Peer(what) => write!(f, "the peer broke TLS: {what}"),
-            TlsError::Local(what) => write!(f, "TLS failed in the server: {what}"),
+            TlsError::Local(what) => write!(f, "TLS failed on this side: {what}"),
             TlsError::NotOpen => f.write_str("cannot send: the TLS session is not open"),
         }
     }

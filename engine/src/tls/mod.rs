@@ -1,5 +1,5 @@
-//! TLS for servers: the settings ([`TlsConfig`]), the configuration that is loaded from files and reloaded when they
-//! change ([`Reload`]), and the TLS of one connection ([`Session`]).
+//! TLS: a server's settings ([`TlsConfig`]), the configuration that is loaded from files and reloaded when they change
+//! ([`Reload`]), and one side of one connection ([`Session`], of a [`Server`] or a [`Client`]).
 //!
 //! ```
 //! use highwire_engine::tls::{Session, TlsConfig};
@@ -29,6 +29,7 @@ mod pem;
 mod reload;
 mod resolve;
 mod session;
+mod side;
 mod tickets;
 
 pub use config::{ClientAuth, TICKETS_SENT, TICKETS_SENT_MAX, TlsConfig, Versions};
@@ -39,6 +40,7 @@ pub use pem::FILE_BYTES;
 pub use reload::{Looked, Reload};
 pub use rustls::ServerConfig;
 pub use session::{ClientCertificate, HANDSHAKE_BYTES, Progress, RECORD_BYTES, Session, Version};
+pub use side::{Client, Server, Side};
 pub use tickets::{TICKET_FILE_KEYS, TICKET_KEYS_KEPT, TICKET_LIFETIME, TICKET_ROTATION, Tickets};
 
 /// The protocol that a connection's first byte indicates.

@@ -1,7 +1,8 @@
 //! The TLS of one connection: decrypts received bytes and encrypts sent ones, without sockets and without a clock of
 //! its own.
 //!
-//! A session uses rustls's `UnbufferedServerConnection`. Compared with the buffered `ServerConnection` of rustls 0.23:
+//! A session uses rustls's `UnbufferedServerConnection` or `UnbufferedClientConnection`. Compared with the buffered
+//! connections of rustls 0.23:
 //!
 //! - Idle connections need less memory. The buffered connection keeps a receive buffer of 4 KiB all the time, and takes
 //!   its input 4 KiB at a time. The unbuffered one works on a buffer of ours: each thread has one and lends it to a
@@ -20,12 +21,14 @@
 //!   would process the broken record again and queue a second alert, which fails an assertion in rustls.
 //! - After our own `close_notify`, a broken record would do the same. From then on nothing is processed.
 
+use super::der;
 use super::error::TlsError;
-use super::{der, resolve};
-use rustls::pki_types::CertificateDer;
+use super::side::{Client, Server, Side};
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus};
-use rustls::{HandshakeKind, ProtocolVersion, ServerConfig};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic};
+use rustls::{ClientConfig, HandshakeKind, ProtocolVersion, ServerConfig};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -123,9 +126,9 @@ impl<'a> ClientCertificate<'a> {
     }
 }
 
-/// The server's side of one TLS connection.
-pub struct Session {
-    connection: UnbufferedServerConnection,
+/// One side of one TLS connection: the server's, unless the type names the [`Client`].
+pub struct Session<S: Side = Server> {
+    connection: S::Connection,
     /// Received bytes of a record or handshake message that is incomplete.
     pending: Vec<u8>,
     /// Bytes that were processed before the handshake was complete.
@@ -146,7 +149,7 @@ enum Stage {
     Failed(Box<TlsError>),
 }
 
-impl fmt::Debug for Session {
+impl<S: Side> fmt::Debug for Session<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("stage", &self.stage)
@@ -157,23 +160,62 @@ impl fmt::Debug for Session {
     }
 }
 
-impl Session {
+impl<S: Side> Session<S> {
+    fn new(connection: S::Connection, server_name: Option<Box<str>>) -> Session<S> {
+        Session {
+            connection,
+            pending: Vec::new(),
+            handshake_bytes: 0,
+            server_name,
+            answered: false,
+            stage: Stage::Fresh,
+        }
+    }
+}
+
+impl Session<Server> {
     /// Creates a session that waits for a client's first bytes. [`Reload::current`](super::Reload::current) returns the
     /// configuration for it.
     ///
     /// # Errors
     /// Returns [`TlsError::Local`] if the configuration cannot be used.
     pub fn accept(config: Arc<ServerConfig>) -> Result<Session, TlsError> {
-        Ok(Session {
-            connection: UnbufferedServerConnection::new(config)?,
-            pending: Vec::new(),
-            handshake_bytes: 0,
-            server_name: None,
-            answered: false,
-            stage: Stage::Fresh,
-        })
+        Ok(Session::new(UnbufferedServerConnection::new(config)?, None))
     }
 
+    /// Returns the verified certificate of the client; `None` during the handshake, and if the client has presented
+    /// none.
+    pub fn client_certificate(&self) -> Option<ClientCertificate<'_>> {
+        self.peer_certificates().map(|chain| ClientCertificate { chain })
+    }
+}
+
+impl Session<Client> {
+    /// Creates a session with the server that has `name`, and appends its first message to `out`. The server's
+    /// certificate must be valid for that name, as far as the configuration verifies certificates.
+    ///
+    /// # Errors
+    /// Returns [`TlsError::Local`] if the configuration cannot be used.
+    pub fn connect(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+        out: &mut Vec<u8>,
+    ) -> Result<Session<Client>, TlsError> {
+        let shown = name.to_str().into_owned().into_boxed_str();
+        let mut session = Session::new(UnbufferedClientConnection::new(config, name)?, Some(shown));
+        session.process(&mut [], &mut 0, &mut Vec::new(), out)?;
+        session.answered = true;
+        Ok(session)
+    }
+
+    /// Returns the certificates that the server has presented, in DER, beginning with its own. Returns `None` during the
+    /// handshake.
+    pub fn server_certificates(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        self.peer_certificates().map(|chain| chain.iter().map(|certificate| certificate.as_ref()))
+    }
+}
+
+impl<S: Side> Session<S> {
     /// Processes received bytes, which may be split anywhere. Appends the decrypted bytes to `plain`, at most as many
     /// as were received. Appends to `out` the records that must be sent now, also after an error: handshake records,
     /// tickets, an alert.
@@ -188,7 +230,7 @@ impl Session {
         match (&self.stage, bytes.first()) {
             (Stage::Failed(error), _) => return Err(TlsError::clone(error)),
             (Stage::PeerClosed | Stage::Closed, _) | (_, None) => return Ok(self.progress()),
-            (Stage::Fresh, Some(&HANDSHAKE)) => self.stage = Stage::Running,
+            (Stage::Fresh, Some(&first)) if S::may_begin_with(first) => self.stage = Stage::Running,
             (Stage::Fresh, Some(&first)) => return Err(self.fail(TlsError::NotTls { first })),
             (Stage::Running, _) => {}
         }
@@ -196,7 +238,7 @@ impl Session {
         input.extend_from_slice(bytes);
         let (mut used, start) = (0, out.len());
         // Drops the name of another session on this thread that failed before it could take it.
-        let _ = resolve::take_asked();
+        let _ = S::take_server_name();
         let mut result = self.process(&mut input, &mut used, plain, out);
         if result.is_ok() && matches!(self.stage, Stage::Running) {
             self.keep(&mut input, used);
@@ -269,12 +311,12 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    /// Returns the protocol that both sides agreed on by ALPN; `None` if the client offered none.
+    /// Returns the protocol that both sides agreed on by ALPN; `None` if they agreed on none.
     pub fn alpn(&self) -> Option<&[u8]> {
         self.connection.alpn_protocol()
     }
 
-    /// Returns the server name that the client asked for, in lower case; `None` if it sent none.
+    /// Returns the server name that the client asked for, in lower case on the server's side; `None` if it sent none.
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
@@ -292,11 +334,10 @@ impl Session {
         self.connection.negotiated_cipher_suite()?.suite().as_str()
     }
 
-    /// Returns the verified certificate of the client; `None` during the handshake, and if the client has presented
-    /// none.
-    pub fn client_certificate(&self) -> Option<ClientCertificate<'_>> {
+    /// Returns the peer's certificates, once they are verified.
+    fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         let chain = self.connection.peer_certificates().filter(|chain| !chain.is_empty())?;
-        (!self.is_handshaking()).then_some(ClientCertificate { chain })
+        (!self.is_handshaking()).then_some(chain)
     }
 
     /// Returns true if the session was resumed from an earlier connection.
@@ -328,7 +369,7 @@ impl Session {
     ) -> Result<(), TlsError> {
         loop {
             let was_handshaking = self.connection.is_handshaking();
-            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(&mut input[*used..]);
+            let UnbufferedStatus { mut discard, state } = S::process(&mut self.connection, &mut input[*used..]);
             let mut wait = false;
             match state? {
                 ConnectionState::ReadTraffic(mut traffic) => {
@@ -351,7 +392,7 @@ impl Session {
             *used += discard;
             if was_handshaking {
                 self.handshake_bytes += discard;
-                if let Some(name) = resolve::take_asked() {
+                if let Some(name) = S::take_server_name() {
                     self.server_name = Some(name);
                 }
             }
@@ -379,13 +420,13 @@ impl Session {
         &mut self,
         room: usize,
         out: &mut Vec<u8>,
-        mut write: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
+        mut write: impl FnMut(&mut WriteTraffic<'_, S::Data>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), Refused> {
         let start = out.len();
         out.resize(start + room, 0);
         let mut end = start;
         let result = loop {
-            let UnbufferedStatus { discard, state } = self.connection.process_tls_records(&mut self.pending);
+            let UnbufferedStatus { discard, state } = S::process(&mut self.connection, &mut self.pending);
             let done = match state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => match write(&mut traffic, &mut out[end..]) {
                     Ok(written) => {
@@ -428,7 +469,7 @@ impl Session {
     /// the head of this file.
     fn take_queued(&mut self, out: &mut Vec<u8>) {
         while self.connection.wants_write() {
-            match self.connection.process_tls_records(&mut []).state {
+            match S::process(&mut self.connection, &mut []).state {
                 Ok(ConnectionState::EncodeTlsData(data)) => {
                     if encode(data, out).is_err() {
                         return;
@@ -454,8 +495,6 @@ impl Session {
         error
     }
 }
-
-type Traffic<'c> = rustls::unbuffered::WriteTraffic<'c, rustls::server::ServerConnectionData>;
 
 /// The reason why nothing was written.
 enum Refused {
