@@ -17,15 +17,24 @@ impl<T> Connecting<T> {
         Connecting { attempts: Slots::new(), by_token: HashMap::new() }
     }
 
+    /// Checks that no attempt in progress has the token.
+    ///
+    /// # Errors
+    /// Returns [`io::ErrorKind::AlreadyExists`] otherwise.
+    pub(crate) fn check(&self, token: u64) -> io::Result<()> {
+        if !self.by_token.contains_key(&token) {
+            return Ok(());
+        }
+        let text = format!("a connection attempt with the token {token} is in progress already");
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    }
+
     /// Adds an attempt. The returned id is this attempt's own: the connected socket gets another one.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::AlreadyExists`] if another attempt in progress has the token.
+    /// As [`check`](Self::check).
     pub(crate) fn insert(&mut self, token: u64, value: T) -> io::Result<SocketId> {
-        if self.by_token.contains_key(&token) {
-            let text = format!("a connection attempt with the token {token} is in progress already");
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-        }
+        self.check(token)?;
         let attempt = self.attempts.insert((token, value));
         self.by_token.insert(token, attempt);
         Ok(attempt)

@@ -36,7 +36,7 @@
 //!
 //! **Connecting.** [`Op::Connect`](crate::Op::Connect) carries a token of the loop's choice. Exactly one completion answers it,
 //! [`Connected`](crate::Completion::Connected) with the new socket or [`ConnectFailed`](crate::Completion::ConnectFailed), unless
-//! [`Op::CancelConnect`](crate::Op::CancelConnect) comes first. An attempt has no deadline of the driver's: the kernel gives up after
+//! [`Op::CancelConnect`](crate::Op::CancelConnect) is queued first: from then on none is reported. An attempt has no deadline of the driver's: the kernel gives up after
 //! about two minutes, and a loop that wants to give up earlier cancels.
 //!
 //! **Failing.** A turn that returns an error was the driver's last: every later one returns an error too and touches nothing, since

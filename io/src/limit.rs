@@ -65,7 +65,7 @@ pub const RESOLVER_THREADS: usize = 8;
 /// Names that wait for a thread to look them up; further ones are refused.
 pub const RESOLVER_QUEUE: usize = 1024;
 
-/// Callers that wait for the lookup of one name; further ones are refused.
+/// Callers that wait for lookups, of all names together; further ones are refused.
 pub const RESOLVER_CALLERS: usize = 65_536;
 
 /// Addresses of one name that are used; the rest of a longer list is dropped.

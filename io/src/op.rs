@@ -96,13 +96,14 @@ pub enum Op {
     },
     /// Open a connection. [`Completion::Connected`] or [`Completion::ConnectFailed`] follows.
     Connect {
-        /// The loop's own number for this attempt. No other attempt in progress may have it.
+        /// The loop's own number for this attempt. If another attempt in progress has it, this one fails with
+        /// [`io::ErrorKind::AlreadyExists`], and the other goes on.
         token: u64,
         /// The peer's address; not [`Address::Inherited`].
         address: Address,
     },
-    /// Give up a connection attempt: no completion of it follows. A token that names no attempt in progress is ignored; its
-    /// completion may have been reported already.
+    /// Give up a connection attempt: from the moment in which this is queued, no completion of it is reported. A token that
+    /// names no attempt in progress is ignored; its completion may have been reported already.
     CancelConnect {
         /// The attempt's token.
         token: u64,
@@ -211,6 +212,11 @@ impl Queue {
     /// An empty queue.
     pub fn new() -> Queue {
         Queue { ops: Vec::with_capacity(256), output: Vec::with_capacity(64 * 1024) }
+    }
+
+    /// Returns true if a queued operation gives up the connection attempt with this token.
+    pub(crate) fn cancels(&self, attempt: u64) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::CancelConnect { token } if *token == attempt))
     }
 
     /// Adds an operation.

@@ -33,21 +33,38 @@ pub trait Resolve: fmt::Debug + Send + Sync {
 ///
 /// Callers that ask for the same name at the same time share one lookup. Nothing is cached beyond that: the system's resolver
 /// does not report how long an answer is valid.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct SystemResolver {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+impl fmt::Debug for SystemResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SystemResolver").field(&*self.shared.locked()).finish()
+    }
+}
+
+impl Default for SystemResolver {
+    fn default() -> SystemResolver {
+        SystemResolver::with(look_up)
+    }
+}
+
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    look_up: LookUp,
 }
+
+/// Looks a name up and waits for the result.
+type LookUp = fn(&str) -> Result<Vec<SocketAddr>, Failure>;
 
 #[derive(Default)]
 struct State {
     /// Callers by the name that they wait for.
     callers: HashMap<String, Vec<(u16, Answer)>>,
+    /// How many callers wait, for all names together.
+    waiting: usize,
     /// Names that no thread has taken yet.
     queue: VecDeque<String>,
     threads: usize,
@@ -68,6 +85,10 @@ impl SystemResolver {
     /// A resolver without threads; the first lookup starts one.
     pub fn new() -> SystemResolver {
         SystemResolver::default()
+    }
+
+    fn with(look_up: LookUp) -> SystemResolver {
+        SystemResolver { shared: Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), look_up }) }
     }
 }
 
@@ -106,11 +127,12 @@ impl Shared {
     fn enqueue(self: &Arc<Self>, host: &str, port: u16, answer: Answer) -> Result<(), (Answer, io::Error)> {
         let full = || io::Error::new(io::ErrorKind::QuotaExceeded, format!("too many lookups wait before {host}"));
         let mut state = self.locked();
+        if state.waiting == limit::RESOLVER_CALLERS {
+            return Err((answer, full()));
+        }
         if let Some(callers) = state.callers.get_mut(host) {
-            if callers.len() == limit::RESOLVER_CALLERS {
-                return Err((answer, full()));
-            }
             callers.push((port, answer));
+            state.waiting += 1;
             return Ok(());
         }
         if state.queue.len() == limit::RESOLVER_QUEUE {
@@ -128,6 +150,7 @@ impl Shared {
         }
         state.callers.insert(host.to_string(), vec![(port, answer)]);
         state.queue.push_back(host.to_string());
+        state.waiting += 1;
         self.changed.notify_one();
         Ok(())
     }
@@ -135,15 +158,22 @@ impl Shared {
     /// Looks up names until there has been none for [`limit::RESOLVER_IDLE`].
     fn work(&self) {
         while let Some(host) = self.next() {
-            let found = look_up(&host);
-            let callers = self.locked().callers.remove(&host).unwrap_or_default();
+            // A library that panics must cost neither this thread nor the callers of the name.
+            let found = caught(|| (self.look_up)(&host));
+            let found = found.unwrap_or_else(|| Err((io::ErrorKind::Other, format!("cannot resolve {host}: a panic"))));
+            let callers = {
+                let mut state = self.locked();
+                let callers = state.callers.remove(&host).unwrap_or_default();
+                state.waiting -= callers.len();
+                callers
+            };
             for (port, answer) in callers {
                 let found = match &found {
                     Ok(addresses) => Ok(with_port(addresses, port)),
                     Err((kind, text)) => Err(io::Error::new(*kind, text.clone())),
                 };
-                // A caller that panics takes nothing from the others.
-                let _ = catch_unwind(AssertUnwindSafe(|| answer(found)));
+                // Nor may a caller that panics take anything from the others.
+                caught(|| answer(found));
             }
         }
     }
@@ -163,6 +193,18 @@ impl Shared {
                 return None;
             }
             state = woken;
+        }
+    }
+}
+
+/// Calls a function. Returns `None` if it panics.
+fn caught<R>(function: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(result) => Some(result),
+        Err(payload) => {
+            // Dropping it could panic again.
+            std::mem::forget(payload);
+            None
         }
     }
 }
@@ -241,7 +283,51 @@ mod tests {
         // RFC 6761, section 6.4: this name never exists. Without a name server there is no answer at all.
         let error = answer(&SystemResolver::new(), "highwire.invalid", 80).expect_err("there is no such name");
         assert!(error.to_string().starts_with("cannot resolve highwire.invalid: "), "{error}");
-        assert!(matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::TimedOut | io::ErrorKind::Other));
+    }
+
+    #[test]
+    fn a_lookup_that_panics_is_answered_and_costs_no_thread() {
+        let resolver = SystemResolver::with(|_| panic!("on purpose"));
+        for _ in 0..2 * limit::RESOLVER_THREADS {
+            let error = answer(&resolver, "name", 80).expect_err("it panicked");
+            assert_eq!(error.to_string(), "cannot resolve name: a panic");
+        }
+        let state = resolver.shared.locked();
+        assert!((1..=limit::RESOLVER_THREADS).contains(&state.threads), "{state:?}");
+        assert_eq!((state.waiting, state.callers.len()), (0, 0));
+    }
+
+    #[test]
+    fn more_names_than_threads_wait_and_are_all_answered() {
+        let resolver = SystemResolver::with(|host| {
+            std::thread::sleep(Duration::from_millis(1));
+            if host.ends_with('7') {
+                Err((io::ErrorKind::NotFound, "no".into()))
+            } else {
+                Ok(vec![([127, 0, 0, 1], 0).into()])
+            }
+        });
+        let (sender, receiver) = mpsc::channel();
+        for number in 0..100_u16 {
+            let sender = sender.clone();
+            let answer = Box::new(move |found: io::Result<Vec<SocketAddr>>| {
+                let port = found.map_or(0, |found| found[0].port());
+                sender.send((number, port)).expect("the test waits");
+            });
+            resolver.resolve(&format!("name-{number}"), 1000 + number, answer);
+        }
+        let mut answers: Vec<_> = (0..100).map(|_| receiver.recv_timeout(STUCK).expect("an answer")).collect();
+        answers.sort_unstable();
+        let expected = |number: u16| (number, if number % 10 == 7 { 0 } else { 1000 + number });
+        assert_eq!(answers, (0..100).map(expected).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn more_callers_than_allowed_are_refused() {
+        let resolver = SystemResolver::new();
+        resolver.shared.locked().waiting = limit::RESOLVER_CALLERS;
+        let error = answer(&resolver, "one-more", 80).expect_err("there is no room");
+        assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
     }
 
     #[test]
@@ -259,7 +345,11 @@ mod tests {
             })
             .collect();
         // As if they had come while the lookup was in progress.
-        resolver.shared.locked().callers.insert("localhost".into(), callers);
+        {
+            let mut state = resolver.shared.locked();
+            state.waiting = callers.len();
+            state.callers.insert("localhost".into(), callers);
+        }
         resolver.resolve(
             "localhost",
             10,

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 pub(crate) use system::disconnect;
 pub(crate) use system::{
-    Stream, accept, connect, deregister, is_passing, is_transient, receive, register, reregister, send,
+    KEEPS_EVENTS, Stream, accept, connect, deregister, is_passing, is_transient, receive, register, reregister, send,
 };
 
 /// A connected stream socket that can move between drivers and threads.
@@ -175,11 +175,17 @@ pub(crate) fn peer_of(stream: &Stream) -> Option<Peer> {
 ///
 /// # Errors
 /// Returns why the attempt has failed.
-pub(crate) fn is_connected(stream: &Stream) -> io::Result<bool> {
+pub(crate) fn is_connected(stream: &Stream, peer: Peer) -> io::Result<bool> {
     match SockRef::from(stream).take_error()? {
         Some(error) => Err(error),
+        // A unix socket connects at once or not at all.
+        None if peer == Peer::Local => Ok(true),
         // Only a connected socket has a peer's address. (One that was reset since then has an error.)
-        None => Ok(peer_of(stream).is_some()),
+        None if peer_of(stream).is_none() => Ok(false),
+        None => {
+            system::has_connected(stream);
+            Ok(true)
+        }
     }
 }
 

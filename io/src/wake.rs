@@ -41,7 +41,10 @@ impl Notifier {
     pub fn notify(&self) {
         if !self.shared.pending.swap(true, Ordering::AcqRel) {
             self.shared.woken.store(true, Ordering::Release);
-            self.shared.bell.ring();
+            if !self.shared.bell.ring() {
+                // The next call tries again.
+                self.shared.pending.store(false, Ordering::Release);
+            }
         }
     }
 

@@ -17,8 +17,14 @@ struct Seen {
     connected: Vec<(u64, SocketId)>,
     failed: Vec<(u64, ErrorKind)>,
     received: Vec<u8>,
-    /// The sink answers these tokens with an attempt at the address.
+    /// The sink answers the first failure with this attempt.
     next: Option<(u64, Address)>,
+    /// The sink answers every failure with this attempt.
+    always: Option<(u64, Address)>,
+    /// The sink answers the first connection by giving up the others of these attempts.
+    race: Vec<u64>,
+    /// The sink answers `Drained` with so many more sends.
+    sends: usize,
 }
 
 impl Sink for Seen {
@@ -26,10 +32,22 @@ impl Sink for Seen {
 
     fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue) {
         match completion {
-            Completion::Connected { token, socket } => self.connected.push((token, socket)),
+            Completion::Connected { token, socket } => {
+                self.connected.push((token, socket));
+                for token in std::mem::take(&mut self.race).into_iter().filter(|&other| other != token) {
+                    queue.push(Op::CancelConnect { token });
+                }
+                if self.sends > 0 {
+                    queue.push(Op::SendBytes { socket, bytes: bytes::Bytes::from_static(b"x") });
+                }
+            }
+            Completion::Drained { socket } if self.sends > 0 => {
+                self.sends -= 1;
+                queue.push(Op::SendBytes { socket, bytes: bytes::Bytes::from_static(b"x") });
+            }
             Completion::ConnectFailed { token, error } => {
                 self.failed.push((token, error.kind()));
-                if let Some((token, address)) = self.next.take() {
+                if let Some((token, address)) = self.next.take().or_else(|| self.always.clone()) {
                     queue.push(Op::Connect { token, address });
                 }
             }
@@ -151,6 +169,7 @@ fn refuse(mut test: Test<impl Driver>) {
     test.turn();
     test.turn();
     let mut sent = String::new();
+    peer.set_read_timeout(Some(STUCK)).unwrap();
     peer.read_to_string(&mut sent).unwrap();
     assert_eq!(sent, "bye");
 }
@@ -201,4 +220,80 @@ fn early_data(mut test: Test<impl Driver>) {
 #[test]
 fn bytes_that_arrive_before_the_connection_is_reported_are_received() {
     each!(early_data);
+}
+
+fn race(mut test: Test<impl Driver>) {
+    for _ in 0..20 {
+        test.seen = Seen { race: vec![1, 2], ..Seen::default() };
+        let listeners = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        for (token, listener) in [1, 2].into_iter().zip(&listeners) {
+            test.connect(token, &Address::Tcp(listener.local_addr().unwrap()));
+        }
+        test.wait("one of them wins", |seen| !seen.connected.is_empty());
+        let (winner, socket) = test.seen.connected[0];
+        // The other one is closed, and its token is free at once.
+        let (mut lost, _) = listeners[2 - winner as usize].accept().unwrap();
+        test.turn();
+        lost.set_read_timeout(Some(STUCK)).unwrap();
+        assert!(matches!(lost.read(&mut [0]), Ok(0) | Err(_)));
+        test.connect(3 - winner, &Address::Tcp(listeners[0].local_addr().unwrap()));
+        test.wait("its token is used again", |seen| seen.connected.len() > 1);
+        assert_eq!(test.seen.connected[1].0, 3 - winner);
+        for socket in [socket, test.seen.connected[1].1] {
+            test.queue.push(Op::Abort { socket });
+        }
+        test.turn();
+        assert_eq!((test.seen.connected.len(), test.seen.failed.len()), (2, 0), "{:?}", test.seen);
+    }
+}
+
+#[test]
+fn of_two_attempts_in_a_race_the_loser_is_never_reported() {
+    each!(race);
+}
+
+#[cfg(unix)]
+fn endless(mut test: Test<impl Driver>) {
+    let nowhere = Address::Unix("/nowhere/to/be/found".into());
+    test.seen.always = Some((1, nowhere.clone()));
+    test.connect(1, &nowhere);
+    for _ in 0..5 {
+        test.turn();
+    }
+    let count = test.seen.failed.len();
+    assert!((3..=6).contains(&count), "{}: {count} failures in five turns", test.driver.name());
+}
+
+#[cfg(unix)]
+#[test]
+fn attempts_that_fail_at_once_do_not_keep_a_turn_from_its_end() {
+    each!(endless);
+}
+
+#[cfg(target_os = "linux")]
+fn armed(mut test: Test<impl Driver>) {
+    let descriptor = test.driver.descriptor().unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    test.seen.sends = 5;
+    test.connect(1, &Address::Tcp(listener.local_addr().unwrap()));
+    let until = Moment::now() + STUCK;
+    // As an embedding loop does: it waits for the descriptor, without a timeout of its own.
+    while test.seen.sends > 0 {
+        assert!(Moment::now() < until, "{}: the descriptor hides a report", test.driver.name());
+        test.driver.turn(Some(Instant { nanoseconds: 0 }), &mut test.queue, &mut test.seen).unwrap();
+        while !test.queue.ops.is_empty() {
+            test.driver.turn(Some(Instant { nanoseconds: 0 }), &mut test.queue, &mut test.seen).unwrap();
+        }
+        test.driver.arm(None).unwrap();
+        let mut poll = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+        // SAFETY: the pointer describes one pollfd.
+        unsafe { libc::poll(&mut poll, 1, 1000) };
+    }
+    assert!(Moment::now() < until - STUCK / 2, "{}: the descriptor is late", test.driver.name());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_descriptor_for_a_foreign_loop_shows_reports_that_wait() {
+    each!(armed);
 }

@@ -271,7 +271,7 @@ const CASES: &[(&str, &[u8])] = &[
     ("a file that is too short ends like one that is not", &behind_a_short_file([58, 0, 0])),
     ("our direction ends behind a file that is too short", &behind_a_short_file([57, 0, 0])),
     // The driver connects to a client that sends 180,001 bytes and closes.
-    ("an end behind much data is not told", &[3, 0, 0, 4, 0, 222, 13, 0, 0]),
+    ("an end behind much data is not told", &[35, 0, 0, 4, 0, 222, 13, 0, 0]),
 ];
 
 /// A client is sent 25,601 bytes, and reads them; then a part of a file that lacks all of it, and in the same turn a last step.

@@ -162,6 +162,7 @@ impl Readiness {
     }
 
     fn begin_to_connect(&mut self, token: u64, address: &Address) -> io::Result<()> {
+        self.connecting.check(token)?;
         let attempt = self.connecting.insert(token, socket::connect(address)?)?;
         let Some((stream, _)) = self.connecting.get(attempt) else { return Ok(()) };
         let key = Token(ATTEMPT | self::token(attempt).0);
@@ -178,9 +179,15 @@ impl Readiness {
 
     /// Looks at a connection attempt that the kernel has reported.
     fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
-        let Some((stream, _)) = self.connecting.get(attempt) else { return };
-        let connected = match socket::is_connected(stream) {
-            Ok(false) => return,
+        let Some((stream, peer)) = self.connecting.get(attempt) else { return };
+        let connected = match socket::is_connected(stream, *peer) {
+            Ok(false) => {
+                if !socket::KEEPS_EVENTS {
+                    let key = Token(ATTEMPT | token(attempt).0);
+                    let _ = socket::reregister(self.poll.registry(), stream, key, BOTH);
+                }
+                return;
+            }
             connected => connected,
         };
         let Some((token, (mut stream, peer))) = self.connecting.remove(attempt) else { return };
@@ -283,7 +290,7 @@ impl Readiness {
     /// Reports what operations have led to. What that leads to is for the next turn where it is that more bytes are out: one
     /// peer that takes all that it is sent must not keep the others waiting.
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
-        let mut drained = self.drained.len();
+        let (mut drained, mut refused) = (self.drained.len(), self.refused.len());
         loop {
             if let Some(socket) = self.blocked.pop_front() {
                 let outgoing = self.connections.get(socket).and_then(|connection| connection.outgoing.as_ref());
@@ -300,7 +307,11 @@ impl Readiness {
                 self.tell(socket, Completion::Drained { socket }, queue, sink);
             } else if let Some((socket, error)) = self.broken.pop_front() {
                 self.tell(socket, Completion::Failed { socket, error }, queue, sink);
-            } else if let Some((token, error)) = self.refused.pop_front() {
+            } else if refused > 0
+                && let Some((token, error)) = self.refused.pop_front()
+            {
+                // Each failed attempt may lead to another one that fails at once.
+                refused -= 1;
                 sink.complete(Completion::ConnectFailed { token, error }, queue);
                 self.start(queue);
             } else {
@@ -370,7 +381,7 @@ impl Readiness {
                 Ok(count) => {
                     sink.complete(Completion::Received { socket, bytes: &self.buffer[..count] }, queue);
                     self.start(queue);
-                    if count < self.buffer.len() && !look_again {
+                    if count < self.buffer.len() && !look_again && socket::KEEPS_EVENTS {
                         return;
                     }
                 }
@@ -393,7 +404,8 @@ impl Readiness {
 
     /// How long to wait for events.
     fn patience(&self, until: Option<Instant>) -> Option<Duration> {
-        if !self.ready.is_empty() {
+        let has_reports = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
+        if has_reports || !self.ready.is_empty() || !self.refused.is_empty() {
             return Some(Duration::ZERO);
         }
         // A lingering connection's token is gone with its slot, so it is looked at in turns of its own.
@@ -447,9 +459,7 @@ impl Driver for Readiness {
         self.start(queue);
         // What operations led to is reported after the wait, with everything else: what the sink does about it may change how
         // long the next wait may be.
-        let has_reports = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
-        let at_once = has_reports || !self.refused.is_empty();
-        let patience = if at_once { Some(Duration::ZERO) } else { self.patience(until) };
+        let patience = self.patience(until);
         let mut events = self.events.take().unwrap_or_else(|| Events::with_capacity(limit::EVENTS_A_TURN));
         match self.poll.poll(&mut events, patience) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),

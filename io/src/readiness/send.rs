@@ -14,22 +14,28 @@ impl Readiness {
         if let Some(outgoing) = &mut connection.outgoing {
             return outgoing.push_copy(bytes);
         }
-        let rest = match socket::send(&connection.stream, bytes, more) {
+        let (rest, full) = match socket::send(&connection.stream, bytes, more) {
             Ok(sent) if sent == bytes.len() => return,
-            Ok(sent) => &bytes[sent..],
-            Err(error) if is_passing(&error) => bytes,
+            Ok(sent) => (&bytes[sent..], true),
+            // A socket that is writable, while the kernel has no memory, is not reported again.
+            Err(error) if is_passing(&error) => (bytes, error.kind() == io::ErrorKind::WouldBlock),
             Err(error) => return self.fail(id, error),
         };
         let mut outgoing = Box::new(Outgoing::default());
         outgoing.push_copy(rest);
         connection.outgoing = Some(outgoing);
         self.blocked.push_back(id);
-        self.watch_writable(id);
+        if full {
+            self.watch_writable(id);
+        } else {
+            self.again(id);
+        }
     }
 
     /// From now on it is reported when a socket becomes writable; at once, where it is.
     fn watch_writable(&mut self, id: SocketId) {
-        let Some(connection) = self.connections.get(id).filter(|connection| !connection.both) else { return };
+        let watched = |connection: &&mut Connection| connection.both && socket::KEEPS_EVENTS;
+        let Some(connection) = self.connections.get(id).filter(|connection| !watched(connection)) else { return };
         connection.both = true;
         if let Err(error) = socket::reregister(self.poll.registry(), &mut connection.stream, token(id), BOTH) {
             self.fail(id, error);

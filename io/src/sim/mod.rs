@@ -286,6 +286,8 @@ impl Simulated {
             };
             let Some((token, _)) = self.connecting.remove(attempt) else { continue };
             match answer {
+                // The sink has given it up in this turn.
+                Ok(link) if queue.cancels(token) => self.network.server_reset(link),
                 Ok(link) => {
                     let socket = self.insert(link);
                     sink.complete(Completion::Connected { token, socket }, queue);
@@ -296,7 +298,9 @@ impl Simulated {
         }
         any |= !ended.is_empty();
         for (token, error) in ended {
-            sink.complete(Completion::ConnectFailed { token, error }, queue);
+            if !queue.cancels(token) {
+                sink.complete(Completion::ConnectFailed { token, error }, queue);
+            }
         }
         any
     }

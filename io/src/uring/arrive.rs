@@ -67,7 +67,8 @@ impl Uring {
     }
 
     pub(super) fn connect(&mut self, token: u64, address: &Address) {
-        let attempt = socket::connect(address).and_then(|(descriptor, peer)| {
+        let connecting = self.connecting.check(token).and_then(|()| socket::connect(address));
+        let attempt = connecting.and_then(|(descriptor, peer)| {
             let raw = types::Fd(descriptor.as_raw_fd());
             Ok((self.connecting.insert(token, (descriptor, peer))?, raw))
         });
@@ -91,9 +92,14 @@ impl Uring {
     }
 
     /// Reports how a connection attempt ended.
-    pub(super) fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
+    pub(super) fn attempted<S: Sink>(&mut self, attempt: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
         let Some((token, (descriptor, peer))) = self.connecting.remove(attempt) else { return };
-        let completion = match socket::is_connected(&descriptor) {
+        // The sink may have given it up in this very round. Dropping the descriptor closes it; nothing in flight names it.
+        if queue.cancels(token) {
+            return;
+        }
+        let polled = if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) };
+        let completion = match polled.and_then(|()| socket::is_connected(&descriptor, peer)) {
             Ok(true) => Completion::Connected { token, socket: self.insert(descriptor, peer) },
             Ok(false) => Completion::ConnectFailed { token, error: io::ErrorKind::NotConnected.into() },
             Err(error) => Completion::ConnectFailed { token, error },

@@ -285,6 +285,8 @@ impl Uring {
                         && accepting.armed
                     {
                         self.cancel(numbered(kind::ACCEPT, listener.0 as usize));
+                        // Before the listener closes, whose number another descriptor may get.
+                        let _ = self.ring.submit();
                     }
                 }
             }
@@ -318,7 +320,7 @@ impl Uring {
             kind::ACCEPT => self.accepted(number_of(entry.data), entry, queue, sink),
             kind::SEND => self.sent(socket_of(entry.data), entry.result, queue, sink),
             kind::WRITABLE => self.writable(socket_of(entry.data), queue, sink),
-            kind::CONNECT => self.attempted(socket_of(entry.data), queue, sink),
+            kind::CONNECT => self.attempted(socket_of(entry.data), entry.result, queue, sink),
             kind::NOTIFIER => {
                 self.notifier.acknowledge();
                 if !cqueue::more(entry.flags) {
@@ -427,7 +429,9 @@ impl Uring {
             }
         }
         for (token, error) in std::mem::take(&mut self.refused) {
-            sink.complete(Completion::ConnectFailed { token, error }, queue);
+            if !queue.cancels(token) {
+                sink.complete(Completion::ConnectFailed { token, error }, queue);
+            }
         }
         for _ in 0..self.blocked.len() + self.drained.len() {
             self.report_one(queue, sink);
@@ -510,6 +514,8 @@ impl Driver for Uring {
         let connection = self.connections.remove(socket)?;
         if connection.armed {
             self.cancel(data(kind::RECEIVE, socket));
+            // Now, while the entries of the receive name this descriptor and not another one with its number.
+            let _ = self.ring.submit();
         }
         Some(Socket::new(connection.descriptor, connection.peer))
     }

@@ -14,8 +14,10 @@ use std::time::Duration;
 /// # Errors
 /// Returns an error and closes the connection if the peer has no address any longer, because it has reset the connection.
 pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
-    // This sets FD_CLOEXEC, and on macOS SO_NOSIGPIPE.
     let (socket, address) = SockRef::from(acceptor).accept()?;
+    // An inherited listener may lack what its connections inherit.
+    #[cfg(target_vendor = "apple")]
+    socket.set_nosigpipe(true)?;
     socket.set_nonblocking(true)?;
     match peer(&address) {
         Some(peer) => Ok((socket.into(), peer)),

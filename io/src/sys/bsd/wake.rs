@@ -19,8 +19,10 @@ impl Bell {
         Ok(Bell { sender, receiver })
     }
 
-    pub(crate) fn ring(&self) {
+    /// Returns true: the bell is readable afterwards.
+    pub(crate) fn ring(&self) -> bool {
         ring(self.sender.as_raw_fd());
+        true
     }
 
     pub(crate) fn silence(&self) {

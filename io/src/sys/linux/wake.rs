@@ -20,8 +20,10 @@ impl Bell {
         Ok(Bell(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 
-    pub(crate) fn ring(&self) {
+    /// Returns true: the bell is readable afterwards.
+    pub(crate) fn ring(&self) -> bool {
         ring(self.0.as_raw_fd());
+        true
     }
 
     pub(crate) fn silence(&self) {

@@ -67,11 +67,18 @@ fn system_path(path: &[u8]) -> io::Result<&Path> {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let text = std::str::from_utf8(path).map_err(|_| invalid("the path is not UTF-8"))?;
-    // Drives, streams of a file and a second separator.
-    if cfg!(windows) && text.contains(['\\', ':']) {
-        return Err(invalid("the path contains a backslash or a colon"));
+    if cfg!(windows) && !text.split('/').all(is_windows_name) {
+        return Err(invalid("the path contains a name that stands for another one on Windows"));
     }
     Ok(Path::new(if text.is_empty() { "." } else { text }))
+}
+
+/// Returns true if a name is not another spelling of some other name: no drive, stream or second separator, no short name such as
+/// `GIT~1`, no dot or space at the end, which Windows drops.
+fn is_windows_name(name: &str) -> bool {
+    let short = |(at, _): (usize, &str)| name[at + 1..].starts_with(|next: char| next.is_ascii_digit());
+    let is_dots = matches!(name, "." | "..");
+    !name.contains(['\\', ':']) && (is_dots || !name.ends_with(['.', ' '])) && !name.match_indices('~').any(short)
 }
 
 impl Files for Folder {
@@ -201,4 +208,28 @@ fn identity(of: &cap_std::fs::Metadata, _: std::time::SystemTime) -> (std::time:
 fn identity(of: &cap_std::fs::Metadata, modified: std::time::SystemTime) -> (std::time::SystemTime, u64) {
     use cap_std::fs::MetadataExt;
     (modified, of.creation_time())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_windows_name;
+
+    #[test]
+    fn names_that_windows_takes_for_others_are_refused() {
+        for (name, is_own) in [
+            ("a.txt", true),
+            (".", true),
+            ("..", true),
+            ("~", true),
+            ("a~b", true),
+            ("GIT~1", false),
+            ("a.", false),
+            ("a ", false),
+            ("a.txt:stream", false),
+            ("C:", false),
+            ("a\\b", false),
+        ] {
+            assert_eq!(is_windows_name(name), is_own, "{name:?}");
+        }
+    }
 }

@@ -29,14 +29,24 @@ pub(crate) fn descriptors() -> Option<usize> {
     limit_of(libc::RLIMIT_NOFILE)
 }
 
+/// The number of descriptors that macOS always allows.
+const OPEN_MAX: usize = 10_240;
+
 /// Raises the soft limit of descriptors to the hard one, at most to `most`. If the system refuses, the soft one stays.
 pub(crate) fn raise_descriptors(most: usize) {
     // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max.min(most as libc::rlim_t);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+            // macOS refuses more than a bound of its own, which is at least OPEN_MAX.
+            for most in [most, OPEN_MAX] {
+                let before = limit.rlim_cur;
+                limit.rlim_cur = limit.rlim_max.min(most as libc::rlim_t).max(before);
+                if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0 {
+                    return;
+                }
+                limit.rlim_cur = before;
+            }
         }
     }
 }

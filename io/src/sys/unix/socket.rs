@@ -2,7 +2,8 @@
 
 use crate::socket::peer;
 use crate::sys::Waitable;
-use crate::{Address, Peer};
+use crate::sys::socket::set_listener_options;
+use crate::{Address, Options, Peer};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockAddr, Type};
@@ -11,6 +12,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A connected socket, or one that is being connected. It does not block.
 pub(crate) type Stream = OwnedFd;
+
+/// True if a socket stays registered for its events after each of them.
+pub(crate) const KEEPS_EVENTS: bool = true;
+
+/// Does nothing: all options are set before the socket connects.
+pub(crate) fn has_connected(_: &Stream) {}
 
 pub(crate) fn waitable(stream: &OwnedFd) -> Waitable {
     stream.as_raw_fd()
@@ -41,12 +48,17 @@ pub(crate) fn deregister(registry: &Registry, socket: &mut OwnedFd) -> io::Resul
     registry.deregister(&mut SourceFd(&socket.as_raw_fd()))
 }
 
-/// Begins to connect.
+/// Begins to connect. TCP gets the options that connections of a listener have by default.
 pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     let (socket, address) = match address {
         Address::Tcp(to) => {
             let socket = socket2::Socket::new(Domain::for_address(*to), Type::STREAM, Some(Protocol::TCP))?;
-            socket.set_tcp_nodelay(true)?;
+            let options = Options::default();
+            socket.set_tcp_nodelay(options.no_delay)?;
+            if let Some(after) = options.keep_alive {
+                socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
+            }
+            set_listener_options(&socket, None, options.unsent_bytes)?;
             (socket, SockAddr::from(*to))
         }
         Address::Unix(path) => (socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(path)?),
@@ -57,6 +69,10 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     };
     socket.set_nonblocking(true)?;
     match socket.connect(&address) {
+        // Linux says so of a unix socket; for the caller it would mean that the attempt is in progress.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the listener's queue is full"))
+        }
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok((socket.into(), peer(&address).ok_or(io::ErrorKind::InvalidInput)?)),
     }

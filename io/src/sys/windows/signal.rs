@@ -4,7 +4,7 @@ use crate::wake::Notifier;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use windows_sys::Win32::System::Console::SetConsoleCtrlHandler;
+use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetConsoleCtrlHandler};
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static NOTIFIER: OnceLock<Notifier> = OnceLock::new();
@@ -13,10 +13,14 @@ static NOTIFIER: OnceLock<Notifier> = OnceLock::new();
 ///
 /// # Safety
 /// Any call is sound: it takes a number, counts and notifies.
-unsafe extern "system" fn on_event(_: u32) -> i32 {
+unsafe extern "system" fn on_event(event: u32) -> i32 {
     COUNT.fetch_add(1, Ordering::Release);
     if let Some(notifier) = NOTIFIER.get() {
         notifier.notify();
+    }
+    // The others close the console, log off or shut down: the process ends when this returns, or after some seconds.
+    while event != CTRL_C_EVENT && event != CTRL_BREAK_EVENT {
+        std::thread::park();
     }
     1
 }

@@ -16,6 +16,14 @@ use windows_sys::Win32::Networking::WinSock::WSAENOBUFS;
 /// A connected socket, or one that is being connected. It does not block.
 pub(crate) type Stream = mio::net::TcpStream;
 
+/// False: mio reports a socket again only after one of its calls would have blocked, or after it was registered anew.
+pub(crate) const KEEPS_EVENTS: bool = false;
+
+/// Sets what mio wants to be set on connected sockets only.
+pub(crate) fn has_connected(stream: &Stream) {
+    let _ = stream.set_nodelay(true);
+}
+
 pub(crate) fn waitable(stream: &Stream) -> Waitable {
     stream.as_raw_socket()
 }
@@ -64,9 +72,7 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     let Address::Tcp(address) = address else {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "Windows connects to TCP addresses only"));
     };
-    let stream = Stream::connect(*address)?;
-    stream.set_nodelay(true)?;
-    Ok((stream, peer(&SockAddr::from(*address)).ok_or(io::ErrorKind::InvalidInput)?))
+    Ok((Stream::connect(*address)?, peer(&SockAddr::from(*address)).ok_or(io::ErrorKind::InvalidInput)?))
 }
 
 /// Receives into `buffer`, without waiting.

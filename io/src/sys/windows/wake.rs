@@ -19,9 +19,9 @@ impl Bell {
         Ok(Bell(socket))
     }
 
-    pub(crate) fn ring(&self) {
-        // A full buffer is readable already.
-        let _ = self.0.send(&[1]);
+    /// Returns true if the bell is readable afterwards, as it is if its buffer is full.
+    pub(crate) fn ring(&self) -> bool {
+        self.0.send(&[1]).map_or_else(|error| error.kind() == std::io::ErrorKind::WouldBlock, |_| true)
     }
 
     pub(crate) fn silence(&self) {
