@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn more_names_than_threads_wait_and_are_all_answered() {
         let resolver = SystemResolver::with(|host| {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
             if host.ends_with('7') {
                 Err((io::ErrorKind::NotFound, "no".into()))
             } else {

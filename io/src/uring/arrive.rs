@@ -1,6 +1,6 @@
 //! New connections, accepted or opened by the loop; and ends of streams that the kernel keeps to itself.
 
-use super::{Entry, Uring, data, kind, ring};
+use super::{Entry, Uring, data, kind, numbered, ring};
 use crate::{Address, Completion, ListenerId, Peer, Queue, Sink, SocketId, socket};
 use io_uring::{cqueue, opcode, types};
 use std::io;
@@ -37,6 +37,18 @@ impl Uring {
             (connection.ended, connection.failed) = (true, true);
             sink.complete(Completion::Failed { socket, error }, queue);
         }
+    }
+
+    pub(super) fn arm_accept(&mut self, number: usize) {
+        let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
+        if accepting.armed || accepting.paused {
+            return;
+        }
+        accepting.armed = true;
+        // Not blocking, for the one call that has no flag to say so; the ring's own operations wait all the same.
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.waitable())).flags(flags).build();
+        self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
     }
 
     pub(super) fn accepted<S: Sink>(&mut self, number: usize, entry: Entry, queue: &mut Queue, sink: &mut S) {

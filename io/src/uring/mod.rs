@@ -193,18 +193,6 @@ impl Uring {
         self.submit(opcode::RecvMulti::new(descriptor, provided::GROUP).build().user_data(data(kind::RECEIVE, id)));
     }
 
-    fn arm_accept(&mut self, number: usize) {
-        let Some(Some(accepting)) = self.listeners.get_mut(number) else { return };
-        if accepting.armed || accepting.paused {
-            return;
-        }
-        accepting.armed = true;
-        // Not blocking, for the one call that has no flag to say so; the ring's own operations wait all the same.
-        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.waitable())).flags(flags).build();
-        self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
-    }
-
     fn cancel(&mut self, target: u64) {
         let entry = opcode::AsyncCancel::new(target).build();
         self.submit(entry.user_data(numbered(kind::IGNORED, 0)).flags(squeue::Flags::SKIP_SUCCESS));
