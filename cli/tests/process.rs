@@ -37,16 +37,16 @@ fn mistakes_are_told() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("an address").to_string();
     for (arguments, expected) in [
-        (&["--listen", "127.0.0.1"][..], "the port is missing, as in 127.0.0.1:8080"),
-        (&["--listen", "8080"], ":8080 is every address of this machine, 127.0.0.1:8080 itself only"),
+        (&["--listen", "127.0.0.1"][..], "the port is missing; add it as in 127.0.0.1:8080"),
+        (&["--listen", "8080"], "use :8080 for all addresses, 127.0.0.1:8080 for local clients only"),
         (&["--listen", "127.0.0.1:65536"], "the port is not a number from 0 to 65535"),
-        (&["--listen", "::1:80"], "an IPv6 address stands in brackets"),
+        (&["--listen", "::1:80"], "an IPv6 address must be in brackets"),
         (&["--listen", "unix:"], "the path is empty"),
         (&["--listen", "unix:/no/such/folder/socket"], "/no/such/folder/socket"),
-        (&["--listen", "fd:three"], "a descriptor is a number"),
+        (&["--listen", "fd:three"], "a descriptor is a number of 0 or more"),
         (&["--listen", "fd:99"], "fd:99"),
-        (&["--listen", "192.0.2.1:0"], "192.0.2.1:0 is not an address of this machine"),
-        (&["--listen", "127.0.0.1:0", "--listen", "nonsense"], "\"nonsense\" is no address"),
+        (&["--listen", "192.0.2.1:0"], "192.0.2.1:0: it is not an address of this machine"),
+        (&["--listen", "127.0.0.1:0", "--listen", "nonsense"], "\"nonsense\" is not an address"),
         (&["--listen", "127.0.0.1:0", "--workers", "5000"], "5000 workers are too many: the most is 1024"),
         (&["--connections", "0"], "a limit of 0 connections would refuse every client"),
         (&["--engine", "threads", "--http2-only"], "the engine `threads` needs HTTP/1"),
@@ -63,7 +63,7 @@ fn mistakes_are_told() {
     }
     check_fails(highwire(&["no-such-command"]), "'no-such-command'");
     check_fails(highwire(&[]), "Usage: highwire");
-    let expected = format!("{taken} is taken by another process");
+    let expected = format!("cannot listen on {taken}: it is already in use");
     for engine in ENGINES {
         for workers in ["1", "2"] {
             let arguments = ["demo", "--listen", &taken, "--engine", engine, "--workers", workers];
@@ -82,7 +82,7 @@ fn a_port_that_needs_a_privilege_is_refused_with_the_reason() {
         return not_run("a port without permission: on this machine every port is allowed");
     }
     let arguments = ["demo", "--listen", "127.0.0.1:1"];
-    let expected = "127.0.0.1:1: no permission (ports below 1024 need a privilege)";
+    let expected = "cannot listen on 127.0.0.1:1: permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)";
     let me = Command::new("id").arg("-u").output().expect("the user's number");
     if me.stdout != b"0\n" {
         return check_fails(highwire(&arguments), expected);
@@ -101,7 +101,7 @@ fn a_port_is_not_shared_unless_that_is_asked_for() {
         let address = &demo.addresses[0];
         for workers in ["1", "2"] {
             let arguments = ["demo", "--listen", address, "--engine", engine, "--workers", workers];
-            check_fails(highwire(&arguments), &format!("{address} is taken by another process"));
+            check_fails(highwire(&arguments), &format!("cannot listen on {address}: it is already in use"));
         }
     }
 }
@@ -230,7 +230,7 @@ fn a_unix_socket_that_was_left_behind_is_taken_over_and_one_in_use_is_not() {
         let Some(mut demo) = Demo::start(engine, &["--listen", "127.0.0.1:0", "--listen", &address]) else { continue };
         assert!(path.exists(), "{engine}: the socket file is gone while the demo listens");
         let again = ["demo", "--engine", engine, "--listen", &address];
-        check_fails(highwire(&again), &format!("{address} is taken by another process"));
+        check_fails(highwire(&again), &format!("cannot listen on {address}: it is already in use"));
         assert!(path.exists(), "{engine}: the refused process removed the file");
         demo.terminate();
         assert!(demo.wait().success(), "{engine}: {}", demo.log());

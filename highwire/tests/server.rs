@@ -56,7 +56,7 @@ fn a_port_that_another_server_has_is_refused_by_name() {
         let first = app().listen("127.0.0.1:0").expect("a free port").start().expect("the server starts");
         let address = first.addresses()[0].clone();
         let Err(Error::System(error)) = app().listen(&address) else { panic!("two servers share {address}") };
-        assert_eq!(error.to_string(), format!("{address} is taken by another process"));
+        assert_eq!(error.to_string(), format!("cannot listen on {address}: it is already in use"));
         first.abort();
         first.join().expect("the server ends");
     }

@@ -11,8 +11,8 @@ pub fn cpus() -> Vec<usize> {
 /// Pins the current thread to one CPU.
 ///
 /// # Errors
-/// Returns the system's error, such as for a CPU that this process may not use; [`io::ErrorKind::Unsupported`] on systems other than
-/// Linux.
+/// Returns the system's error, for example if this process may not use the CPU; [`io::ErrorKind::Unsupported`] on
+/// systems other than Linux.
 pub fn pin(cpu: usize) -> io::Result<()> {
     system::pin(cpu)
 }

@@ -1,4 +1,4 @@
-//! Time as the drivers give it: nanoseconds since some start, so that a simulator can make its own.
+//! Time as the drivers report it: nanoseconds since the start of a clock, so that the simulator can use virtual time.
 
 use std::ops::{Add, Sub};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// How much later this is than `earlier`; zero if it is not.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.nanoseconds.saturating_sub(earlier.nanoseconds))
     }
@@ -33,36 +33,36 @@ impl Sub<Instant> for Instant {
     }
 }
 
-/// The system's monotonic clock, from its making on.
+/// The system's monotonic clock, counted from its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     start: std::time::Instant,
 }
 
 impl RealClock {
-    /// A clock that starts now, at one second: zero stays free to mean "never".
+    /// Starts a clock at one second, so that zero can mean "never".
     pub fn start() -> RealClock {
         RealClock { start: std::time::Instant::now() }
     }
 
-    /// The present moment.
+    /// Returns the current moment.
     pub fn now(&self) -> Instant {
         Instant { nanoseconds: self.start.elapsed().as_nanos() as u64 } + Duration::from_secs(1)
     }
 }
 
-/// Nanoseconds since the first call, by the system's monotonic clock: for measuring how long something takes.
+/// Returns the nanoseconds since the first call, by the system's monotonic clock. Use it to measure durations.
 pub fn stopwatch() -> u64 {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
     START.elapsed().as_nanos() as u64
 }
 
-/// Nanoseconds since 1970 by the system's clock; 0 where it stands before that.
+/// Returns the nanoseconds since 1970 by the system's clock; 0 if the clock is set to an earlier time.
 pub fn unix_nanoseconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970 by the system's clock.
 pub fn unix_seconds() -> u64 {
     unix_nanoseconds() / 1_000_000_000
 }

@@ -1,11 +1,11 @@
-//! Connection attempts in progress, found by their slot (for the kernel's events) and by their token (for the loop).
+//! Connection attempts in progress. The kernel's events name an attempt by its slot, the loop by its token.
 
 use crate::SocketId;
 use crate::slots::Slots;
 use std::collections::HashMap;
 use std::io;
 
-/// Attempts of one driver. `T` is the socket, or what stands for it in the simulator.
+/// The attempts of one driver. `T` is the socket with its peer, or the address in the simulator.
 #[derive(Debug)]
 pub(crate) struct Connecting<T> {
     attempts: Slots<(u64, T)>,
@@ -29,7 +29,7 @@ impl<T> Connecting<T> {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
     }
 
-    /// Adds an attempt. The returned id is this attempt's own: the connected socket gets another one.
+    /// Adds an attempt and returns its id. The connected socket gets another id.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -44,14 +44,14 @@ impl<T> Connecting<T> {
         self.attempts.get(attempt).map(|(_, value)| value)
     }
 
-    /// Ends an attempt and returns its token.
+    /// Ends an attempt. Returns its token and value.
     pub(crate) fn remove(&mut self, attempt: SocketId) -> Option<(u64, T)> {
         let (token, value) = self.attempts.remove(attempt)?;
         self.by_token.remove(&token);
         Some((token, value))
     }
 
-    /// Ends the attempt that has a token.
+    /// Ends the attempt with this token. Returns its id and value.
     pub(crate) fn cancel(&mut self, token: u64) -> Option<(SocketId, T)> {
         let attempt = self.by_token.remove(&token)?;
         let (_, value) = self.attempts.remove(attempt)?;

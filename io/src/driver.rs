@@ -1,48 +1,52 @@
 //! The contract that every driver keeps.
 //!
-//! A loop owns a [`Queue`] and calls [`Driver::turn`] for ever. A turn
+//! A loop owns a [`Queue`] and calls [`Driver::turn`] repeatedly. A turn
 //!
 //! 1. takes every operation from the queue and starts it, in order;
-//! 2. waits until something completes, a wake comes or `until` has passed (not at all where work is left over);
-//! 3. calls the sink once for each completion. The sink may push operations; they take effect at the latest in the
-//!    next turn, and a driver may start them before it reports the next completion.
+//! 2. waits until something completes, a wake arrives or `until` has passed; it does not wait if work is left over;
+//! 3. calls the sink once for each completion. The sink may push operations. They start in the next turn at the latest;
+//!    a driver may start them before it reports the next completion.
 //!
-//! **Buffers.** Received bytes belong to the driver and are valid during the sink's call. Bytes to send lie in
-//! [`Queue::output`], a range an operation, or are shared ([`Op::SendBytes`](crate::Op::SendBytes)): no memory that
-//! somebody else may change is ever in flight. Bytes of a file ([`Op::SendFile`](crate::Op::SendFile)) are those that it has
-//! when they leave. The driver clears `output` when no operation refers to it any more; what
-//! a socket did not take at once the driver copies out first.
+//! **Buffers.** Received bytes belong to the driver and are valid during the sink's call. Bytes to send are a range of
+//! [`Queue::output`], or shared and immutable ([`Op::SendBytes`](crate::Op::SendBytes)), so no other code can change
+//! memory in flight. A file's bytes ([`Op::SendFile`](crate::Op::SendFile)) are read when they are sent. The driver
+//! clears `output` once no operation refers to it. Before that, it copies the bytes that a socket has not taken.
 //!
-//! **Sending.** Bytes of one socket leave in the order in which they were asked for. A short send is the driver's
-//! business: it keeps the rest, reports [`Blocked`](crate::Completion::Blocked) once,
-//! [`Progress`](crate::Completion::Progress) while the rest shrinks and [`Drained`](crate::Completion::Drained) when it is
-//! gone. `SendBytes` and `SendFile` count as blocked from the start, without saying so, and always end in `Drained` or
-//! `Failed`. A loop that goes on asking while a socket is blocked makes memory grow: it must not.
+//! **Sending.** The bytes of one socket leave in the order in which the loop queued them. The driver handles a short
+//! send: it keeps the rest, reports [`Blocked`](crate::Completion::Blocked) once,
+//! [`Progress`](crate::Completion::Progress) while the rest shrinks, and [`Drained`](crate::Completion::Drained) when
+//! it is sent. After `SendBytes` or `SendFile`, a socket counts as blocked without a `Blocked` report; `Drained` or
+//! `Failed` follows, unless the loop closes the socket first. The loop must not keep sending on a blocked socket,
+//! because the driver's memory would grow.
 //!
-//! A file is sent as far as the socket takes it, a bounded piece a turn. Where it ends before its part does, nothing can
-//! take the place of what is missing: all before it is sent, then the socket has failed, whatever was asked behind it; one
-//! that was closed is reset. Its bytes should be in memory: a driver's thread waits for a disk where they are not.
+//! The driver sends as much of a file as the socket takes, at most a fixed amount per turn. If a file ends before the
+//! part to send does, the driver sends the bytes that exist, drops everything queued behind the part, and reports
+//! `Failed`; it resets a socket that the loop has already closed. The file's bytes should be in memory; if they are
+//! not, the driver's thread waits for the disk.
 //!
-//! **Receiving** starts by itself when a connection is accepted, adopted or connected, and goes on until paused.
-//! `Ended` and `Failed` come at most once a socket each, `Failed` also after `Ended`; nothing is received after them.
+//! **Receiving** starts automatically when a connection is accepted, adopted or connected, and continues until the loop
+//! pauses it. The driver reports `Ended` and `Failed` at most once per socket each, `Failed` possibly after `Ended`. It
+//! reports no bytes after either.
 //!
-//! **Closing.** `Close` and `Abort` take the id away at once: no completion names it afterwards, whatever was in
-//! flight. The descriptor itself is closed when the bytes are out. The loop's deadline for a peer that never reads
-//! them is [`limit::LINGER`](crate::limit::LINGER), the driver's own.
+//! **Closing.** Once a `Close` or `Abort` has started, no completion names the socket's id. After `Close`, the driver
+//! closes the descriptor when the queued bytes are sent. It resets the connection if that takes longer than
+//! [`limit::LINGER`](crate::limit::LINGER), or earlier if all closed sockets together hold more than
+//! [`limit::LINGER_BYTES`](crate::limit::LINGER_BYTES). The loop needs no deadline for closed sockets.
 //!
-//! **Accepting.** A connection is reported with its peer's address. One whose peer has reset it before that, so that its address
-//! is not known any more, is dropped without a report. Want of descriptors or memory pauses the listener and reports `AcceptFailed`; all else that can go
-//! wrong with one incoming connection is that connection's end, and unseen here.
+//! **Accepting.** A connection is reported with its peer's address. If the peer resets the connection before the driver
+//! can read that address, the driver drops it without a report. A lack of descriptors or memory pauses the listener and
+//! is reported as `AcceptFailed`. Any other error of an incoming connection ends that connection without a report.
 //!
-//! **Connecting.** [`Op::Connect`](crate::Op::Connect) carries a token of the loop's choice. Exactly one completion answers it,
-//! [`Connected`](crate::Completion::Connected) with the new socket or [`ConnectFailed`](crate::Completion::ConnectFailed), unless
-//! [`Op::CancelConnect`](crate::Op::CancelConnect) is queued first: from then on none is reported. An attempt has no deadline of the driver's: the kernel gives up after
-//! about two minutes, and a loop that wants to give up earlier cancels.
+//! **Connecting.** [`Op::Connect`](crate::Op::Connect) contains a token that the loop chooses. Exactly one completion
+//! answers it: [`Connected`](crate::Completion::Connected) with the new socket, or
+//! [`ConnectFailed`](crate::Completion::ConnectFailed). After [`Op::CancelConnect`](crate::Op::CancelConnect)
+//! is queued, there is none, even if the attempt has ended by then. The driver has no deadline for attempts. The kernel gives up after about two minutes; a loop
+//! that needs a shorter deadline cancels.
 //!
-//! **Failing.** A turn that returns an error was the driver's last: every later one returns an error too and touches nothing, since
-//! the kernel may still read what the failed turn has handed over. The driver is dropped then.
+//! **Failing.** After a turn has returned an error, the loop must drop the driver. The io_uring driver then returns an
+//! error from every later turn, because the kernel may still read memory that the failed turn passed to it.
 //!
-//! **Time** stands still during a turn: [`Driver::now`] is when the sink's round began.
+//! **Time** stands still during a turn: [`Driver::now`] returns the time at which the round of completions began.
 
 use crate::clock;
 use crate::sys::Waitable;
@@ -50,71 +54,72 @@ use crate::wake::Notifier;
 use crate::{Completion, Instant, Listener, ListenerId, Queue, Socket, SocketId};
 use std::io;
 
-/// Takes completions.
+/// Handles completions.
 pub trait Sink {
-    /// A round of completions begins; time stands still until the next.
+    /// Begins a round of completions. `now` is the driver's time until the next round.
     fn begin(&mut self, now: Instant);
 
-    /// Something happened. Operations may be pushed to the queue.
+    /// Handles one completion. May push operations to the queue.
     fn complete(&mut self, completion: Completion<'_>, queue: &mut Queue);
 }
 
-/// A source of completions: see the module's text for the contract.
+/// A source of completions. The module's documentation contains the contract.
 pub trait Driver {
     /// Adds a listener and begins to accept.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     fn listen(&mut self, listener: Listener) -> io::Result<ListenerId>;
 
     /// Takes over a connected socket and begins to receive.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error; [`io::ErrorKind::Unsupported`] in the simulator.
     fn adopt(&mut self, socket: Socket) -> io::Result<SocketId>;
 
-    /// A descriptor that is readable whenever a turn would find something to do, for a foreign loop to wait on; see
-    /// [`arm`](Self::arm).
+    /// Returns a descriptor on which a foreign loop can wait. It becomes readable when a turn has something to do; the
+    /// loop must call [`arm`](Self::arm) before each wait.
     ///
     /// # Errors
-    /// What the system says; the simulator has none.
+    /// Returns the system's error; [`io::ErrorKind::Unsupported`] in the simulator, and outside of Linux.
     fn descriptor(&mut self) -> io::Result<Waitable>;
 
-    /// Before a foreign loop waits on the descriptor: hands everything that is started to the kernel, and makes the
-    /// descriptor readable at `until` at the latest. What is queued must have been given to a turn before.
+    /// Prepares for a foreign loop's wait on the descriptor: submits the started operations to the kernel, and makes
+    /// the descriptor readable at `until` at the latest. Does not start queued operations, which need a turn first.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     fn arm(&mut self, until: Option<Instant>) -> io::Result<()>;
 
-    /// Gives a socket away, with nothing in flight on it: the descriptor leaves the driver, and the id is gone. `None`
-    /// where there is no such socket, or bytes wait to be sent.
+    /// Removes a socket from the driver and returns it. The id becomes invalid. Returns `None` if there is no such
+    /// socket or it has bytes to send.
     fn release(&mut self, socket: SocketId) -> Option<Socket>;
 
-    /// Starts what is queued, waits, and reports: see the module's text. `until` of `None` waits without end.
+    /// Starts the queued operations, waits for completions and reports them, as the module's documentation describes.
+    /// Waits without a limit if `until` is `None`.
     ///
     /// # Errors
-    /// Only what makes the driver unusable.
+    /// Returns an error only if the driver can no longer be used.
     fn turn<S: Sink>(&mut self, until: Option<Instant>, queue: &mut Queue, sink: &mut S) -> io::Result<()>;
 
-    /// When the sink's round began.
+    /// Returns the time at which the current or last round of completions began.
     fn now(&self) -> Instant;
 
-    /// A function that tells nanoseconds from any moment on, to measure how long something takes within a turn. Where time does
-    /// not pass by itself, as in the simulator, it always tells the same.
+    /// Returns a function that returns nanoseconds since an arbitrary moment, to measure durations within a turn. The
+    /// simulator's function always returns 0, because virtual time stands still during a turn.
     fn stopwatch(&self) -> fn() -> u64 {
         clock::stopwatch
     }
 
-    /// Nanoseconds since 1970, for the Date field.
+    /// Returns the nanoseconds since 1970, for the Date field.
     fn unix_nanoseconds(&self) -> u64;
 
-    /// Wakes a turn from any thread.
+    /// Returns a handle with which any thread can wake a turn.
     fn notifier(&self) -> Notifier;
 
-    /// A number that a peer cannot guess (real drivers), or that the seed decides (the simulator).
+    /// Returns a random number: one that a peer cannot guess from real drivers, one from the seed in the simulator.
     fn random(&mut self) -> u64;
 
-    /// How the driver is called in logs.
+    /// Returns the driver's name for logs.
     fn name(&self) -> &'static str;
 }

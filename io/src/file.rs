@@ -1,10 +1,12 @@
-//! Files beneath a folder: what a server may show of a file system, and nothing else of it.
+//! Files below a folder, for a server that must not expose any other files.
 //!
-//! A path may not leave the folder, not by `..`, not by a symbolic link, not while another process moves files. On Linux the kernel
-//! ensures this (`openat2` with `RESOLVE_BENEATH`), elsewhere the crate cap-std. Opening and reading have two forms each: what the
-//! kernel has in its caches is opened and read by the caller ([`Files::open_now`], [`File::read_now`]); anything else would make a
-//! worker wait for a disk, and is left to threads that may wait ([`Files::open`], [`File::read`]). Only Linux reports what is in its
-//! caches. The simulator's twin is [`sim::files`](crate::sim::files).
+//! A path cannot leave the folder, neither by `..` nor by a symbolic link, even while another process moves files. On
+//! Linux the kernel ensures this (`openat2` with `RESOLVE_BENEATH`), on other systems the crate cap-std.
+//!
+//! There are two ways to open and to read a file. [`Files::open_now`] and [`File::read_now`] never wait for a disk:
+//! they return `None` if the kernel does not have the path or the bytes in its caches. [`Files::open`] and
+//! [`File::read`] may wait, so a worker leaves them to other threads. Only Linux reports whether something is in its
+//! caches. The simulator's implementation is [`sim::files`](crate::sim::files).
 
 pub use crate::sys::FileHandle;
 pub use crate::sys::file::{Folder, Open};
@@ -13,68 +15,73 @@ use std::fmt;
 use std::io;
 use std::time::SystemTime;
 
-/// A folder with files in it.
+/// A folder whose files can be opened.
 pub trait Files {
-    /// Its files.
+    /// The type of an open file.
     type File: File;
 
-    /// Opens a file for reading. The path is relative, its parts separated by slashes.
+    /// Opens a file for reading. The path is relative, and its parts are separated by slashes.
     ///
     /// # Errors
-    /// What the system says: not found, no permission, no descriptors; [`io::ErrorKind::WouldBlock`] where it asks to
-    /// try again later. [`io::ErrorKind::PermissionDenied`] also where the path would leave the folder;
-    /// [`io::ErrorKind::InvalidInput`] where it is none, or names what is neither a file nor a folder.
+    /// Returns the system's error, such as not found, no permission, or no free descriptor;
+    /// [`io::ErrorKind::WouldBlock`] if the system asks to try again later. Returns [`io::ErrorKind::PermissionDenied`]
+    /// also if the path would leave the folder, and [`io::ErrorKind::InvalidInput`] if it is not a path (it contains
+    /// NUL) or names neither a file nor a folder.
     fn open(&self, path: &[u8]) -> io::Result<Self::File>;
 
-    /// Opens a file whose path can be resolved without a wait; `None` where it would have to be looked up on a disk.
+    /// Opens a file if that is possible without waiting. Returns `None` if its path may have to be looked up on a disk.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     fn open_now(&self, path: &[u8]) -> io::Result<Option<Self::File>>;
 }
 
-/// What is said of a file when it is opened.
+/// The properties of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Whether it is a folder; then there is nothing to read.
+    /// True if it is a folder, which has no bytes to read.
     pub is_folder: bool,
-    /// Its bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// When its bytes were last changed, or what somebody has set for that.
+    /// The time of the last change to the bytes. Programs can set it to any time.
     pub modified: SystemTime,
-    /// When it was last changed in any way; nobody can set that.
+    /// The time of the last change to the bytes or properties, which programs cannot set. The same as `modified` on
+    /// Windows.
     pub changed: SystemTime,
-    /// Its number in its file system: two paths with one number lead to one file.
+    /// The file's number in its file system (inode), the same for all paths to the file. On Windows, the creation time.
     pub number: u64,
 }
 
-/// What is in a folder: see [`Folder::list`].
+/// The content of a folder: see [`Folder::list`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Files and folders by their names, in no order.
+    /// The names and properties of files and folders, in no particular order.
     pub items: Vec<(Vec<u8>, Metadata)>,
-    /// There are more than were asked for.
+    /// True if there are more items than the caller allowed.
     pub more: bool,
 }
 
-/// An open file. What has it open may be several at once, on several threads.
+/// An open file. Several threads can read it at the same time.
 pub trait File: fmt::Debug + Send + Sync {
-    /// What was said of it when it was opened.
+    /// Returns the properties that it had when it was opened.
     fn metadata(&self) -> Metadata;
 
-    /// Reads what needs no wait: how many bytes, 0 at the file's end; `None` where it would have to be fetched first.
+    /// Reads bytes from `offset` on without waiting. Returns their number, 0 at the end of the file, or `None` if they
+    /// may have to be fetched from a disk.
     ///
     /// # Errors
-    /// What the system says. A file that has become shorter than it was is no error: it ends earlier.
+    /// Returns the system's error. A file that has become shorter causes no error; reading then ends earlier.
     fn read_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
 
-    /// Reads, and waits for the disk where it has to: for threads that may.
+    /// Reads bytes from `offset` on, and waits for the disk if necessary. Returns their number, 0 at the end of the
+    /// file. Must be called only on threads that may wait.
     ///
     /// # Errors
-    /// As [`read_now`](Self::read_now).
+    /// Returns the same errors as [`read_now`](Self::read_now).
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// The system's handle of it, where the system has it: its bytes can be sent without being read first.
+    /// Returns the system's handle of the file, if there is one. With it, the kernel can send the file's bytes without
+    /// a read.
     fn descriptor(&self) -> Option<FileHandle<'_>> {
         None
     }
@@ -93,7 +100,7 @@ mod tests {
 
                 type Folder = $folder;
 
-                /// A folder of its own for each test, which goes with it.
+                /// A temporary folder for one test, removed when this is dropped.
                 struct Place(std::path::PathBuf);
 
                 impl Place {
@@ -128,12 +135,12 @@ mod tests {
                     let mut buffer = [0; 4];
                     assert_eq!(file.read(&mut buffer, 3).expect("bytes"), 4);
                     assert_eq!(&buffer, b"3456");
-                    // Just written, it is in the cache; a file system may still refuse to say so.
+                    // The file was just written, so it is in the cache, but not every file system reports that.
                     assert!(matches!(file.read_now(&mut buffer, 8), Ok(Some(2) | None)));
                     assert_eq!(file.read(&mut buffer, 10).expect("the end"), 0);
-                    std::fs::write(place.0.join("root/a"), "01").expect("it shrinks");
-                    assert_eq!(file.metadata_now().expect("it is open").length, 2);
-                    assert_eq!(file.read(&mut buffer, 3).expect("an earlier end"), 0);
+                    std::fs::write(place.0.join("root/a"), "01").expect("the file can be written");
+                    assert_eq!(file.metadata_now().expect("properties of an open file").length, 2);
+                    assert_eq!(file.read(&mut buffer, 3).expect("the new end"), 0);
                     assert!(place.folder().open(b"").expect("the folder itself").metadata().is_folder);
                 }
 
@@ -158,16 +165,13 @@ mod tests {
                         &etc[0],
                         &etc[1],
                     ] {
-                        let error = folder.open(path).expect_err("it leads out");
+                        let error = folder.open(path).expect_err("the path leaves the folder");
                         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{}", String::from_utf8_lossy(path));
                     }
                     assert_eq!(folder.open(b"within").expect("a link that stays").metadata().length, 10);
-                    assert_eq!(
-                        folder.open(b"inner/out/a").expect("out of the inner folder is not out").metadata().length,
-                        10
-                    );
-                    assert_eq!(folder.open(b"a\0b").expect_err("no path").kind(), io::ErrorKind::InvalidInput);
-                    assert_eq!(folder.open(b"nothing").expect_err("it is not there").kind(), io::ErrorKind::NotFound);
+                    assert_eq!(folder.open(b"inner/out/a").expect("a path below the root").metadata().length, 10);
+                    assert_eq!(folder.open(b"a\0b").expect_err("a path with NUL").kind(), io::ErrorKind::InvalidInput);
+                    assert_eq!(folder.open(b"nothing").expect_err("no such file").kind(), io::ErrorKind::NotFound);
                 }
 
                 #[test]
@@ -194,7 +198,7 @@ mod tests {
                     assert_eq!(list(b"", 10), ("a false 10, inner true 0".to_string(), false));
                     assert_eq!(list(b"inner", 10), ("within false 10".to_string(), false));
                     assert!(list(b"", 1).1);
-                    // What is not shown takes no place of what is.
+                    // Items that are left out do not count against the limit.
                     assert_eq!(list(b"", 2), ("a false 10, inner true 0".to_string(), false));
                     for name in ["unwanted", "inner/unwanted"] {
                         std::fs::write(root.join(name), "").expect("a file");
@@ -203,7 +207,7 @@ mod tests {
                     assert_eq!(list(b"inner", 1), ("within false 10".to_string(), false));
                     let list = |path: &[u8]| place.folder().list(path, 1, |_| true);
                     assert!(list(b"a").is_err());
-                    assert_eq!(list(b"..").expect_err("it leads out").kind(), io::ErrorKind::PermissionDenied);
+                    assert_eq!(list(b"..").expect_err("it leaves the folder").kind(), io::ErrorKind::PermissionDenied);
                 }
 
                 #[test]
@@ -216,19 +220,20 @@ mod tests {
                     symlink("closed", root.join("to-closed")).expect("a link");
                     let mode = |name: &str, mode| {
                         std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode))
-                            .expect("it is ours");
+                            .expect("the test owns the file");
                     };
                     mode(".", 0o755);
                     mode("closed", 0);
-                    // It could be passed through, and not be looked into.
+                    // All users may pass through the folder, but not list it.
                     mode("closed-folder", 0o111);
                     mode("a", 0o444);
                     mode("inner", 0o555);
                     let folder = place.folder();
                     let names = std::thread::scope(|scope| {
                         let listed = scope.spawn(|| {
-                            // Who may do everything is somebody else here: the call itself, unlike the library's, is for this
-                            // thread alone. SAFETY: the calls take numbers only.
+                            // Root may open everything, so the thread becomes another user. The raw system call affects
+                            // only this thread; the function of the C library affects all.
+                            // SAFETY: the calls take only numbers.
                             unsafe {
                                 if libc::geteuid() == 0 {
                                     assert_eq!(libc::syscall(libc::SYS_setresuid, -1, 65_534, -1), 0);
@@ -252,7 +257,7 @@ mod tests {
                     let _socket =
                         std::os::unix::net::UnixListener::bind(place.0.join("root/socket")).expect("a socket");
                     for name in [&b"pipe"[..], b"socket"] {
-                        let error = place.folder().open(name).expect_err("no file");
+                        let error = place.folder().open(name).expect_err("neither a file nor a folder");
                         assert_eq!(
                             error.kind(),
                             io::ErrorKind::InvalidInput,

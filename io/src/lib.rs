@@ -1,10 +1,11 @@
-//! Operations to completions: every system call of Highwire, behind one contract.
+//! The I/O of Highwire: an event loop queues operations, and a driver performs them and reports completions.
 //!
-//! [`driver`] holds the contract. Three drivers keep it: [`Uring`] (io_uring), [`Readiness`] (epoll or kqueue, through
-//! mio) and [`sim`] (a network in memory, with virtual time and every fault that a kernel can deliver). Beside them
-//! stand what a loop needs of its system: listeners, wakes across threads, clocks, signals, randomness, CPU affinity.
+//! [`driver`] defines the contract that every driver keeps. There are three drivers: [`Uring`] (io_uring),
+//! [`Readiness`] (epoll or kqueue, through mio) and [`sim`] (an in-memory network with virtual time and the faults that
+//! a kernel can report). The other modules provide listeners, files, host name lookup, wakes across threads, clocks,
+//! signals, randomness, memory limits and CPU affinity.
 //!
-//! This crate does not know HTTP.
+//! This crate contains no HTTP.
 #![deny(missing_docs)]
 
 pub mod affinity;

@@ -1,4 +1,4 @@
-//! Listeners: addresses as people write them, socket options, inherited descriptors.
+//! Listeners: parsing of addresses, socket options, inherited descriptors.
 
 use crate::sys::Waitable;
 use crate::sys::listen::{self as system, Acceptor};
@@ -10,49 +10,51 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where to listen or to connect.
+/// An address to listen on or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// TCP.
+    /// A TCP address.
     Tcp(SocketAddr),
-    /// A unix socket.
+    /// The path of a unix socket.
     Unix(PathBuf),
-    /// A listening descriptor that the process inherited.
+    /// The number of a listening descriptor that the process has inherited.
     Inherited(i32),
 }
 
 impl Address {
-    /// Reads `HOST:PORT`, `:PORT` (every address, both families), `unix:PATH` or `fd:NUMBER`.
+    /// Parses `HOST:PORT`, `:PORT` (all addresses of the machine, IPv4 and IPv6), `unix:PATH` or `fd:NUMBER`. Looks a
+    /// host name up, which may block, and prefers its IPv4 addresses.
     ///
     /// # Errors
-    /// What is wrong with the text, or why the host's name was not found.
+    /// Returns an error with the reason if the text is not an address or the host name cannot be resolved.
     pub fn parse(text: &str) -> io::Result<Address> {
-        let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is no address: {why}"));
+        let invalid =
+            |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} is not an address: {why}"));
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(invalid("the path is empty")) } else { Ok(Address::Unix(path.into())) };
         }
         if let Some(number) = text.strip_prefix("fd:") {
             return match number.parse() {
                 Ok(number) if number >= 0 => Ok(Address::Inherited(number)),
-                _ => Err(invalid("a descriptor is a number")),
+                _ => Err(invalid("a descriptor is a number of 0 or more")),
             };
         }
         if text.parse::<u16>().is_ok() {
             let why =
-                format!("it is a port alone; :{text} is every address of this machine, 127.0.0.1:{text} itself only");
+                format!("the host is missing; use :{text} for all addresses, 127.0.0.1:{text} for local clients only");
             return Err(invalid(&why));
         }
         if text.parse::<Ipv6Addr>().is_ok() {
-            // The end of it may be meant as the port.
+            // The last group may be meant as the port.
             let with_port = text
                 .rsplit_once(':')
                 .filter(|(ip, port)| ip.parse::<Ipv6Addr>().is_ok() && port.parse::<u16>().is_ok_and(|port| port > 0));
             let meant = with_port.map_or_else(String::new, |(ip, port)| format!(", or in [{ip}]:{port}"));
-            let why = format!("an IPv6 address stands in brackets before its port, as in [{text}]:8080{meant}");
+            let why = format!("an IPv6 address must be in brackets before its port, as in [{text}]:8080{meant}");
             return Err(invalid(&why));
         }
         let Some((host, port)) = text.rsplit_once(':') else {
-            return Err(invalid(&format!("the port is missing, as in {text}:8080")));
+            return Err(invalid(&format!("the port is missing; add it as in {text}:8080")));
         };
         let Ok(port) = port.parse::<u16>() else { return Err(invalid("the port is not a number from 0 to 65535")) };
         if host.is_empty() {
@@ -61,7 +63,7 @@ impl Address {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         if let Ok(ip) = bare.unwrap_or(host).parse::<IpAddr>() {
             return match (ip, bare) {
-                (IpAddr::V6(_), None) => Err(invalid("an IPv6 address stands in brackets, as in [::1]:8080")),
+                (IpAddr::V6(_), None) => Err(invalid("an IPv6 address must be in brackets, as in [::1]:8080")),
                 _ => Ok(Address::Tcp(SocketAddr::new(ip, port))),
             };
         }
@@ -82,26 +84,29 @@ impl fmt::Display for Address {
     }
 }
 
-/// True if the kernel spreads connections over several listeners at one port ([`Options::reuse_port`]): Linux and FreeBSD.
+/// True if the kernel spreads connections over several listeners on one port ([`Options::reuse_port`]), which Linux and
+/// FreeBSD do.
 pub const SHARES_PORTS: bool = system::SHARES_PORTS;
 
-/// Options of a listener and the connections that it accepts.
+/// Options of a listener and its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Connections that the kernel holds until they are accepted. The system caps it (`net.core.somaxconn`).
+    /// The number of connections that the kernel queues until they are accepted. The system may lower it
+    /// (`net.core.somaxconn`).
     pub backlog: u32,
-    /// Send small segments at once (TCP_NODELAY).
+    /// True to send small segments immediately (TCP_NODELAY).
     pub no_delay: bool,
-    /// Probe idle connections after this long (SO_KEEPALIVE), so that peers that vanished are found.
+    /// The idle time after which the kernel probes a connection, to find peers that have vanished (SO_KEEPALIVE).
     pub keep_alive: Option<Duration>,
-    /// Let several listeners share the port, each with a queue of its own (SO_REUSEPORT).
+    /// True to let several listeners share the port, each with its own queue of connections (SO_REUSEPORT).
     pub reuse_port: bool,
-    /// Whether an IPv6 listener takes IPv6 connections only.
+    /// True if an IPv6 listener accepts only IPv6 connections.
     pub only_v6: bool,
-    /// Bytes of a connection that the kernel holds unsent before it takes no more (TCP_NOTSENT_LOWAT). It bounds what a slow
-    /// reader costs in the kernel, and lets the loop see that a slow reader still reads.
+    /// The unsent bytes per connection above which the kernel takes no more (TCP_NOTSENT_LOWAT). The limit bounds the
+    /// kernel memory that a slow reader costs, and lets the loop see that a slow reader still reads.
     pub unsent_bytes: Option<u32>,
-    /// Hand a connection over only when its first bytes have come, or after this long (TCP_DEFER_ACCEPT).
+    /// The time for which the kernel waits for a connection's first bytes before it reports the connection
+    /// (TCP_DEFER_ACCEPT).
     pub defer_accept: Option<Duration>,
 }
 
@@ -119,20 +124,21 @@ impl Default for Options {
     }
 }
 
-/// A bound, listening socket. Dropped, it closes, and a unix socket's file is removed.
+/// A bound, listening socket. Dropping it closes the socket and removes the file of a unix socket that it has created.
 #[derive(Debug)]
 pub struct Listener {
     acceptor: Acceptor,
     address: Address,
-    /// The path to remove, where this process made it.
+    /// The path to remove, if this listener has created it.
     path: Option<PathBuf>,
 }
 
 impl Listener {
-    /// Binds and listens.
+    /// Binds a socket and listens.
     ///
     /// # Errors
-    /// What the system says, with the address: taken, not permitted, not ours.
+    /// Returns an error with the address, for example if it is in use, not permitted, or not an address of this
+    /// machine.
     pub fn bind(address: &Address, options: &Options) -> io::Result<Listener> {
         let named = |error: io::Error| io::Error::new(error.kind(), explain(address, &error));
         let listener = match address {
@@ -149,10 +155,11 @@ impl Listener {
         listener.map_err(named)
     }
 
-    /// The listeners that a service manager passed (`LISTEN_FDS`, `LISTEN_PID`): descriptors from 3 on.
+    /// Returns the listeners that a service manager has passed to this process (`LISTEN_FDS`, `LISTEN_PID`):
+    /// descriptors from 3 on. The result is empty if there are none.
     ///
     /// # Errors
-    /// Where a descriptor that was announced is no listening socket.
+    /// Returns an error if one of these descriptors is not a listening socket.
     pub fn inherited() -> io::Result<Vec<Listener>> {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         match (number("LISTEN_PID"), number("LISTEN_FDS")) {
@@ -163,15 +170,15 @@ impl Listener {
         }
     }
 
-    /// Where it listens: the port is filled in where 0 was asked for.
+    /// Returns the address on which the socket listens, with the port that the system chose if port 0 was requested.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Another handle of the same socket and queue.
+    /// Returns a second handle of the same socket and queue. It does not remove the file of a unix socket.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn duplicate(&self) -> io::Result<Listener> {
         Ok(Listener { acceptor: system::duplicate(&self.acceptor)?, address: self.address.clone(), path: None })
     }
@@ -197,7 +204,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Somebody else may have removed it; there is nobody to tell.
+            // Another process may have removed it, and a destructor cannot return an error.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -205,10 +212,12 @@ impl Drop for Listener {
 
 fn explain(address: &Address, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => format!("{address} is taken by another process"),
-        io::ErrorKind::PermissionDenied => format!("{address}: no permission (ports below 1024 need a privilege)"),
-        io::ErrorKind::AddrNotAvailable => format!("{address} is not an address of this machine"),
-        _ => format!("{address}: {error}"),
+        io::ErrorKind::AddrInUse => format!("cannot listen on {address}: it is already in use"),
+        io::ErrorKind::PermissionDenied => {
+            format!("cannot listen on {address}: permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)")
+        }
+        io::ErrorKind::AddrNotAvailable => format!("cannot listen on {address}: it is not an address of this machine"),
+        _ => format!("cannot listen on {address}: {error}"),
     }
 }
 
@@ -221,7 +230,7 @@ fn bind_tcp(address: SocketAddr, options: &Options) -> io::Result<Listener> {
     if address.is_ipv6() {
         socket.set_only_v6(options.only_v6)?;
     }
-    // Accepted connections inherit these: no system call for each.
+    // Accepted connections inherit these options, which saves system calls per connection.
     socket.set_tcp_nodelay(options.no_delay)?;
     if let Some(after) = options.keep_alive {
         socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(after))?;
@@ -251,21 +260,21 @@ mod tests {
         }
         for (text, why) in [
             ("", "the port is missing"),
-            ("8080", ":8080 is every address of this machine, 127.0.0.1:8080 itself only"),
-            ("127.0.0.1", "the port is missing, as in 127.0.0.1:8080"),
-            ("localhost", "the port is missing, as in localhost:8080"),
+            ("8080", "use :8080 for all addresses, 127.0.0.1:8080 for local clients only"),
+            ("127.0.0.1", "the port is missing; add it as in 127.0.0.1:8080"),
+            ("localhost", "the port is missing; add it as in localhost:8080"),
             ("127.0.0.1:", "the port is not a number"),
             ("127.0.0.1:99999", "the port is not a number from 0 to 65535"),
             ("99999", "the port is missing"),
             ("::1", "as in [::1]:8080"),
             ("::", "as in [::]:8080"),
             ("unix:", "the path is empty"),
-            ("fd:x", "a descriptor is a number"),
-            ("fd:-1", "a descriptor is a number"),
+            ("fd:x", "a descriptor is a number of 0 or more"),
+            ("fd:-1", "a descriptor is a number of 0 or more"),
             ("a b:80", "a b"),
         ] {
             let error = Address::parse(text).expect_err(text).to_string();
-            assert!(error.contains(&format!("{text:?} is no address: ")) && error.contains(why), "{error}");
+            assert!(error.contains(&format!("{text:?} is not an address: ")) && error.contains(why), "{error}");
         }
     }
 
@@ -287,6 +296,6 @@ mod tests {
         let address = Address::parse("127.0.0.1:0").expect("an address");
         let first = Listener::bind(&address, &Options::default()).expect("a free port");
         let error = Listener::bind(first.address(), &Options::default()).expect_err("the port is taken");
-        assert_eq!(error.to_string(), format!("{} is taken by another process", first.address()));
+        assert_eq!(error.to_string(), format!("cannot listen on {}: it is already in use", first.address()));
     }
 }

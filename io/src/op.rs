@@ -1,4 +1,4 @@
-//! The vocabulary between a loop and its driver: operations in, completions out.
+//! The interface between a loop and its driver: operations and completions.
 
 use crate::Address;
 use crate::file::File;
@@ -7,209 +7,214 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A socket of a driver. The generation tells a socket from an earlier one in the same slot, so that what is said of
-/// a socket that is gone is recognised and dropped.
+/// The id of a driver's socket. The generation distinguishes the socket from earlier ones in the same slot, so the
+/// driver can ignore operations on a socket that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId {
-    /// The slot: small numbers, used again. A loop may keep its own state in a vector by this index.
+    /// The slot. Slots are small numbers and are used again; a loop may use them as indices of its own vector.
     pub index: u32,
-    /// Which of the sockets that the slot has held; 24 bits.
+    /// The generation of the slot, 24 bits.
     pub generation: u32,
 }
 
-/// A listener of a driver, counted from 0 in the order in which they were added.
+/// The id of a driver's listener: its number, from 0 in the order in which the listeners were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u32);
 
-/// Who is at the other end.
+/// The other end of a connection.
 ///
-/// There is no value for a peer that is not known: a driver drops such a connection, since programs trust what is local.
+/// There is no value for an unknown peer, because programs may trust local peers. A driver drops a connection whose
+/// peer it cannot identify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// A process on this machine, through a unix socket.
+    /// A process on this machine, connected through a unix socket.
     Local,
-    /// An internet address.
+    /// An internet address and a port.
     Internet(IpAddr, u16),
 }
 
-/// What a loop asks for. What it says of a socket that is gone is ignored.
+/// An operation that a loop requests. The driver ignores operations on a socket that is gone.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Send a range of the queue's output.
     Send {
         /// The socket.
         socket: SocketId,
-        /// First byte in [`Queue::output`].
+        /// The first byte in [`Queue::output`].
         start: u32,
-        /// One past the last.
+        /// One past the last byte.
         end: u32,
-        /// An operation that sends follows at once for the same socket, at least a `Shutdown` or a `Close`: what is sent may wait for
-        /// it, so that both leave in one packet.
+        /// True if another operation that sends, a `Shutdown` or a `Close` follows immediately for the same socket. The
+        /// kernel may hold the bytes back until then, so that both leave in one packet.
         more: bool,
     },
-    /// Send shared bytes without copying them; [`Completion::Drained`] tells when all that was asked for is sent.
+    /// Send shared bytes without copying them. [`Completion::Drained`] follows when all bytes of the socket are sent.
     SendBytes {
         /// The socket.
         socket: SocketId,
-        /// What to send.
+        /// The bytes to send.
         bytes: Bytes,
     },
-    /// Send a part of an open file. [`Completion::Drained`] tells when all that was asked for is sent; a file that ends
-    /// before its part does, or cannot be read, is [`Completion::Failed`].
+    /// Send a part of an open file. [`Completion::Drained`] follows when all bytes of the socket are sent, or
+    /// [`Completion::Failed`] if the file ends before the part does or cannot be read.
     SendFile {
         /// The socket.
         socket: SocketId,
-        /// The file. What of it is not in memory is waited for.
+        /// The file. The driver's thread waits for bytes that are not in memory.
         file: Arc<dyn File>,
-        /// Where the part begins.
+        /// The part's first byte in the file.
         offset: u64,
-        /// Its bytes. From [`limit::UNBOUNDED_FILE_BYTES`](crate::limit::UNBOUNDED_FILE_BYTES) on the kernel may hold many
-        /// of them at once: for peers that are fast.
+        /// The part's length in bytes. For a part of at least
+        /// [`limit::UNBOUNDED_FILE_BYTES`](crate::limit::UNBOUNDED_FILE_BYTES), the kernel may hold many unsent bytes
+        /// at once, so use such parts only for fast peers.
         length: u64,
-        /// Another part of a file follows this one: what the kernel may hold stays as it is until then.
+        /// True if another part of a file follows on this socket. A bound on unsent bytes that was lifted for this part
+        /// then stays lifted for the next one.
         more: bool,
     },
-    /// After what was asked to be sent, end our direction (FIN); the peer's stays open.
+    /// End our direction (FIN) after the bytes queued so far. The peer's direction stays open.
     Shutdown {
         /// The socket.
         socket: SocketId,
     },
-    /// After what was asked to be sent, close. Nothing more is delivered, and the id is gone at once.
+    /// Close after the bytes queued so far. The id becomes invalid immediately, and no completion follows.
     Close {
         /// The socket.
         socket: SocketId,
     },
-    /// Close now and drop what was not sent; the peer sees a reset where anything was lost.
+    /// Close immediately and drop the unsent bytes. A TCP connection is reset, so that the peer sees that bytes are
+    /// missing.
     Abort {
         /// The socket.
         socket: SocketId,
     },
-    /// Stop receiving. What the kernel has already handed over may still be delivered.
+    /// Stop receiving. Bytes that the kernel has already passed to the driver may still be reported.
     PauseRecv {
         /// The socket.
         socket: SocketId,
     },
-    /// Receive again.
+    /// Resume receiving.
     ResumeRecv {
         /// The socket.
         socket: SocketId,
     },
     /// Open a connection. [`Completion::Connected`] or [`Completion::ConnectFailed`] follows.
     Connect {
-        /// The loop's own number for this attempt. If another attempt in progress has it, this one fails with
-        /// [`io::ErrorKind::AlreadyExists`], and the other goes on.
+        /// A number that the loop chooses. If another attempt in progress has it, this attempt fails with
+        /// [`io::ErrorKind::AlreadyExists`], and the other continues.
         token: u64,
-        /// The peer's address; not [`Address::Inherited`].
+        /// The peer's address. With [`Address::Inherited`] the attempt fails.
         address: Address,
     },
-    /// Give up a connection attempt: from the moment in which this is queued, no completion of it is reported. A token that
-    /// names no attempt in progress is ignored; its completion may have been reported already.
+    /// Cancel a connection attempt. Once this is queued, no completion of the attempt is reported. The driver ignores a
+    /// token without an attempt in progress, because it may have reported the completion already.
     CancelConnect {
         /// The attempt's token.
         token: u64,
     },
-    /// Stop accepting: connections wait in the kernel's backlog.
+    /// Stop accepting. New connections wait in the kernel's backlog.
     PauseAccept {
         /// The listener.
         listener: ListenerId,
     },
-    /// Accept again.
+    /// Resume accepting.
     ResumeAccept {
         /// The listener.
         listener: ListenerId,
     },
-    /// Close the listener for good.
+    /// Close the listener permanently.
     CloseListener {
         /// The listener.
         listener: ListenerId,
     },
 }
 
-/// What happened.
+/// An event that the driver reports to the loop.
 #[derive(Debug)]
 pub enum Completion<'a> {
-    /// A connection came. It receives from now on.
+    /// A connection was accepted. The driver has begun to receive from it.
     Accepted {
-        /// On which listener.
+        /// The listener.
         listener: ListenerId,
-        /// Its socket.
+        /// The connection's socket.
         socket: SocketId,
-        /// Who is at the other end.
+        /// The other end.
         peer: Peer,
     },
-    /// Accepting failed for want of descriptors or memory. The listener is paused: resume it when there is hope.
+    /// Accepting failed because descriptors or memory are lacking. The listener is paused; the loop should resume it
+    /// later.
     AcceptFailed {
-        /// On which listener.
+        /// The listener.
         listener: ListenerId,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// An attempt of [`Op::Connect`] has succeeded. The socket receives from now on.
+    /// An attempt of [`Op::Connect`] has succeeded. The driver has begun to receive from the socket.
     Connected {
         /// The attempt's token.
         token: u64,
         /// The connection's socket.
         socket: SocketId,
     },
-    /// An attempt of [`Op::Connect`] has failed: the peer refuses, does not answer, or cannot be reached.
+    /// An attempt of [`Op::Connect`] has failed, for example because the peer refuses, does not answer or is
+    /// unreachable.
     ConnectFailed {
         /// The attempt's token.
         token: u64,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// Bytes came, at least one; they are valid during the call only.
+    /// At least one byte was received.
     Received {
         /// The socket.
         socket: SocketId,
-        /// What came.
+        /// The received bytes, valid only during the call.
         bytes: &'a [u8],
     },
-    /// The peer ended its direction. Ours is still open.
+    /// The peer has ended its direction. Ours is still open.
     Ended {
         /// The socket.
         socket: SocketId,
     },
-    /// Bytes wait to be sent because the peer does not read them fast enough. `Drained` follows when all are sent.
+    /// The peer does not read fast enough, so bytes wait to be sent. `Drained` follows when all are sent.
     Blocked {
         /// The socket.
         socket: SocketId,
-        /// Bytes of the arena that the driver copied for it, and holds: the loop accounts for them.
+        /// Bytes that the driver has copied out of the arena for this socket, for the loop's memory account.
         held: usize,
     },
-    /// All bytes that were asked to be sent are with the kernel, after `Blocked`, [`Op::SendBytes`] or
-    /// [`Op::SendFile`].
+    /// The kernel has taken all bytes of the socket, after `Blocked`, [`Op::SendBytes`] or [`Op::SendFile`].
     Drained {
         /// The socket.
         socket: SocketId,
     },
-    /// A part of the bytes that wait was sent: the peer is slow, not dead.
+    /// The kernel has taken some of the waiting bytes: the peer is slow, not dead.
     Progress {
         /// The socket.
         socket: SocketId,
     },
-    /// The connection is broken, or what was to be sent on it cannot be had. Only [`Op::Abort`] makes sense now.
+    /// The connection is broken, or bytes to send on it cannot be read. The loop should abort or close the socket.
     Failed {
         /// The socket.
         socket: SocketId,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// Someone called [`crate::wake::Notifier::notify`].
+    /// A thread has called [`crate::wake::Notifier::notify`].
     Woken,
 }
 
-/// Operations that wait for the next turn, with the bytes that they send.
+/// Operations that wait for the next turn, and the bytes that they send.
 #[derive(Debug, Default)]
 pub struct Queue {
-    /// Operations, in the order in which they take effect.
+    /// The operations, in the order in which they start.
     pub ops: Vec<Op>,
-    /// The arena that [`Op::Send`] names ranges of. A driver clears it once nothing refers to it.
+    /// The arena: [`Op::Send`] names a range of it. The driver clears it once no operation refers to it.
     pub output: Vec<u8>,
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Queue {
         Queue { ops: Vec::with_capacity(256), output: Vec::with_capacity(64 * 1024) }
     }

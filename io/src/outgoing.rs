@@ -1,4 +1,4 @@
-//! What a socket could not take yet, in order: bytes, and parts of files.
+//! The queue of a socket's unsent bytes and parts of files.
 
 use crate::file::File;
 use crate::limit;
@@ -6,13 +6,13 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What waits to be sent on one socket, and what comes after it.
+/// The unsent bytes and parts of files of one socket, in order, and the end of our direction after them.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     waiting: VecDeque<Piece>,
-    /// How many of the bytes that came here were copied for it: the loop learns it with `Blocked`.
+    /// The bytes that were copied from the arena into this queue. `Blocked` reports them to the loop.
     pub(crate) copied: usize,
-    /// After the last byte: end our direction.
+    /// True if our direction must end after the last byte.
     pub(crate) shutdown: bool,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct FileRange {
     pub(crate) file: Arc<dyn File>,
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    /// Another one follows.
+    /// True if another part of a file follows on this socket.
     pub(crate) more: bool,
-    /// The kernel may hold what it has room for.
+    /// True if the bound on unsent bytes is lifted for this part, so that the kernel holds as much as it has room for.
     pub(crate) unbounded: bool,
 }
 
@@ -39,22 +39,22 @@ impl FileRange {
         FileRange { file, offset, length, more, unbounded: length >= limit::UNBOUNDED_FILE_BYTES }
     }
 
-    /// So many bytes of it are sent.
+    /// Removes `count` sent bytes from the start of the part.
     pub(crate) fn advance(&mut self, count: usize) {
         self.offset += count as u64;
         self.length -= count as u64;
     }
 
-    /// How much of it to send next, at most `most` bytes.
+    /// Returns how many bytes to send next, at most `most`.
     pub(crate) fn next(&self, most: usize) -> usize {
         usize::try_from(self.length).map_or(most, |length| length.min(most))
     }
 }
 
-/// What to send next.
+/// The next piece to send.
 #[derive(Debug)]
 pub(crate) enum Next<'a> {
-    /// Not empty, unless nothing waits.
+    /// Empty only if nothing waits.
     Bytes(&'a [u8]),
     File(&'a FileRange),
 }
@@ -72,13 +72,13 @@ impl Outgoing {
         }
     }
 
-    /// Copies bytes of the arena, behind everything else.
+    /// Copies bytes of the arena to the end of the queue.
     pub(crate) fn push_copy(&mut self, bytes: &[u8]) {
         self.copied += bytes.len();
         self.push(Bytes::copy_from_slice(bytes));
     }
 
-    /// Copies what was left of an earlier send of the arena, before everything else.
+    /// Copies the rest of an earlier arena send to the front of the queue.
     #[cfg(target_os = "linux")]
     pub(crate) fn push_copy_front(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
@@ -87,7 +87,7 @@ impl Outgoing {
         }
     }
 
-    /// Bytes that are held in memory.
+    /// Returns the number of unsent bytes in memory, which excludes those of files.
     pub(crate) fn held(&self) -> usize {
         let held = |piece: &Piece| match piece {
             Piece::Bytes(bytes) => bytes.len(),
@@ -96,7 +96,7 @@ impl Outgoing {
         self.waiting.iter().map(held).sum()
     }
 
-    /// Bytes that wait.
+    /// Returns the number of all unsent bytes, including those of files.
     #[cfg(target_os = "linux")]
     pub(crate) fn left(&self) -> u64 {
         let left = |piece: &Piece| match piece {
@@ -110,7 +110,7 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
-    /// What to send next; of bytes at most `most`.
+    /// Returns the piece to send next; if that is bytes, at most `most` of them.
     pub(crate) fn next(&self, most: usize) -> Next<'_> {
         match self.waiting.front() {
             None => Next::Bytes(&[]),
@@ -119,7 +119,7 @@ impl Outgoing {
         }
     }
 
-    /// Drops what was sent from the front.
+    /// Removes `count` sent bytes from the front.
     pub(crate) fn sent(&mut self, count: usize) {
         let is_over = match self.waiting.front_mut() {
             None => false,

@@ -1,18 +1,18 @@
-//! Random numbers: from the system, or from a seed.
+//! Random numbers, from the system or from a seed.
 
-/// SplitMix64: small, fast, and the same everywhere for the same seed. Not for secrets.
+/// A SplitMix64 generator: small, fast, and with the same numbers on every system for the same seed. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Seeded {
     state: u64,
 }
 
 impl Seeded {
-    /// The sequence of a seed.
+    /// Creates the generator for a seed.
     pub fn new(seed: u64) -> Seeded {
         Seeded { state: seed }
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[expect(clippy::should_implement_trait, reason = "an endless sequence gains nothing from Option")]
     pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -22,12 +22,12 @@ impl Seeded {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `bound`, which is at least 1.
+    /// Returns a number below `bound`. A `bound` of 0 counts as 1.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// Whether an event of one in `odds` happens now; never where `odds` is 0.
+    /// Returns true with a probability of one in `odds`; never if `odds` is 0.
     pub fn one_in(&mut self, odds: u32) -> bool {
         odds != 0 && self.next().is_multiple_of(u64::from(odds))
     }
@@ -36,7 +36,7 @@ impl Seeded {
 /// Returns a number from the system's secure generator.
 ///
 /// # Panics
-/// If the system has no randomness: then nothing that must not be guessed can be made.
+/// Panics if the system cannot provide random bytes, because there is no secure substitute.
 pub fn system() -> u64 {
-    getrandom::u64().unwrap_or_else(|error| panic!("the system has no randomness: {error}"))
+    getrandom::u64().unwrap_or_else(|error| panic!("cannot get random bytes from the system: {error}"))
 }

@@ -1,8 +1,8 @@
-//! Host names to addresses.
+//! Looks up the addresses of host names.
 //!
-//! A lookup is started with [`Resolve::resolve`] and answered by a call of a function, usually on another thread, so that no event
-//! loop waits. [`SystemResolver`] uses the system's resolver (`getaddrinfo`) and with it the hosts file, search domains and the
-//! order of RFC 6724. The simulator's twin is [`sim::names`](crate::sim::names).
+//! [`Resolve::resolve`] starts a lookup and passes the result to a callback, usually on another thread, so that no
+//! event loop waits. [`SystemResolver`] uses the system's resolver (`getaddrinfo`), and with it the hosts file, search
+//! domains and the address order of RFC 6724. The simulator's implementation is [`sim::names`](crate::sim::names).
 
 use crate::limit;
 use dns_lookup::{AddrInfoHints, LookupErrorKind, SockType, getaddrinfo};
@@ -13,23 +13,23 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Takes the result of a lookup: at least one address, the best one first.
+/// The callback for the result of a lookup: at least one address, the best one first, or an error.
 pub type Answer = Box<dyn FnOnce(io::Result<Vec<SocketAddr>>) + Send>;
 
 /// Looks up host names.
 pub trait Resolve: fmt::Debug + Send + Sync {
     /// Starts a lookup. Calls `answer` exactly once, on any thread, possibly before this function returns.
     ///
-    /// The host is a name or an IP address (without brackets). The addresses get the port.
+    /// `host` is a name, or an IP address without brackets. The resulting addresses have the given port.
     ///
     /// # Errors
-    /// The answer is [`io::ErrorKind::NotFound`] if the name does not exist or has no address, [`io::ErrorKind::TimedOut`] if no name
-    /// server has answered, [`io::ErrorKind::InvalidInput`] if the text cannot be a host name, and
-    /// [`io::ErrorKind::QuotaExceeded`] if too many lookups are waiting.
+    /// Passes an error to `answer`: [`io::ErrorKind::NotFound`] if the name does not exist or has no address,
+    /// [`io::ErrorKind::TimedOut`] if no name server answers, [`io::ErrorKind::InvalidInput`] if the text cannot be a
+    /// host name, [`io::ErrorKind::QuotaExceeded`] if too many lookups are waiting, or the system's error.
     fn resolve(&self, host: &str, port: u16, answer: Answer);
 }
 
-/// The system's resolver, on a few threads of its own. Clones share them.
+/// The system's resolver, called on at most [`limit::RESOLVER_THREADS`] threads of its own. Clones share the threads.
 ///
 /// Callers that ask for the same name at the same time share one lookup. Nothing is cached beyond that: the system's resolver
 /// does not report how long an answer is valid.
@@ -61,7 +61,7 @@ type LookUp = fn(&str) -> Result<Vec<SocketAddr>, Failure>;
 
 #[derive(Default)]
 struct State {
-    /// Callers by the name that they wait for.
+    /// The callers that wait for each name, with their ports.
     callers: HashMap<String, Vec<(u16, Answer)>>,
     /// How many callers wait, for all names together.
     waiting: usize,
@@ -78,11 +78,11 @@ impl fmt::Debug for State {
     }
 }
 
-/// A failure, which several callers get.
+/// An error in a form that can be copied for several callers.
 type Failure = (io::ErrorKind, String);
 
 impl SystemResolver {
-    /// A resolver without threads; the first lookup starts one.
+    /// Creates a resolver without threads. The first lookup starts one.
     pub fn new() -> SystemResolver {
         SystemResolver::default()
     }
@@ -123,9 +123,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a caller, and its name to the queue if it is the first one. Gives the caller back if there is no room.
+    /// Adds a caller, and queues the name unless a lookup of it is already waiting or in progress. Returns the callback
+    /// with an error if there is no room or no thread can be started.
     fn enqueue(self: &Arc<Self>, host: &str, port: u16, answer: Answer) -> Result<(), (Answer, io::Error)> {
-        let full = || io::Error::new(io::ErrorKind::QuotaExceeded, format!("too many lookups wait before {host}"));
+        let full =
+            || io::Error::new(io::ErrorKind::QuotaExceeded, format!("cannot resolve {host}: too many lookups wait"));
         let mut state = self.locked();
         if state.waiting == limit::RESOLVER_CALLERS {
             return Err((answer, full()));
@@ -143,7 +145,7 @@ impl Shared {
             let started = std::thread::Builder::new().name("highwire-resolve".into()).spawn(move || shared.work());
             match started {
                 Ok(_) => state.threads += 1,
-                // The threads that there are do it.
+                // The existing threads will do the lookup.
                 Err(_) if state.threads > 0 => {}
                 Err(error) => return Err((answer, error)),
             }
@@ -155,10 +157,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Looks up names until there has been none for [`limit::RESOLVER_IDLE`].
+    /// Looks up queued names until the queue has been empty for [`limit::RESOLVER_IDLE`].
     fn work(&self) {
         while let Some(host) = self.next() {
-            // A library that panics must cost neither this thread nor the callers of the name.
+            // If the library panics, this thread goes on and the callers get an error.
             let found = caught(|| (self.look_up)(&host));
             let found = found.unwrap_or_else(|| Err((io::ErrorKind::Other, format!("cannot resolve {host}: a panic"))));
             let callers = {
@@ -172,7 +174,7 @@ impl Shared {
                     Ok(addresses) => Ok(with_port(addresses, port)),
                     Err((kind, text)) => Err(io::Error::new(*kind, text.clone())),
                 };
-                // Nor may a caller that panics take anything from the others.
+                // If a callback panics, the other callers still get their result.
                 caught(|| answer(found));
             }
         }
@@ -215,7 +217,7 @@ pub(crate) fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> 
     addresses
 }
 
-/// Looks a name up and waits for the result.
+/// Looks up a name and waits for the result.
 fn look_up(host: &str) -> Result<Vec<SocketAddr>, Failure> {
     let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
     let found = getaddrinfo(Some(host), None, Some(hints)).map_err(|error| {
@@ -247,12 +249,12 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// What has to happen happens within this time.
+    /// The longest wait for an expected event.
     const STUCK: Duration = Duration::from_secs(60);
 
     fn answer(resolver: &SystemResolver, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let (sender, receiver) = mpsc::channel();
-        resolver.resolve(host, port, Box::new(move |found| sender.send(found).expect("the test waits")));
+        resolver.resolve(host, port, Box::new(move |found| sender.send(found).expect("the test is waiting")));
         receiver.recv_timeout(STUCK).expect("an answer")
     }
 
@@ -263,7 +265,7 @@ mod tests {
             let found = answer(&resolver, host, 80).expect("an address");
             assert_eq!(found, [expected.parse().expect("an address")], "{host}");
         }
-        // Every system has this name in its hosts file, and a resolver that knows it.
+        // Every system resolves this name, by its hosts file or by a rule in its resolver.
         let found = answer(&resolver, "localhost", 81).expect("the name exists");
         assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback() && address.port() == 81));
     }
@@ -272,7 +274,7 @@ mod tests {
     fn a_text_that_cannot_be_a_name_is_refused_without_a_lookup() {
         let resolver = SystemResolver::new();
         for host in ["", "a b", "a\0b", "a\nb", &"a".repeat(255)] {
-            let error = answer(&resolver, host, 80).expect_err("no name");
+            let error = answer(&resolver, host, 80).expect_err("the text is not a host name");
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{host:?}: {error}");
         }
         assert_eq!(resolver.shared.locked().threads, 0);
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_resolved_is_named() {
-        // RFC 6761, section 6.4: this name never exists. Without a name server there is no answer at all.
+        // RFC 6761, section 6.4: this name never exists. Without a name server, the error is a different one.
         let error = answer(&SystemResolver::new(), "highwire.invalid", 80).expect_err("there is no such name");
         assert!(error.to_string().starts_with("cannot resolve highwire.invalid: "), "{error}");
     }
@@ -339,12 +341,12 @@ mod tests {
                 let sender = sender.clone();
                 let answer: Answer = Box::new(move |found: io::Result<Vec<SocketAddr>>| {
                     assert!(port != 3, "this caller panics");
-                    sender.send(found.expect("the name exists")[0].port()).expect("the test waits");
+                    sender.send(found.expect("the name exists")[0].port()).expect("the test is waiting");
                 });
                 (port, answer)
             })
             .collect();
-        // As if they had come while the lookup was in progress.
+        // Adds the callers as if a lookup of the name were in progress.
         {
             let mut state = resolver.shared.locked();
             state.waiting = callers.len();
@@ -353,7 +355,7 @@ mod tests {
         resolver.resolve(
             "localhost",
             10,
-            Box::new(move |found| sender.send(found.expect("it exists")[0].port()).expect("it waits")),
+            Box::new(move |found| sender.send(found.expect("the name exists")[0].port()).expect("the test is waiting")),
         );
         assert!(resolver.shared.locked().queue.is_empty(), "the lookup is in progress already");
         resolver.shared.locked().queue.push_back("localhost".into());
@@ -377,7 +379,7 @@ mod tests {
             state.threads = limit::RESOLVER_THREADS;
             state.queue.extend((0..limit::RESOLVER_QUEUE).map(|number| format!("name-{number}")));
         }
-        let error = answer(&resolver, "one-more", 80).expect_err("there is no room");
+        let error = answer(&resolver, "one-more", 80).expect_err("the queue is full");
         assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
     }
 }

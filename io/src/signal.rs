@@ -1,13 +1,14 @@
-//! Termination signals as a count that a loop reads, and a wake.
+//! Counts termination signals, and wakes a loop at each.
 //!
-//! Handlers are installed only if the program asks for them: an embedding host keeps its own.
+//! Only [`install`] installs handlers, so that a host program which embeds the server can keep its own.
 
 use crate::sys::signal as system;
 use crate::wake::Notifier;
 use std::io;
 
-/// Counts SIGTERM and SIGINT from now on (on Windows, Ctrl-C and the closing of the console), and notifies at each. Ignores SIGPIPE,
-/// which Rust programs do anyway and C hosts need. The notifier stays open as long as the process.
+/// From now on counts SIGTERM and SIGINT (on Windows, console events such as Ctrl-C), and calls `notifier` at each. On
+/// unix, also ignores SIGPIPE, as Rust programs already do and C programs may not. Keeps the notifier until the process
+/// ends.
 ///
 /// # Errors
 /// Returns the system's error if a handler cannot be installed.

@@ -1,8 +1,8 @@
-//! Numbered slots with generations: a slab whose keys go stale.
+//! A slab with generations: the key of a removed value finds nothing, even if its slot is used again.
 
 use crate::SocketId;
 
-/// Generations have 24 bits, so that they fit a completion's user data beside the index and a kind.
+/// Generations have 24 bits, so that a completion's user data holds a generation, an index and a kind.
 const GENERATIONS: u32 = 0xff_ffff;
 
 #[derive(Debug)]
@@ -11,16 +11,16 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Values by [`SocketId`].
+/// Values, found by [`SocketId`].
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    /// The generation of slots that are new: above that of all that were given back.
+    /// The generation of new slots. It is higher than the generations of all slots whose memory was freed.
     first: u32,
 }
 
-/// How many slots are kept when all are free.
+/// The number of slots above which their memory is freed when all of them are free.
 const SLOTS_KEPT: usize = 1024;
 
 impl<T> Slots<T> {
@@ -61,10 +61,11 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Gives the memory of slots back that are all free, after many connections have gone.
+    /// Frees the memory of all slots. Called when all are free, after there were many connections.
     #[cold]
     fn give_back(&mut self) {
-        // Above all of them, and of those that were given back before; around their end it begins anew, as each slot does.
+        // Higher than the generation of every slot freed now or earlier, so that old ids stay invalid. After 24 bits it
+        // wraps, as the generation of a slot does.
         let generations = self.slots.iter().map(|slot| slot.generation);
         self.first = (generations.max().unwrap_or(0).max(self.first) + 1) & GENERATIONS;
         (self.slots, self.free) = (Vec::new(), Vec::new());

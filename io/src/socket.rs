@@ -1,4 +1,4 @@
-//! Connected sockets: what both real drivers and the engine of one thread per connection do with them, on every system.
+//! Operations on connected sockets, for both real drivers and the engine with one thread per connection.
 
 use crate::file::File;
 use crate::outgoing::FileRange;
@@ -40,14 +40,14 @@ impl Socket {
         Ok(Socket { stream: system::from_socket(SockRef::from(&self.stream).try_clone()?), peer: self.peer })
     }
 
-    /// Converts the socket, which does not block, to a TCP stream of the standard library. A unix socket works as one, too, if it is
-    /// only read and written.
+    /// Converts the socket to a TCP stream of the standard library, which does not block. For a unix socket, only
+    /// reading and writing work on the result.
     pub fn into_std(self) -> std::net::TcpStream {
         system::into_std(self.stream)
     }
 }
 
-/// Blocking calls for the engine that has a thread for each connection.
+/// Blocking calls for the engine with one thread per connection.
 pub mod blocking {
     use super::*;
     use crate::Listener;
@@ -80,12 +80,13 @@ pub mod blocking {
         Nothing,
     }
 
-    /// Waits for a wake, at most `patience`; without end if that is `None`.
+    /// Waits for a wake, at most `patience`; without a limit if that is `None`.
     pub fn wait(notifier: &Notifier, patience: Option<Duration>) {
         poll::wait_readable(notifier.descriptor(), patience);
     }
 
-    /// Receives into `buffer`, waiting at most `patience` or until a wake; without end if `patience` is `None`.
+    /// Receives into `buffer`. Waits at most `patience`, without a limit if that is `None`; a wake of `notifier`
+    /// ends the wait.
     ///
     /// # Errors
     /// Returns the system's error if the connection has broken.
@@ -108,7 +109,7 @@ pub mod blocking {
         }
     }
 
-    /// Sends as much of `bytes` as the kernel takes within `patience`. Returns how many bytes it took, possibly 0.
+    /// Sends as much of `bytes` as the kernel takes within `patience`. Returns the number of bytes sent, possibly 0.
     ///
     /// # Errors
     /// Returns the system's error if the connection has broken.
@@ -149,14 +150,14 @@ pub mod blocking {
         super::reset_on_close(&socket.stream);
     }
 
-    /// Ends our direction.
+    /// Ends our direction (FIN).
     pub fn shutdown(socket: &Socket) {
         super::shutdown(&socket.stream, Shutdown::Write);
     }
 }
 
-/// Returns the peer that an address names. Returns `None` for an address family that is not supported: an unknown peer must never look
-/// like a trusted one.
+/// Returns the peer that an address names. Returns `None` for an unsupported address family, because an unknown peer
+/// must not look like a trusted one.
 pub(crate) fn peer(address: &SockAddr) -> Option<Peer> {
     match address.as_socket() {
         Some(address) => Some(Peer::Internet(address.ip().to_canonical(), address.port())),
@@ -165,8 +166,8 @@ pub(crate) fn peer(address: &SockAddr) -> Option<Peer> {
     }
 }
 
-/// Returns the other end of a connected socket. Returns `None` if the peer has reset the connection, so that the kernel has forgotten
-/// its address.
+/// Returns the other end of a connected socket. Returns `None` if the peer has reset the connection, because the kernel
+/// then forgets its address.
 pub(crate) fn peer_of(stream: &Stream) -> Option<Peer> {
     SockRef::from(stream).peer_addr().ok().as_ref().and_then(peer)
 }
@@ -178,9 +179,9 @@ pub(crate) fn peer_of(stream: &Stream) -> Option<Peer> {
 pub(crate) fn is_connected(stream: &Stream, peer: Peer) -> io::Result<bool> {
     match SockRef::from(stream).take_error()? {
         Some(error) => Err(error),
-        // A unix socket connects at once or not at all.
+        // A unix socket connects during the call or not at all.
         None if peer == Peer::Local => Ok(true),
-        // Only a connected socket has a peer's address. (One that was reset since then has an error.)
+        // Only a connected socket has a peer address. After a reset, the socket has an error instead.
         None if peer_of(stream).is_none() => Ok(false),
         None => {
             system::has_connected(stream);
@@ -189,24 +190,25 @@ pub(crate) fn is_connected(stream: &Stream, peer: Peer) -> io::Result<bool> {
     }
 }
 
-/// Ends directions of a connection. If the peer is gone already, nothing happens.
+/// Ends one or both directions of a connection. Does nothing if the peer is gone already.
 pub(crate) fn shutdown(stream: &Stream, how: Shutdown) {
     let _ = SockRef::from(stream).shutdown(how);
 }
 
-/// Makes closing drop the unsent bytes and reset the connection. A unix socket refuses the option, and needs none.
+/// Makes closing drop the unsent bytes and reset the connection. Has no effect on unix sockets, which have no reset.
 pub(crate) fn reset_on_close(stream: &Stream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Bytes that are read at once of a file that the kernel cannot send from its own pages.
+/// Bytes read at a time from a file that the kernel cannot send directly.
 const COPY_BYTES: usize = 16 * 1024;
 
 /// Sends as much of an open file as the kernel takes, at most `most` bytes from `offset` on.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::UnexpectedEof`] if the file ends at `offset`; the socket's error; and the file's as
-/// [`io::ErrorKind::Other`], so that none of them passes for one of the socket's.
+/// Returns [`io::ErrorKind::UnexpectedEof`] if the file ends at `offset`, or the socket's error. If the file was read
+/// here, the error of reading is wrapped as [`io::ErrorKind::Other`], so that it is not mistaken for one of the
+/// socket's.
 pub(crate) fn send_file(stream: &Stream, file: &dyn File, offset: u64, most: usize) -> io::Result<usize> {
     let sent = match system::send_file(stream, file, offset, most) {
         Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => {
@@ -220,12 +222,12 @@ pub(crate) fn send_file(stream: &Stream, file: &dyn File, offset: u64, most: usi
         sent => sent,
     };
     match sent {
-        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before its part does")),
+        Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the part to send")),
         sent => sent,
     }
 }
 
-/// The bound of unsent bytes that a socket had before it was lifted for a file.
+/// A socket's bound on unsent bytes from before it was lifted for a file; `None` if it is not lifted.
 #[derive(Debug, Default)]
 pub(crate) struct Lifted(Option<u32>);
 
@@ -237,16 +239,16 @@ impl Lifted {
     }
 }
 
-/// Sends as much of a waiting range as the kernel takes, at most [`limit::SEND_FILE_BYTES`]. For a large range it lifts the bound of
-/// unsent bytes: the kernel then holds pages of the file instead of copies, and does not take the range in small pieces, each of which
-/// costs a call and small segments (measured: a quarter of the CPU of 10 MB).
+/// Sends as much of a waiting range as the kernel takes, at most [`limit::SEND_FILE_BYTES`]. For a large range, lifts
+/// the bound on unsent bytes: the kernel then holds pages of the file instead of copies, and needs no extra calls and
+/// small segments for small pieces (measured: a quarter of the CPU of 10 MB).
 pub(crate) fn send_range(stream: &Stream, range: &FileRange, lifted: &mut Lifted) -> io::Result<usize> {
     match lifted.0 {
         None if range.unbounded => {
             lifted.0 = system::unsent_bytes(stream);
             system::set_unsent_bytes(stream, 0);
         }
-        // The peer has become slow.
+        // The range is small, so the loop considers the peer slow now.
         Some(_) if !range.unbounded && range.more => lifted.restore(stream),
         _ => {}
     }
@@ -300,10 +302,10 @@ mod tests {
                 let bound = if range.length > 0 { during } else { after };
                 assert_eq!(unsent_bytes(&server), Some(bound), "{} bytes are left of {part:?}", range.length);
                 let mut piece = vec![0; there];
-                client.read_exact(&mut piece).expect("what was sent");
+                client.read_exact(&mut piece).expect("the sent bytes");
                 received.extend(piece);
             }
         }
-        assert!(received == content, "what was received is not what was sent");
+        assert!(received == content, "the received bytes are not the sent ones");
     }
 }

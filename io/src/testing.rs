@@ -1,10 +1,11 @@
-//! For tests and fuzzing: programs of operations, played on a driver by both sides, that check the contract of
-//! [`crate::driver`].
+//! Checks the contract of [`crate::driver`], for tests and fuzzing: plays programs of operations on a driver and its
+//! clients.
 //!
-//! A program is bytes: what clients and loop do, step by step, some of it from within the sink. [`run`] plays it over
-//! any [`Peers`], which are a driver and the clients at the other ends of its connections, and panics where the driver
-//! breaks the contract. Afterwards everybody reads on and finishes, and everything has to come to its end.
-//! [`driver`] plays over the simulator; `io/tests/contract.rs` over the real drivers.
+//! A program is a byte string. It encodes the steps of the clients and of the event loop, which takes some of its steps
+//! from within the sink. [`run`] plays a program on any [`Peers`], which are a driver and the clients at the other ends
+//! of its connections, and panics if the driver breaks the contract. After the last step, all sides read the remaining
+//! bytes and close, and every connection must end. [`driver`] plays a program on the simulator, and
+//! `io/tests/contract.rs` on the real drivers.
 
 mod model;
 mod player;
@@ -19,84 +20,86 @@ use std::time::Duration;
 
 pub use simulated::driver;
 
-/// A driver, and the clients at the other ends of its connections, numbered from 0 in the order in which they come.
+/// A driver, and the clients at the other ends of its connections. Clients are numbered from 0, in the order in which
+/// [`connect`](Self::connect) and [`expect`](Self::expect) add them.
 pub trait Peers {
-    /// The driver.
+    /// The type of the driver.
     type Driver: Driver;
 
-    /// The driver.
+    /// Returns the driver.
     fn driver(&mut self) -> &mut Self::Driver;
 
-    /// What these peers and their kernel can do.
+    /// Returns the properties of these peers and their kernel.
     fn traits(&self) -> Traits;
 
-    /// Connects a client to the driver's listener: the port that the driver sees it at, where it sees one.
+    /// Connects a client to the driver's listener. Returns the client's port, or `None` if the transport has no ports.
     fn connect(&mut self) -> Option<u16>;
 
-    /// Adds a client that waits for the driver to connect to it. Returns where.
+    /// Adds a client that waits for the driver to connect to it. Returns its address.
     fn expect(&mut self) -> Address;
 
-    /// Returns true once the driver has connected to a client of [`expect`](Self::expect), which the client accepts now.
+    /// Returns true if a client of [`expect`](Self::expect) has a connection. First accepts the driver's connection to
+    /// the client if it has arrived.
     fn is_accepted(&mut self, client: usize) -> bool;
 
-    /// Sends from a client: how many bytes were taken, at once.
+    /// Sends bytes from a client without waiting. Returns how many bytes were taken.
     fn send(&mut self, client: usize, bytes: &[u8]) -> usize;
 
-    /// What a client finds, at most so many bytes; `None` where nothing has come.
+    /// Receives at most `most` bytes at a client. Returns `None` if nothing has arrived.
     fn receive(&mut self, client: usize, most: usize) -> Option<Arrived>;
 
-    /// Ends a client's direction.
+    /// Closes a client's sending direction.
     fn shutdown(&mut self, client: usize);
 
-    /// Breaks a client's connection.
+    /// Resets a client's connection.
     fn reset(&mut self, client: usize);
 
     /// Closes a client's socket.
     fn close(&mut self, client: usize);
 
-    /// Whether the connection is over for a client, seen without receiving.
+    /// Returns true if the client's connection is over. Leaves received bytes in place.
     fn is_gone(&mut self, client: usize) -> bool;
 
-    /// Whether a fault has broken the connection.
+    /// Returns true if a fault has broken the connection, or the client has no socket.
     fn is_broken(&self, client: usize) -> bool;
 
-    /// A file with this content, for the driver to send of.
+    /// Creates a file with this content, from which the driver can send.
     fn file(&self, content: &[u8]) -> Arc<dyn File>;
 
-    /// Begins a turn: until when it may wait. Virtual time moves on here.
+    /// Returns the latest end of the next turn. Advances the time if it is virtual.
     fn until(&mut self) -> Instant;
 
-    /// Lets time pass, where it is virtual: whether it is.
+    /// If the time is virtual, advances it and returns true. Otherwise returns false.
     fn pass(&mut self, time: Duration) -> bool;
 
-    /// Sockets that the driver holds, where it tells.
+    /// Returns the number of sockets that the driver holds, or `None` if it is unknown.
     fn sockets(&self) -> Option<usize>;
 
-    /// Begins to wait for something; [`is_patient`](Self::is_patient) counts from here.
+    /// Begins a wait, whose length [`is_patient`](Self::is_patient) limits.
     fn begin_to_wait(&mut self);
 
-    /// Whether to go on waiting for what has to happen.
+    /// Returns true if the player should keep waiting. The player calls this once per turn of the wait.
     fn is_patient(&mut self) -> bool;
 }
 
-/// What a kind of peers and their kernel can do.
+/// The properties of a kind of peers and their kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// Breaking a connection shows as such at its other end. A unix socket that closes looks like a plain end there,
-    /// unless it left something unread.
+    /// True if the other end sees a reset when a connection is broken. With a unix socket it sees a normal end, unless
+    /// the socket was closed with unread bytes.
     pub resets_show: bool,
-    /// Bytes of one direction that the kernel may hold for an accepted connection.
+    /// The most bytes of one direction that the kernel holds for an accepted connection.
     pub capacity: u64,
-    /// Connection attempts of the driver may fail.
+    /// True if connection attempts of the driver may fail.
     pub connects_fail: bool,
-    /// Bytes that a loop asks to be sent on one connection: enough to fill every buffer on the way.
+    /// The most bytes that a loop sends on one connection: enough to fill every buffer on the way.
     pub most: u64,
 }
 
-/// Plays a program.
+/// Plays a program and checks the driver's reports.
 ///
 /// # Panics
-/// Where the driver breaks its contract.
+/// Panics if the driver breaks its contract.
 pub fn run<P: Peers>(program: &[u8], peers: P) {
     player::Player::new(peers).play(&program::steps(program));
 }
@@ -106,16 +109,14 @@ mod tests {
     use super::*;
     use crate::random::Seeded;
 
-    /// Programs named for what a driver did wrong: faults and seed, then three bytes a step.
+    /// Programs that found mistakes, and are named for them. Three bytes give the faults and the seed, then each step
+    /// has three bytes.
     const CASES: &[(&str, &[u8])] = &[
         // Sends of more than the link holds, Close, and a client that never reads.
-        (
-            "a closed socket waits for ever",
-            &[0, 0, 1, 32, 0, 0, 63, 0, 0, 14, 0, 255, 14, 0, 255, 14, 0, 255, 58, 0, 0],
-        ),
+        ("a closed socket waits forever", &[0, 0, 1, 32, 0, 0, 63, 0, 0, 14, 0, 255, 14, 0, 255, 14, 0, 255, 58, 0, 0]),
         // The client ends its direction and resets, then SendBytes.
         (
-            "what is sent after an end neither drains nor fails",
+            "bytes sent after the end neither drain nor fail",
             &[0, 0, 1, 32, 0, 0, 63, 0, 0, 43, 0, 0, 12, 0, 0, 51, 0, 0],
         ),
         // Sends of more than the link holds, Close, Send; the client reads.
@@ -126,9 +127,9 @@ mod tests {
                 0, 255, 40, 0, 255, 40, 0, 255,
             ],
         ),
-        // SendBytes of one byte and Sends of more than the link holds in one turn.
+        // SendBytes of one byte and, in the same turn, Sends of more than the link holds.
         (
-            "drained is told of what still waits",
+            "Drained is reported while bytes wait",
             &[0, 0, 1, 32, 0, 0, 63, 0, 0, 19, 0, 0, 14, 0, 255, 14, 0, 255, 46, 0, 255, 63, 0, 0],
         ),
     ];

@@ -1,8 +1,10 @@
-//! The one way across threads: a notifier that ends a turn's wait, and wakers for tasks that live on one thread.
+//! Wakes threads: a [`Notifier`] ends the wait of a driver's turn, and a [`Waker`] wakes a task that belongs to one
+//! thread.
 //!
-//! A [`Waker`] here is two numbers and no memory: which inbox, which task. Cloning it is a copy, and dropping it does
-//! nothing, so a task that waits costs no reference count. Inboxes live in a table for the process's life and are used
-//! again; a waker that outlives its inbox's owner wakes a stranger's task in vain at worst, which every future allows.
+//! A [`Waker`] of this module consists of two numbers, an inbox and a task, and owns no memory. Cloning copies it and
+//! dropping does nothing, so a waiting task costs no reference count. The inboxes are in a table that exists until the
+//! process ends, and are reused. A waker that outlives its inbox may wake a task of the inbox's next owner; every
+//! future allows such spurious wakes.
 
 use crate::sys::Waitable;
 use crate::sys::wake::Bell;
@@ -21,23 +23,23 @@ pub struct Notifier {
 #[derive(Debug)]
 struct Shared {
     bell: Bell,
-    /// Set while a notification is on its way, so that many cost one system call.
+    /// True from a notification until it is acknowledged, so that many notifications cost one system call.
     pending: AtomicBool,
-    /// The notification as a flag. The simulator polls it, because it cannot wait for the descriptor.
+    /// True if a notification is pending. The simulator polls this flag, because it cannot wait for the descriptor.
     woken: AtomicBool,
 }
 
 impl Notifier {
-    /// A notifier with a descriptor of its own.
+    /// Creates a notifier with its own descriptor.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn new() -> io::Result<Notifier> {
         let (pending, woken) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Notifier { shared: Arc::new(Shared { bell: Bell::new()?, pending, woken }) })
     }
 
-    /// Ends the present wait, or the next one.
+    /// Ends the current wait of the driver, or its next one.
     pub fn notify(&self) {
         if !self.shared.pending.swap(true, Ordering::AcqRel) {
             self.shared.woken.store(true, Ordering::Release);
@@ -48,19 +50,20 @@ impl Notifier {
         }
     }
 
-    /// Takes the notification, so that the next one is sent again: for drivers.
+    /// Clears the notification, so that a later one ends a wait again. For drivers, and for loops that wait for the
+    /// descriptor.
     pub fn acknowledge(&self) {
         self.shared.bell.silence();
         self.shared.woken.store(false, Ordering::Release);
         self.shared.pending.store(false, Ordering::Release);
     }
 
-    /// Whether a notification waits, without the descriptor: for the simulator.
+    /// Returns true if a notification is pending, without a look at the descriptor. For the simulator.
     pub fn is_notified(&self) -> bool {
         self.shared.woken.load(Ordering::Acquire)
     }
 
-    /// Returns the descriptor that becomes readable.
+    /// Returns the descriptor that is readable while a notification is pending.
     pub fn descriptor(&self) -> Waitable {
         self.shared.bell.waitable()
     }
@@ -76,10 +79,10 @@ impl Notifier {
     }
 }
 
-/// A task of one thread: a number that its executor understands.
+/// The number of a task, assigned by the executor of its thread.
 pub type TaskNumber = u64;
 
-/// Task numbers have this many bits; the rest of a waker is the inbox's number.
+/// The number of bits in a task number. The other bits of a waker are the inbox's number.
 pub const TASK_BITS: u32 = 52;
 
 const TASK_MASK: u64 = (1 << TASK_BITS) - 1;
@@ -108,23 +111,23 @@ thread_local! {
     static LOCAL: RefCell<Vec<TaskNumber>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the woken tasks of one thread are collected. Belongs to the thread that opened it.
+/// Collects the woken tasks of one thread. Belongs to the thread that opened it.
 ///
-/// While the thread is inside a turn ([`enter`](TaskInbox::enter)), its own wakes go to a list that the turn looks at before it
-/// waits. At all other times, such as between the turns of an embedded loop, they notify as those of other threads do: nothing
-/// else would end the wait of the loop outside.
+/// While the thread is inside a turn ([`enter`](TaskInbox::enter)), its own wakes go to a list that the turn checks
+/// before it waits. At all other times, such as between the turns of an embedded loop, they notify as wakes of other
+/// threads do, because nothing else would end the wait of the outer loop.
 #[derive(Debug)]
 pub struct TaskInbox {
     number: usize,
-    /// Not `Send`: the thread-local half belongs to this thread.
+    /// Makes the type not `Send`, because the thread-local list belongs to this thread.
     _local: std::marker::PhantomData<*const ()>,
 }
 
 impl TaskInbox {
-    /// Opens an inbox for the present thread, whose wakes from outside a turn notify `notifier`.
+    /// Opens an inbox for the current thread. Wakes from outside a turn notify `notifier`.
     ///
     /// # Errors
-    /// Where more than 4,096 are open in this process.
+    /// Returns an error if 4,096 inboxes are already open in this process.
     pub fn open(notifier: Notifier) -> io::Result<TaskInbox> {
         for number in 0..INBOXES {
             let candidate = inbox(number);
@@ -137,32 +140,32 @@ impl TaskInbox {
         Err(io::Error::other("more than 4,096 event loops in one process"))
     }
 
-    /// Makes this inbox the one of the turn that the present thread is in, until the guard is dropped: the wakes of the thread
-    /// go to its list in between. A turn looks at that list ([`has_local`](Self::has_local)) before it ends.
+    /// Begins a turn of this inbox on the current thread. Until the guard is dropped, the thread's wakes go to its
+    /// local list, which the loop must check ([`has_local`](Self::has_local)) before it ends the turn.
     pub fn enter(&self) -> InTurn {
         InTurn { previous: HERE.replace(self.number), _local: std::marker::PhantomData }
     }
 
-    /// A waker for one of this thread's tasks.
+    /// Returns a waker for one of this thread's tasks. The number must be less than 2 to the power of [`TASK_BITS`].
     pub fn waker(&self, task: TaskNumber) -> Waker {
         debug_assert!(task < 1 << TASK_BITS);
         let packed = (self.number as u64) << TASK_BITS | task;
-        // SAFETY: the table's functions read the data pointer as the number that it is, and keep RawWaker's contract:
-        // clone copies, drop does nothing, wake may be called from any thread.
+        // SAFETY: the functions in the vtable use the data pointer only as a number and never dereference it. They keep
+        // the contract of `RawWaker`: clone copies, drop does nothing, and wake may be called from any thread.
         unsafe { Waker::from_raw(raw(packed)) }
     }
 
-    /// Whether a task woken on this thread waits.
+    /// Returns true if tasks that were woken on this thread in a turn wait for [`take_local`](Self::take_local).
     pub fn has_local(&self) -> bool {
         LOCAL.with_borrow(|local| local.iter().any(|&packed| self.owns(packed)))
     }
 
-    /// Several loops may share a thread, and with it the list of its wakes.
+    /// Returns true if the packed waker names this inbox. All inboxes of one thread share its local list.
     fn owns(&self, packed: u64) -> bool {
         (packed >> TASK_BITS) as usize == self.number
     }
 
-    /// Moves the tasks that were woken on this thread to `tasks`.
+    /// Moves the tasks that were woken on this thread in a turn to `tasks`.
     pub fn take_local(&self, tasks: &mut Vec<TaskNumber>) {
         LOCAL.with_borrow_mut(|local| {
             local.retain(|&packed| {
@@ -174,7 +177,7 @@ impl TaskInbox {
         });
     }
 
-    /// Moves the tasks that other threads woke to `tasks`.
+    /// Moves the tasks that were woken by other threads, or between turns, to `tasks`.
     pub fn take_remote(&self, tasks: &mut Vec<TaskNumber>) {
         let mut content = inbox(self.number).from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.append(&mut content.0);
@@ -186,17 +189,17 @@ impl Drop for TaskInbox {
         let inbox = inbox(self.number);
         *inbox.from_elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = (Vec::new(), None);
         inbox.taken.store(false, Ordering::Release);
-        // The thread's own end takes the list with it.
+        // Fails if the thread is ending and has already dropped the list.
         let _ = LOCAL.try_with(|local| local.borrow_mut().retain(|&packed| !self.owns(packed)));
     }
 }
 
-/// The present thread is inside a turn of an inbox's loop: see [`TaskInbox::enter`].
+/// Keeps the current thread inside a turn of an inbox until it is dropped: see [`TaskInbox::enter`].
 #[derive(Debug)]
 #[must_use]
 pub struct InTurn {
     previous: usize,
-    /// Not `Send`: the turn is this thread's.
+    /// Makes the type not `Send`, because the turn belongs to this thread.
     _local: std::marker::PhantomData<*const ()>,
 }
 

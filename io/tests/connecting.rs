@@ -1,6 +1,6 @@
-//! Connection attempts of the drivers of a real kernel: refused, answered, cancelled. What is tested is what the kernel does about
-//! them, so this needs the kernel.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so best by failing where it stands")]
+//! Tests connection attempts of the real drivers: refused, answered, cancelled. Their results depend on the kernel, so
+//! the tests need a real one.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic shows the failed step")]
 
 use highwire_io::{Address, Completion, Driver, Instant, Op, Queue, Readiness, Sink, SocketId};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -8,16 +8,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant as Moment};
 
-/// What has to happen happens within this time.
+/// The longest wait for an expected event.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// What has happened to the attempts and their connections.
+/// The completions of the attempts and of their connections.
 #[derive(Debug, Default)]
 struct Seen {
     connected: Vec<(u64, SocketId)>,
     failed: Vec<(u64, ErrorKind)>,
     received: Vec<u8>,
-    /// The sink answers the first failure with this attempt.
+    /// The attempt that the sink starts after the first failure.
     next: Option<(u64, Address)>,
     /// The sink answers every failure with this attempt.
     always: Option<(u64, Address)>,
@@ -86,7 +86,7 @@ impl<D: Driver> Test<D> {
     }
 }
 
-/// Runs a test over each driver that this system has.
+/// Runs a test on each driver that is available.
 macro_rules! each {
     ($test:ident) => {
         $test(Test::new(Readiness::new().unwrap()));
@@ -98,7 +98,8 @@ macro_rules! each {
     };
 }
 
-/// A listener whose backlog is full, so that the kernel leaves connection attempts without an answer, and what fills it.
+/// Returns a listener with a full backlog, so that the kernel does not answer further attempts. Also returns its
+/// address and the connections in the backlog.
 fn silent() -> (Socket, SocketAddr, Vec<TcpStream>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     listener.bind(&SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).unwrap();
@@ -111,7 +112,7 @@ fn silent() -> (Socket, SocketAddr, Vec<TcpStream>) {
     (listener, address, waiting)
 }
 
-/// Returns how many connections of this machine to a port wait for the first answer (SYN_SENT, 02 in the kernel's table).
+/// Returns the number of attempts to connect to a port that have no answer yet (SYN_SENT, 02 in the kernel's table).
 #[cfg(target_os = "linux")]
 fn tries(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
@@ -128,14 +129,14 @@ fn cancel(mut test: Test<impl Driver>) {
     let (_listener, address, _waiting) = silent();
     test.connect(7, &Address::Tcp(address));
     test.turn();
-    assert_eq!(tries(address.port()), 1, "{}: it is tried", test.driver.name());
+    assert_eq!(tries(address.port()), 1, "{}: the attempt is in progress", test.driver.name());
     test.queue.push(Op::CancelConnect { token: 7 });
     let until = Moment::now() + STUCK;
     while tries(address.port()) > 0 {
-        assert!(Moment::now() < until, "{}: it is still tried", test.driver.name());
+        assert!(Moment::now() < until, "{}: the cancelled attempt is still in progress", test.driver.name());
         test.turn();
     }
-    // The token is free again, and one that names no attempt is ignored.
+    // The token is free again, and cancelling it without an attempt does nothing.
     test.queue.push(Op::CancelConnect { token: 7 });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     test.connect(7, &Address::Tcp(listener.local_addr().unwrap()));
@@ -154,7 +155,7 @@ fn refuse(mut test: Test<impl Driver>) {
     let free = Address::Tcp(listener.local_addr().unwrap());
     drop(listener);
     let answering = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    // From the sink, an attempt with the token of the one that has just ended.
+    // The sink starts an attempt with the token of the one that has just failed.
     test.seen.next = Some((1, Address::Tcp(answering.local_addr().unwrap())));
     test.connect(1, &free);
     test.wait("the sink's attempt succeeds", |seen| !seen.connected.is_empty());
@@ -188,7 +189,7 @@ fn misuse(mut test: Test<impl Driver>) {
         test.connect(2, &Address::Inherited(0));
         test.connect(3, &Address::Unix("/nowhere/to/be/found".into()));
     }
-    // Refused at once, and cancelled before that is reported.
+    // The driver refuses this attempt at once, and the loop cancels it before that is reported.
     test.connect(4, &Address::Inherited(0));
     test.queue.push(Op::CancelConnect { token: 4 });
     test.turn();
@@ -209,7 +210,7 @@ fn early_data(mut test: Test<impl Driver>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     test.connect(1, &Address::Tcp(listener.local_addr().unwrap()));
     test.turn();
-    // The peer's bytes are there before the driver has looked at the connection again.
+    // The peer's bytes arrive before the driver checks the connection again.
     let (mut peer, _) = listener.accept().unwrap();
     peer.write_all(b"hello").unwrap();
     drop(peer);

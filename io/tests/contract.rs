@@ -1,9 +1,9 @@
-//! The drivers of a real kernel keep the contract of `highwire_io::driver`. This needs the kernel: what is tested is what the drivers make
-//! of short sends, full buffers, resets and cancelled receives, and only the kernel makes those.
+//! Tests that the real drivers keep the contract of `highwire_io::driver`. They need a real kernel, which causes the
+//! short sends, full buffers, resets and cancelled receives that the drivers must handle.
 //!
-//! Programs are played by `highwire_io::testing`, over TCP on the loopback interface and over unix sockets: first some that are named for
-//! a symptom that a driver had, then seeded ones.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so best by failing where it stands")]
+//! `highwire_io::testing` plays the programs, over TCP on the loopback interface and over unix sockets: first programs
+//! that have found mistakes, then random ones from seeds.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic shows the failed step")]
 
 use highwire_io::file::{File, Files, Folder, Open};
 use highwire_io::random::Seeded;
@@ -19,23 +19,23 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Seeded programs, each over both transports.
+/// The number of seeded programs. Each is played over both transports.
 const PROGRAMS: u64 = 100;
 
-/// All of a test's programs end within this time: later ones are left out on a machine that is too slow.
+/// The time for all programs of a test. After it, the remaining seeded programs are skipped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What has to happen happens within this time: much longer than any timer of the kernel's that may be met on the way.
+/// The longest wait for an expected event: much longer than any timer of the kernel that may delay it.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// Bytes of the sockets' buffers, where they can be chosen: small, so that they are often full.
+/// The buffer size that is set on sockets: small, so that the buffers are often full.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// The most that the kernel holds of one direction: twice both buffers of a TCP connection, or a unix socket's, and a
-/// segment of 64 KiB that it takes beyond each.
+/// An upper bound of the bytes that the kernel holds for one direction: twice the buffers of a TCP connection, or of a
+/// unix socket, and a segment of 64 KiB that it takes beyond each.
 const CAPACITY: u64 = 512 * 1024;
 
-/// How long a turn waits.
+/// The longest wait of a turn.
 const TURN: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ enum Transport {
     Unix,
 }
 
-/// A listener on a free address: small buffers, which its connections inherit.
+/// Creates a listener on a free address, with small buffers, which its connections inherit.
 fn listen(transport: Transport, path: &PathBuf) -> Socket {
     let (domain, address) = match transport {
         Transport::Tcp => (Domain::IPV4, SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))),
@@ -62,15 +62,15 @@ fn unix_path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("highwire-contract-{}-{name}", std::process::id()))
 }
 
-/// A driver with one listener, and clients that do not block.
+/// A driver with one listener, and its non-blocking clients.
 struct Real<D> {
     driver: D,
     transport: Transport,
     address: SockAddr,
-    /// Where the driver is to connect to, by the numbers of the clients.
+    /// Listeners for the driver to connect to, by the numbers of their clients.
     expecting: HashMap<usize, Socket>,
     clients: Vec<Option<Socket>>,
-    /// Clients whose send has failed.
+    /// True for each client whose send has failed.
     refused: Vec<bool>,
     paths: Vec<PathBuf>,
     waiting: std::time::Instant,
@@ -97,7 +97,7 @@ impl<D: Driver> Real<D> {
 impl<D> Drop for Real<D> {
     fn drop(&mut self) {
         for path in &self.paths {
-            // A TCP run has none.
+            // A run over TCP creates no socket files, so there may be none to remove.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -165,7 +165,7 @@ impl<D: Driver> Peers for Real<D> {
         let mut socket = self.clients[client].as_ref()?;
         let mut buffer = vec![0; most];
         match socket.read(&mut buffer) {
-            // The kernel tells of a reset once, and a send was told of it.
+            // The kernel reports a reset only once, and the client's send got that report.
             Ok(0) if self.refused[client] && self.transport == Transport::Tcp => Some(Arrived::Reset),
             Ok(0) => Some(Arrived::End),
             Ok(count) => {
@@ -178,7 +178,7 @@ impl<D: Driver> Peers for Real<D> {
     }
 
     fn shutdown(&mut self, client: usize) {
-        // A connection that the loop has reset is gone already.
+        // Fails if the loop has already reset the connection.
         let _ = self.clients[client].as_ref().map(|client| client.shutdown(std::net::Shutdown::Write));
     }
 
@@ -195,7 +195,7 @@ impl<D: Driver> Peers for Real<D> {
     fn is_gone(&mut self, client: usize) -> bool {
         let Some(client) = &self.clients[client] else { return true };
         let mut poll = libc::pollfd { fd: client.as_raw_fd(), events: 0, revents: 0 };
-        // SAFETY: the pointer describes one pollfd.
+        // SAFETY: the pointer is to one pollfd, and the count is 1.
         let polled = unsafe { libc::poll(&mut poll, 1, 0) };
         polled == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
     }
@@ -205,7 +205,7 @@ impl<D: Driver> Peers for Real<D> {
     }
 
     fn file(&self, content: &[u8]) -> Arc<dyn File> {
-        // All programs have the same.
+        // All programs need the same content.
         static FILE: OnceLock<Arc<Open>> = OnceLock::new();
         let make = || {
             let path = unix_path("file");
@@ -239,42 +239,40 @@ impl<D: Driver> Peers for Real<D> {
     }
 }
 
-/// Programs named for what a driver did wrong. Three bytes a step: see `highwire_io::testing`.
+/// Programs that have found mistakes, and are named for them. Each step has three bytes: see `highwire_io::testing`.
 const CASES: &[(&str, &[u8])] = &[
-    // SendBytes of much, the client resets.
+    // SendBytes of many bytes, then the client resets.
     ("a reset looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 44, 0, 0]),
     // The client resets, then Send of one byte.
-    ("a reset looks like an end to who sends", &[32, 0, 0, 63, 0, 0, 12, 0, 0, 46, 0, 0]),
-    // SendBytes of one byte and Send of much in one turn.
-    ("drained is told of what still waits", &[32, 0, 0, 63, 0, 0, 19, 0, 0, 46, 0, 255]),
+    ("a reset looks like an end after a send", &[32, 0, 0, 63, 0, 0, 12, 0, 0, 46, 0, 0]),
+    // SendBytes of one byte and Send of many bytes in one turn.
+    ("Drained is reported while bytes wait", &[32, 0, 0, 63, 0, 0, 19, 0, 0, 46, 0, 255]),
     // Send and Shutdown in one turn.
-    ("drained is told though nobody waits", &[32, 0, 0, 63, 0, 0, 14, 0, 0, 57, 0, 0]),
-    // Four Sends in one turn, the later ones of much.
-    ("blocked is not told", &[32, 0, 0, 63, 0, 0, 14, 0, 0, 14, 0, 255, 14, 0, 255, 46, 0, 255, 63, 0, 0]),
+    ("Drained is reported though no bytes waited", &[32, 0, 0, 63, 0, 0, 14, 0, 0, 57, 0, 0]),
+    // Four Sends in one turn, the last three of many bytes.
+    ("Blocked is not reported", &[32, 0, 0, 63, 0, 0, 14, 0, 0, 14, 0, 255, 14, 0, 255, 46, 0, 255, 63, 0, 0]),
     // The client ends its direction and resets, then Send and SendBytes in one turn.
-    (
-        "what is sent after an end neither drains nor fails",
-        &[32, 0, 0, 63, 0, 0, 43, 0, 0, 12, 0, 0, 14, 0, 0, 51, 0, 0],
-    ),
-    // SendBytes of much, Close, Send.
+    ("bytes sent after the end neither drain nor fail", &[32, 0, 0, 63, 0, 0, 43, 0, 0, 12, 0, 0, 14, 0, 0, 51, 0, 0]),
+    // SendBytes of many bytes, Close, Send.
     ("a closed socket sends more", &[32, 0, 0, 63, 0, 0, 19, 0, 255, 51, 0, 255, 26, 0, 0, 46, 0, 255]),
-    // Send of much and Abort in one turn.
+    // Send of many bytes and Abort in one turn.
     ("an abort waits for the client to read", &[32, 0, 0, 63, 0, 0, 14, 0, 255, 14, 0, 255, 59, 0, 0]),
     // SendBytes and Abort in one turn.
     ("an abort looks like an end", &[32, 0, 0, 63, 0, 0, 19, 0, 64, 59, 0, 0]),
-    // SendBytes of much, a turn later Abort.
+    // SendBytes of many bytes, and a turn later Abort.
     ("an abort looks like an end while bytes wait", &[32, 0, 0, 63, 0, 0, 51, 0, 255, 51, 0, 255, 59, 0, 0]),
     // SendShortFile of more than the socket takes, and Send.
-    ("what waits behind a file that is too short leaves", &[32, 0, 0, 63, 0, 0, 23, 0, 255, 46, 0, 9]),
-    // After 25,601 bytes: SendShortFile, of which nothing is there, and Send, Close or Shutdown in one turn.
-    ("what stands behind a file that is too short leaves", &behind_a_short_file([46, 0, 9])),
-    ("a file that is too short ends like one that is not", &behind_a_short_file([58, 0, 0])),
+    ("bytes that wait behind a file that is too short leave", &[32, 0, 0, 63, 0, 0, 23, 0, 255, 46, 0, 9]),
+    // After 25,601 bytes: SendShortFile of bytes that the file does not have, and Send, Close or Shutdown in one turn.
+    ("bytes queued behind a file that is too short leave", &behind_a_short_file([46, 0, 9])),
+    ("a file that is too short ends like a whole one", &behind_a_short_file([58, 0, 0])),
     ("our direction ends behind a file that is too short", &behind_a_short_file([57, 0, 0])),
     // The driver connects to a client that sends 180,001 bytes and closes.
-    ("an end behind much data is not told", &[35, 0, 0, 4, 0, 222, 13, 0, 0]),
+    ("an end behind many bytes is not reported", &[35, 0, 0, 4, 0, 222, 13, 0, 0]),
 ];
 
-/// A client is sent 25,601 bytes, and reads them; then a part of a file that lacks all of it, and in the same turn a last step.
+/// The loop sends 25,601 bytes, which the client reads. Then it sends a file range of which the file has no bytes, and
+/// takes the last step in the same turn.
 const fn behind_a_short_file(last: [u8; 3]) -> [u8; 60] {
     let mut steps = [0; 60];
     let mut at = 0;
@@ -293,7 +291,7 @@ const fn behind_a_short_file(last: [u8; 3]) -> [u8; 60] {
     steps
 }
 
-/// Says which program failed.
+/// Prints the name of the program if a test panics.
 struct Named<'a>(&'a str, Transport, &'a str);
 
 impl Drop for Named<'_> {
@@ -325,7 +323,7 @@ fn check<D: Driver>(make: impl Fn() -> std::io::Result<D>) {
         play(&format!("seed {seed}"), Transport::Tcp, &program);
         play(&format!("seed {seed}"), Transport::Unix, &program);
         if begun.elapsed() > PATIENCE {
-            return println!("{} programs in time", seed + 1);
+            return println!("out of time after {} seeded programs", seed + 1);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask portability`: type-checks the libraries for systems that this machine cannot run.
+//! `cargo xtask portability`: type-checks the libraries for operating systems other than Linux.
 //!
-//! No prebuilt standard library for these systems is needed: Debian packages a Rust compiler together with the library's source
-//! (`rustc-web`, `rust-web-src`), which cargo builds anew for each target. The packages are unpacked below target/ and not installed.
+//! This needs no prebuilt standard libraries. Debian has packages with a Rust compiler and the source of its standard
+//! library (`rustc-web`, `rust-web-src`), and cargo builds that source for each target. The packages are unpacked below
+//! target/ and not installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::{Error, Result};
 
 pub(crate) const HELP: &str = "\
 Type-checks proto, io, engine and highwire for macOS, FreeBSD and Windows, without the features that need a C compiler.
-Nothing is run: these systems are not tested.
+It runs nothing, so these systems are not tested.
 
 Usage: cargo xtask portability [--target TRIPLE]...
 
@@ -26,7 +27,8 @@ for each target.
 
 const TARGETS: &[&str] = &["x86_64-apple-darwin", "x86_64-unknown-freebsd", "x86_64-pc-windows-gnu"];
 
-/// What is checked: a crate, and its features. TLS, cookies and compression need C, which needs a compiler for the target.
+/// The checked crates and their features. TLS, cookies and compression are left out: they contain C code, which needs a
+/// C compiler for the target.
 const CRATES: &[(&str, &[&str])] = &[
     ("highwire-proto", &[]),
     ("highwire-io", &[]),
@@ -34,19 +36,20 @@ const CRATES: &[(&str, &[&str])] = &[
     ("highwire", &["--no-default-features", "--features", "json,tower"]),
 ];
 
-/// For import libraries of Windows, which rustc makes with it.
+/// The program with which rustc creates import libraries for Windows.
 const DLLTOOL: Tool =
     Tool { name: "x86_64-w64-mingw32-dlltool", probe: Probe::Program, package: "binutils-mingw-w64-x86-64" };
 
-/// Packages whose names do not contain a version. Two more have one: the compiler's libraries.
+/// The packages whose names contain no version.
 const PACKAGES: &[&str] = &["rustc-web", "libstd-rust-web-dev", "rust-web-src"];
+/// The names of the two other packages, libraries of the compiler, without the version at their end.
 const VERSIONED: &[&str] = &["libstd-rust-web-", "libllvm"];
 
 pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     let chosen = args.values("--target")?;
     args.finish()?;
     if let Some(unknown) = chosen.iter().find(|name| !TARGETS.contains(&name.as_str())) {
-        return Err(Error::Usage(format!("`{unknown}` is not checked; the targets are {}", TARGETS.join(", "))));
+        return Err(Error::Usage(format!("unknown target `{unknown}`; the targets are {}", TARGETS.join(", "))));
     }
     if let Some(reason) = missing(root, true) {
         return Err(Error::Failed(format!("not run: {reason}")));
@@ -74,7 +77,7 @@ fn check(root: &Path, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
                 .env("RUSTC", toolchain.join("usr/bin/rustc"))
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env("RUSTFLAGS", "-D warnings")
-                // Its own folder, since another compiler than the usual one builds here.
+                // Its own folder, because the compiler is not the one of the other builds.
                 .env("CARGO_TARGET_DIR", root.join("target/portability/target"));
             let status = command.status().map_err(|error| Error::doing("cargo", error))?;
             println!("{target:<24} {name:<16} {}", if status.success() { "checked" } else { "FAILED" });
@@ -94,7 +97,8 @@ fn toolchain(root: &Path) -> PathBuf {
     root.join("target/portability/toolchain")
 }
 
-/// Says what is missing here, if anything. `install`: tries to get it first.
+/// Returns the reason why this machine cannot run the checks, if there is one. If `install` is true, first tries to
+/// install missing tools.
 pub(crate) fn missing(root: &Path, install: bool) -> Option<String> {
     let toolchain = toolchain(root);
     if !toolchain.join("usr/bin/rustc").is_file() {
@@ -127,16 +131,16 @@ fn is_here(tool: &Tool) -> std::result::Result<(), String> {
     if tool.is_here() { Ok(()) } else { Err(format!("{} is missing (apt-get install {})", tool.name, tool.package)) }
 }
 
-/// Fetches the packages and unpacks them into a folder of their own.
+/// Downloads the packages and unpacks them to `toolchain`.
 fn fetch(root: &Path, toolchain: &Path) -> Result<()> {
     let packages = root.join("target/portability/packages");
     std::fs::create_dir_all(&packages).map_err(|error| Error::doing(packages.display(), error))?;
     if is_root() {
-        // Without the lists, apt-get names no version that can be fetched.
+        // Without package lists, apt-get finds no version to download.
         let _ = process::output(Command::new("apt-get").args(["update", "-qq"]));
     }
     let mut names: Vec<String> = PACKAGES.iter().map(|name| (*name).to_owned()).collect();
-    // The compiler needs its own library, and that needs LLVM.
+    // The first round finds the compiler's own library, the second finds LLVM, on which that library depends.
     for _ in 0..2 {
         let depends = process::output(Command::new("apt-cache").arg("depends").args(&names))?;
         names.extend(dependencies(&depends).into_iter().map(str::to_owned));
@@ -153,11 +157,11 @@ fn fetch(root: &Path, toolchain: &Path) -> Result<()> {
         process::output(Command::new("dpkg").arg("-x").arg(&file).arg(&unpacked))?;
         let _ = std::fs::remove_file(file);
     }
-    // Under its name only once it is whole.
+    // Renamed at the end, so that a partly unpacked folder is never used.
     std::fs::rename(&unpacked, toolchain).map_err(|error| Error::doing(toolchain.display(), error))
 }
 
-/// The packages with a version in their names, of what `apt-cache depends` prints.
+/// Returns the packages with a version in their names from the output of `apt-cache depends`.
 fn dependencies(depends: &str) -> Vec<&str> {
     let mut names: Vec<&str> = depends
         .lines()
@@ -174,13 +178,13 @@ fn dependencies(depends: &str) -> Vec<&str> {
     names
 }
 
-/// The major and minor version that a compiler prints.
+/// Returns the major and minor version that a compiler prints, or `None` if it cannot run.
 fn version(rustc: &mut Command) -> Option<(u32, u32)> {
     let text = process::output(rustc.arg("--version")).ok()?;
     numbers(text.split_whitespace().nth(1)?)
 }
 
-/// The project's oldest version of Rust, from its manifest.
+/// Returns the oldest Rust version that the project supports, from its manifest.
 fn rust_version(manifest: &str) -> Option<(u32, u32)> {
     let line = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \""))?;
     numbers(line.split('"').next()?)

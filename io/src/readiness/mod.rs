@@ -1,10 +1,13 @@
-//! Completions out of readiness: epoll or kqueue, through mio.
+//! The readiness driver: completions from epoll or kqueue, through mio.
 //!
-//! Each socket is registered once, edge-triggered, for reading; after that no call but `epoll_wait`, `recv` and `send` is
-//! made for it, unless its peer does not take what is sent: then it is registered for both directions, and stays so. (For
-//! both from the start, each connection's first event would say only that it is writable.) One hot buffer receives for all. A receive that does not fill it has drained the socket,
-//! except where the event says that the peer ended its direction: the FIN came with the data and needs another look.
-//! What the sink queues after a completion is started before the next one, while its bytes are still in the cache.
+//! Each socket is registered once, edge-triggered, for reading. After that the driver calls only `epoll_wait`, `recv`
+//! and `send` for it, unless its peer does not take all bytes. Then the socket is registered for both directions and
+//! stays so. (With both from the start, each connection's first event would report only that it is writable.)
+//!
+//! All connections share one receive buffer, which stays in the cache. A receive that does not fill it has drained the
+//! socket. If the event reports that the peer has ended its direction, another receive finds the end behind the data.
+//! Operations that the sink queues after a completion start before the next completion, while their bytes are in the
+//! cache.
 
 mod send;
 
@@ -27,7 +30,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 const NOTIFIER: Token = Token(usize::MAX);
-/// Listener tokens have this bit, socket tokens do not: generations have 24 bits.
+/// Listener tokens have this bit. Socket tokens do not, because generations have 24 bits.
 const LISTENER: usize = 1 << 62;
 /// Tokens of connection attempts have this bit.
 const ATTEMPT: usize = 1 << 61;
@@ -47,16 +50,17 @@ struct Connection {
     stream: Stream,
     peer: Peer,
     paused: bool,
-    /// No more is received: the peer ended its direction, or the connection broke.
+    /// True if nothing more is received, because the peer has ended its direction or the connection is broken.
     ended: bool,
-    /// It broke, or lacks what was to be sent; the loop knows, or is about to be told. Nothing more is sent.
+    /// True if the connection is broken or bytes to send cannot be read. `Failed` was reported or is in `broken`.
+    /// Nothing more is sent.
     failed: bool,
-    /// It is in `ready`.
+    /// True if the socket is in `ready`.
     queued: bool,
-    /// Its becoming writable is reported.
+    /// True if the socket is registered for both directions.
     both: bool,
     lifted: Lifted,
-    /// Bytes that wait for the peer; boxed, since nearly no connection ever has any.
+    /// The bytes that wait for the peer. Boxed, because few connections ever have any.
     outgoing: Option<Box<Outgoing>>,
 }
 
@@ -66,7 +70,7 @@ struct Accepting {
     paused: bool,
 }
 
-/// A closed connection whose last bytes are still to be sent.
+/// A closed connection that still has bytes to send.
 #[derive(Debug)]
 struct Lingering {
     since: Instant,
@@ -74,23 +78,24 @@ struct Lingering {
     outgoing: Box<Outgoing>,
 }
 
-/// The driver.
+/// The driver over epoll or kqueue.
 #[derive(Debug)]
 pub struct Readiness {
     poll: Poll,
-    /// `None` only while a turn goes through them.
+    /// `None` only while a turn handles the events.
     events: Option<Events>,
     buffer: Box<[u8]>,
     connections: Slots<Connection>,
     connecting: Connecting<(Stream, Peer)>,
     listeners: Vec<Option<Accepting>>,
-    /// Sockets and listeners that have more to give than one turn takes, or were resumed.
+    /// Sockets and listeners to continue in the next turn without an event, because they had more work than one turn
+    /// does or were resumed.
     ready: VecDeque<Token>,
-    /// Completions of operations, for the sink's next round.
+    /// Sockets to report as drained, blocked or failed.
     drained: VecDeque<SocketId>,
     blocked: VecDeque<SocketId>,
     broken: VecDeque<(SocketId, io::Error)>,
-    /// Connection attempts that failed at once.
+    /// Connection attempts that failed immediately, to be reported.
     refused: VecDeque<(u64, io::Error)>,
     lingering: Vec<Lingering>,
     nest: Option<Nest>,
@@ -101,10 +106,10 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// A driver with nothing to drive.
+    /// Creates a driver without listeners and connections.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn new() -> io::Result<Readiness> {
         let poll = Poll::new()?;
         let notifier = Notifier::new()?;
@@ -172,12 +177,12 @@ impl Readiness {
     }
 
     fn cancel_connect(&mut self, token: u64) {
-        // Closing the socket takes it out of the poll, too.
+        // Dropping the socket also removes it from the poll.
         self.connecting.cancel(token);
         self.refused.retain(|(refused, _)| *refused != token);
     }
 
-    /// Looks at a connection attempt that the kernel has reported.
+    /// Checks a connection attempt for which the kernel has reported an event.
     fn attempted<S: Sink>(&mut self, attempt: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some((stream, peer)) = self.connecting.get(attempt) else { return };
         let connected = match socket::is_connected(stream, *peer) {
@@ -191,7 +196,7 @@ impl Readiness {
             connected => connected,
         };
         let Some((token, (mut stream, peer))) = self.connecting.remove(attempt) else { return };
-        // The new registration reports the bytes that have arrived meanwhile.
+        // The new registration also reports bytes that have already arrived.
         let inserted = connected
             .and_then(|_| socket::deregister(self.poll.registry(), &mut stream))
             .and_then(|()| self.insert(stream, peer));
@@ -225,7 +230,7 @@ impl Readiness {
                 Op::Close { socket } => {
                     let Some(connection) = self.connections.remove(socket) else { continue };
                     if connection.failed {
-                        // What was sent is not whole.
+                        // The peer must see that the sent data is incomplete.
                         socket::reset_on_close(&connection.stream);
                     }
                     if let Some(outgoing) = connection.outgoing {
@@ -256,7 +261,8 @@ impl Readiness {
                 Op::ResumeAccept { listener } => self.pause_accept(listener, false),
                 Op::CloseListener { listener } => {
                     if let Some(mut accepting) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take) {
-                        // Another process or worker may hold the socket: closing our handle is not enough.
+                        // Another process or worker may have a handle of the socket. Closing ours would then not remove
+                        // it from the poll.
                         let _ = socket::deregister(self.poll.registry(), accepting.listener.acceptor_mut());
                     }
                 }
@@ -277,7 +283,7 @@ impl Readiness {
         }
     }
 
-    /// The connection broke: nothing more is received or sent.
+    /// Queues a `Failed` report. Nothing more is received or sent.
     fn fail(&mut self, id: SocketId, error: io::Error) {
         let Some(connection) = self.connections.get(id) else { return };
         connection.ended = true;
@@ -287,8 +293,9 @@ impl Readiness {
         }
     }
 
-    /// Reports what operations have led to. What that leads to is for the next turn where it is that more bytes are out: one
-    /// peer that takes all that it is sent must not keep the others waiting.
+    /// Reports blocked, drained and failed sockets, and failed connection attempts. Sockets that drain during these
+    /// reports are left for the next call, so that a peer that takes all bytes immediately does not keep the others
+    /// waiting.
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
         let (mut drained, mut refused) = (self.drained.len(), self.refused.len());
         loop {
@@ -300,7 +307,7 @@ impl Readiness {
                 && let Some(socket) = self.drained.pop_front()
             {
                 drained -= 1;
-                // Something may have been asked for since that the peer does not take.
+                // Bytes that the peer does not take may have been queued since.
                 if self.connections.get(socket).is_some_and(|connection| connection.outgoing.is_some()) {
                     continue;
                 }
@@ -365,7 +372,8 @@ impl Readiness {
         }
     }
 
-    /// Receives what there is. `look_again`: the peer may have ended its direction behind the data.
+    /// Receives the waiting bytes, in at most [`limit::RECEIVES_A_TURN`] calls. With `look_again`, continues after a
+    /// receive that does not fill the buffer, because the peer's end may be behind the data.
     fn receive<S: Sink>(&mut self, socket: SocketId, look_again: bool, queue: &mut Queue, sink: &mut S) {
         for _ in 0..limit::RECEIVES_A_TURN {
             let Some(connection) = self.connections.get(socket) else { return };
@@ -393,7 +401,7 @@ impl Readiness {
         self.again(socket);
     }
 
-    /// Looks at a socket in the next turn too, whatever its readiness.
+    /// Makes the next turn look at a socket again without an event.
     fn again(&mut self, socket: SocketId) {
         if let Some(connection) = self.connections.get(socket)
             && !std::mem::replace(&mut connection.queued, true)
@@ -402,13 +410,13 @@ impl Readiness {
         }
     }
 
-    /// How long to wait for events.
+    /// Returns how long to wait for events, or `None` to wait without a limit.
     fn patience(&self, until: Option<Instant>) -> Option<Duration> {
         let has_reports = !(self.drained.is_empty() && self.blocked.is_empty() && self.broken.is_empty());
         if has_reports || !self.ready.is_empty() || !self.refused.is_empty() {
             return Some(Duration::ZERO);
         }
-        // A lingering connection's token is gone with its slot, so it is looked at in turns of its own.
+        // Events do not find a lingering connection, because its slot is free. Look at all of them every 20 ms.
         let linger = (!self.lingering.is_empty()).then_some(Duration::from_millis(20));
         let wait = until.map(|until| until.since(self.clock.now()));
         match (wait, linger) {
@@ -499,7 +507,7 @@ impl Driver for Readiness {
                 Some(Token(token)) if token & LISTENER != 0 => {
                     self.accept(ListenerId((token & !LISTENER) as u32), queue, sink);
                 }
-                // Whether the peer has ended its direction is not known here: look until there is nothing.
+                // Without an event it is unknown if the peer has ended its direction, so receive until nothing is left.
                 Some(token) => {
                     let Some(connection) = self.connections.get(id(token)) else { continue };
                     connection.queued = false;

@@ -1,4 +1,4 @@
-//! Sending: what a socket takes at once, what waits for it, and what is left of connections that are closed.
+//! Sending: immediate sends, waiting bytes, and closed connections with bytes to send.
 
 use super::{BOTH, Connection, Readiness, token};
 use crate::outgoing::{FileRange, Next, Outgoing};
@@ -32,7 +32,7 @@ impl Readiness {
         }
     }
 
-    /// From now on it is reported when a socket becomes writable; at once, where it is.
+    /// Registers a socket for both directions. If it is writable now, that is an event, too.
     fn watch_writable(&mut self, id: SocketId) {
         let watched = |connection: &&mut Connection| connection.both && socket::KEEPS_EVENTS;
         let Some(connection) = self.connections.get(id).filter(|connection| !watched(connection)) else { return };
@@ -42,7 +42,7 @@ impl Readiness {
         }
     }
 
-    /// Sends what is no part of the arena.
+    /// Queues shared bytes or a part of a file with `push`, and starts to send.
     pub(super) fn send_shared(&mut self, id: SocketId, push: impl FnOnce(&mut Outgoing)) {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
         let fresh = connection.outgoing.is_none();
@@ -60,7 +60,7 @@ impl Readiness {
         }
     }
 
-    /// Sends a part of a file. What leaves at once is kept nowhere.
+    /// Sends a part of a file. Queues only the bytes that the socket does not take immediately.
     pub(super) fn send_file(&mut self, id: SocketId, mut range: FileRange) {
         let Some(connection) = self.connections.get(id).filter(|connection| !connection.failed) else { return };
         if connection.outgoing.is_none() && range.length > 0 {
@@ -106,7 +106,8 @@ impl Readiness {
         }
     }
 
-    /// Sends on for connections that are closed but not empty, and gives up on those that take too long.
+    /// Continues to send for closed connections. Resets one if that fails or takes longer than [`limit::LINGER`], or
+    /// while all together hold more than [`limit::LINGER_BYTES`].
     pub(super) fn linger(&mut self) {
         let now = self.now;
         let mut held: usize = self.lingering.iter().map(|lingering| lingering.outgoing.held()).sum();
@@ -128,7 +129,7 @@ impl Readiness {
 }
 
 impl Connection {
-    /// Sends from what waits.
+    /// Sends waiting bytes: see [`flush`].
     fn flush(&mut self) -> io::Result<Flushed> {
         match &mut self.outgoing {
             Some(outgoing) => flush(&self.stream, outgoing, &mut self.lifted),
@@ -137,15 +138,15 @@ impl Connection {
     }
 }
 
-/// What a flush came to.
+/// The result of [`flush`].
 struct Flushed {
-    /// The kernel took some.
+    /// True if the kernel took some bytes.
     any: bool,
-    /// It takes no more now, or there is no more: else the next turn goes on.
+    /// True if the kernel takes no more bytes now, or none are left. Otherwise the next turn continues.
     full: bool,
 }
 
-/// Sends from the front until the kernel takes no more, or enough for a turn is sent.
+/// Sends waiting bytes until the kernel takes no more, at most in [`limit::SENDS_A_TURN`] calls.
 fn flush(stream: &Stream, outgoing: &mut Outgoing, lifted: &mut Lifted) -> io::Result<Flushed> {
     let mut any = false;
     for _ in 0..limit::SENDS_A_TURN {
@@ -163,7 +164,7 @@ fn flush(stream: &Stream, outgoing: &mut Outgoing, lifted: &mut Lifted) -> io::R
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Flushed { any, full: true }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The socket would be reported as writable all the time: the next turn tries again.
+            // The kernel lacks memory. No event reports when it has some again, so the next turn retries.
             Err(error) if is_passing(&error) => break,
             Err(error) => return Err(error),
         }

@@ -1,28 +1,28 @@
-//! Which faults a simulated network has, and how often: one in so many chances, 0 for never.
+//! The faults of a simulated network, and how often they occur.
 
-/// The faults.
+/// The faults of a network. A number n means a probability of 1/n per chance; 0 means never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Received bytes come in pieces of any size.
+    /// True if received bytes arrive in pieces of random sizes.
     pub split: bool,
-    /// A send takes only a part, though there is room.
+    /// A send takes only a part of the bytes, although there is room for more.
     pub short_send: u32,
-    /// A send takes nothing now, as for want of kernel memory (ENOBUFS, ENOMEM) or room.
+    /// A send takes nothing, as if there were no kernel memory (ENOBUFS, ENOMEM) or no room.
     pub no_send: u32,
-    /// What has arrived is not delivered in this turn.
+    /// In this turn, a connection receives nothing, or a connection attempt gets no answer.
     pub stall: u32,
-    /// What arrives after receiving was paused is delivered all the same: a kernel may have handed it over before.
+    /// The turn that pauses receiving still delivers bytes, because a kernel may have handed them over before.
     pub late: u32,
-    /// The connection breaks.
+    /// The connection breaks. There is one chance per connection and turn.
     pub reset: u32,
-    /// A connection attempt of the driver fails.
+    /// A connection attempt of the driver fails: the host is unreachable.
     pub connect: u32,
-    /// Accepting fails for want of descriptors (EMFILE) or memory.
+    /// Accepting fails because no descriptor (EMFILE) or memory is left.
     pub accept: u32,
 }
 
 impl Faults {
-    /// Every fault, often enough that each run of a few hundred operations meets several.
+    /// Returns every fault, often enough that a run of a few hundred operations meets several.
     pub fn all() -> Faults {
         Faults { split: true, short_send: 4, no_send: 8, stall: 3, late: 4, reset: 2000, connect: 6, accept: 10 }
     }

@@ -1,4 +1,4 @@
-//! Files in memory, with the faults of a disk: the simulator's twin of [`file`](crate::file).
+//! Files in memory, with the faults of a disk: the simulator's implementation of [`file`](crate::file).
 
 use crate::file::{File, Files, Metadata};
 use crate::random::Seeded;
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
-/// How often a disk fails, one in so many chances, 0 for never.
+/// The faults of a simulated disk. A number n means a probability of 1/n per operation; 0 means never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskFaults {
-    /// What is opened or read is not in the cache.
+    /// The path or the bytes are not in the cache, so that `open_now` and `read_now` return `None`.
     pub cold: u32,
-    /// A read gives a part of what it could.
+    /// A read returns only some of the requested bytes, although the file has more.
     pub short: u32,
     /// A read fails (EIO).
     pub broken: u32,
 }
 
-/// A file's bytes, which all that have it open share, on whichever thread.
+/// The bytes of a file, which its open handles on all threads share.
 type Contents = Arc<Mutex<Vec<u8>>>;
 
 #[derive(Debug)]
@@ -34,14 +34,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder; clones are the same one.
+/// A folder in memory. Clones share its files.
 #[derive(Clone, Debug)]
 pub struct SimulatedFolder {
     disk: Arc<Disk>,
 }
 
-/// A file of it. Each that is opened has chances of its own, so that what one meets does not depend on what is done with
-/// another meanwhile.
+/// An open file of a [`SimulatedFolder`]. Each one has its own random sequence, so that its faults do not depend on the
+/// use of other files.
 #[derive(Debug)]
 pub struct SimulatedFile {
     faults: DiskFaults,
@@ -51,21 +51,21 @@ pub struct SimulatedFile {
 }
 
 impl SimulatedFolder {
-    /// An empty folder.
+    /// Creates an empty folder. The seed decides when faults occur.
     pub fn new(seed: u64, faults: DiskFaults) -> SimulatedFolder {
         let (files, random) = (Mutex::default(), Mutex::new(Seeded::new(seed)));
         SimulatedFolder { disk: Arc::new(Disk { files, faults, random, full: AtomicBool::new(false) }) }
     }
 
-    /// From now on the disk has no room, or has again.
+    /// Sets whether the disk is full, so that writes fail.
     pub fn set_full(&self, full: bool) {
         self.disk.full.store(full, Ordering::Release);
     }
 
-    /// Writes a file, new or not: whoever has it open sees the change.
+    /// Creates a file, or replaces its bytes. Open handles of the file see the new bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] where there is no room.
+    /// Returns [`io::ErrorKind::StorageFull`] if the disk is full.
     pub fn write(&self, path: &[u8], bytes: &[u8]) -> io::Result<()> {
         if self.disk.full.load(Ordering::Acquire) {
             return Err(io::ErrorKind::StorageFull.into());
@@ -139,7 +139,7 @@ impl File for SimulatedFile {
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         if self.chance(self.faults.broken) {
-            return Err(io::Error::other("the disk cannot read this (EIO)"));
+            return Err(io::Error::other("cannot read the file: disk error (EIO)"));
         }
         let bytes = locked(&self.bytes);
         let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
@@ -163,7 +163,7 @@ mod tests {
             match file.read_now(&mut buffer, bytes.len() as u64).expect("this disk does not break") {
                 None => {
                     waits += 1;
-                    assert!(waits < 10_000, "it is never in the cache");
+                    assert!(waits < 10_000, "the file is never in the cache");
                 }
                 Some(0) => return (bytes, waits),
                 Some(count) => bytes.extend_from_slice(&buffer[..count]),
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(folder.write(b"c", b"").expect_err("no room").kind(), io::ErrorKind::StorageFull);
         let file = folder.open(b"a/b").expect("a file");
         folder.set_full(false);
-        folder.write(b"a/b", b"").expect("it shrinks");
-        assert_eq!(file.read(&mut [0; 4], 0).expect("an earlier end"), 0);
+        folder.write(b"a/b", b"").expect("room");
+        assert_eq!(file.read(&mut [0; 4], 0).expect("the new end of the file"), 0);
     }
 }

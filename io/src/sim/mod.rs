@@ -1,13 +1,13 @@
-//! The simulator: a driver over a network in memory, in one thread, in virtual time, with every fault that a kernel can
-//! deliver, all decided by a seed.
+//! The simulator: a single-threaded driver for an in-memory network, with virtual time and the faults that a kernel can
+//! report. A seed decides everything that is random.
 //!
-//! A [`Network`] holds the links between the driver and its peers, which a test plays: clients that connect to it
-//! ([`Network::connect`]) and hosts that it connects to ([`Network::listen`]). [`Simulated`] keeps the
-//! contract of [`crate::driver`], as awkwardly as the contract allows: bytes come in pieces of any size, sends are short,
-//! sockets stall, connections break, accepting fails. The same seed gives the same run.
+//! A [`Network`] holds the links between the driver and its peers, which a test plays: clients that connect to the
+//! driver ([`Network::connect`]) and hosts that the driver connects to ([`Network::listen`]). [`Simulated`] keeps the
+//! contract of [`crate::driver`], and uses all the freedom that the contract gives: bytes arrive in pieces of any size,
+//! sends are short, sockets stall, connections break, accepting fails. The same seed gives the same run.
 //!
-//! Nothing waits here: a turn does what can be done now and returns. Whoever plays the clients moves time, to the moment
-//! that [`Simulated::until`] names or that a client waits for.
+//! A turn never waits: it does the work that is possible now and returns. The test that plays the clients advances the
+//! time, to the moment of [`Simulated::until`] or to one that a client waits for.
 
 mod faults;
 pub mod files;
@@ -30,18 +30,20 @@ use std::io;
 struct Connection {
     link: usize,
     paused: bool,
-    /// It was paused since the last turn: the kernel may have handed something over before.
+    /// True if the current turn has paused receiving. Bytes may still arrive, as from a kernel that had handed them
+    /// over before.
     just_paused: bool,
     ended: bool,
     failed: bool,
-    /// Something that was to be sent cannot be had: nothing of what comes behind it may leave.
+    /// True if bytes to send are missing: the link is broken, or a file cannot be read or is too short. Nothing is sent
+    /// after the missing bytes.
     lost: bool,
     outgoing: Option<Outgoing>,
     closed: bool,
     closed_at: Instant,
 }
 
-/// The driver.
+/// The simulated driver.
 #[derive(Debug)]
 pub struct Simulated {
     network: Network,
@@ -58,11 +60,11 @@ pub struct Simulated {
     idle: bool,
 }
 
-/// Whether a socket's bytes are wanted.
+/// The state of receiving on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     Wanted,
-    /// Not any more: what the kernel has handed over already may still come.
+    /// Paused in this turn. Bytes may still arrive, as from a kernel that had handed them over before.
     JustPaused,
     Paused,
 }
@@ -74,14 +76,14 @@ enum Report {
     Broken,
 }
 
-/// Seconds since 1970 when a simulated clock starts.
+/// The seconds since 1970 at moment zero of a simulated clock.
 const START: u64 = 1_800_000_000;
 
 impl Simulated {
-    /// A driver that accepts what connects to the network.
+    /// Creates a driver that accepts the network's clients.
     ///
     /// # Errors
-    /// Where the system has no descriptor for the notifier, the one real thing in here.
+    /// Returns an error if the system has no descriptor for the notifier, which is the driver's only real resource.
     pub fn new(network: Network) -> io::Result<Simulated> {
         let now = network.now();
         Ok(Simulated {
@@ -100,17 +102,18 @@ impl Simulated {
         })
     }
 
-    /// When the loop wants its next turn at the latest.
+    /// Returns the latest moment for the next turn: the `until` of the last turn. `None` means that there is no
+    /// deadline.
     pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// Whether the last turn found nothing to do.
+    /// Returns true if the last turn found nothing to do and left no work for the next one.
     pub fn is_idle(&self) -> bool {
         self.idle
     }
 
-    /// Sockets that are open.
+    /// Returns the number of sockets that the driver holds. They include closed ones that still have bytes to send.
     pub fn sockets(&self) -> usize {
         self.connections.ids().count()
     }
@@ -186,7 +189,8 @@ impl Simulated {
         }
     }
 
-    /// Sends what the link takes; `report` says which kind of operation it was.
+    /// Sends as many bytes as the link takes, and keeps the rest. `report` is `Blocked` for [`Op::Send`] and `Drained`
+    /// for [`Op::SendBytes`].
     fn send(&mut self, socket: SocketId, bytes: Bytes, report: Report) {
         let Some(connection) = sending(&mut self.connections, socket) else { return };
         if let Some(outgoing) = &mut connection.outgoing {
@@ -210,7 +214,7 @@ impl Simulated {
         }
     }
 
-    /// Sends from a file, a piece at a time like everything that waits.
+    /// Adds a file range to the waiting bytes, of which each turn sends a piece.
     fn send_file(&mut self, socket: SocketId, range: FileRange) {
         let Some(connection) = sending(&mut self.connections, socket) else { return };
         connection.outgoing.get_or_insert_default().push_file(range);
@@ -275,7 +279,7 @@ impl Simulated {
         })
     }
 
-    /// Ends the connection attempts that have an answer. Returns true if there was one.
+    /// Reports the connection attempts that have succeeded or failed. Returns true if there was one.
     fn connect<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> bool {
         let mut ended = std::mem::take(&mut self.refused);
         let mut any = !ended.is_empty();
@@ -305,7 +309,7 @@ impl Simulated {
         any
     }
 
-    /// Moves bytes of one connection both ways: whether any moved.
+    /// Moves bytes of one connection in both directions. Returns true if anything happened.
     fn move_bytes<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) -> bool {
         let mut any = false;
         let Some(connection) = self.connections.get(socket) else { return false };
@@ -382,7 +386,7 @@ impl Simulated {
 }
 
 impl Driver for Simulated {
-    /// The real listener is closed: clients come to its number, by [`Network::connect_to`].
+    /// Closes the real listener. Clients connect to its number, with [`Network::connect_to`].
     fn listen(&mut self, _: Listener) -> io::Result<ListenerId> {
         self.listeners += 1;
         Ok(ListenerId(self.listeners - 1))
@@ -393,7 +397,7 @@ impl Driver for Simulated {
     }
 
     fn descriptor(&mut self) -> io::Result<Waitable> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator waits for nothing"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulator has no descriptor to wait for"))
     }
 
     fn arm(&mut self, _: Option<Instant>) -> io::Result<()> {
@@ -451,10 +455,11 @@ impl Driver for Simulated {
     }
 }
 
-/// Bytes of a file that a link is offered at once.
+/// The most bytes of a file that are offered to a link at once.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Sends what comes next: how much the link took, or `None` where it is broken, or a file does not have what was promised.
+/// Sends the next waiting piece. Returns the number of bytes that the link took, or `None` if the link is broken or the
+/// file has no bytes there.
 fn send_next(network: &Network, link: usize, outgoing: &Outgoing) -> Option<usize> {
     match outgoing.next(usize::MAX) {
         Next::Bytes(bytes) => network.server_send(link, bytes),
@@ -468,12 +473,12 @@ fn send_next(network: &Network, link: usize, outgoing: &Outgoing) -> Option<usiz
     }
 }
 
-/// A connection that may send.
+/// Returns the connection, if the loop has not closed it and no bytes to send are missing.
 fn sending(connections: &mut Slots<Connection>, socket: SocketId) -> Option<&mut Connection> {
     open(connections, socket).filter(|connection| !connection.lost)
 }
 
-/// A connection that the loop has not closed.
+/// Returns the connection, if the loop has not closed it.
 fn open(connections: &mut Slots<Connection>, socket: SocketId) -> Option<&mut Connection> {
     connections.get(socket).filter(|connection| !connection.closed)
 }
@@ -526,7 +531,7 @@ mod tests {
         driver.turn(None, &mut queue, &mut seen).expect("a turn");
         assert!(seen.0.contains(&"hello".to_string()));
         assert_eq!(client.receive(10), Some(Arrived::Bytes(b"bye".to_vec())));
-        // The silent host never answers. Cancelled, the attempt is gone, even if the host answers again.
+        // The silent host never answers. A cancelled attempt gets no completion, even if the host answers again.
         seen.0.clear();
         network.advance(Duration::from_secs(1000));
         driver.turn(None, &mut queue, &mut seen).expect("a turn");

@@ -1,4 +1,4 @@
-//! Host names in memory, with slow and failing lookups: the simulator's twin of [`resolve`](crate::resolve).
+//! Host names in memory, with slow and failing lookups: the simulator's implementation of [`resolve`](crate::resolve).
 
 use crate::random::Seeded;
 use crate::resolve::{Answer, Resolve, with_port, without_lookup};
@@ -8,9 +8,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A table of names; clones are the same one.
+/// A table of host names. Clones share it.
 ///
-/// Each lookup waits until [`answer`](Self::answer) is called, so that a test decides how long lookups take in virtual time.
+/// Each lookup waits until [`answer`](Self::answer) is called, so that a test decides how long lookups take in virtual
+/// time.
 #[derive(Clone, Debug)]
 pub struct SimulatedNames {
     state: Arc<Mutex<State>>,
@@ -19,7 +20,7 @@ pub struct SimulatedNames {
 struct State {
     names: BTreeMap<String, Vec<IpAddr>>,
     waiting: VecDeque<(String, u16, Answer)>,
-    /// One in so many lookups gets no answer of a name server.
+    /// One in this many lookups fails because no name server answers; 0 means that none does.
     lost: u32,
     random: Seeded,
 }
@@ -34,7 +35,7 @@ impl fmt::Debug for State {
 }
 
 impl SimulatedNames {
-    /// An empty table. One in `lost` lookups fails with [`io::ErrorKind::TimedOut`]; 0 means that none does.
+    /// Creates an empty table. One in `lost` lookups fails with [`io::ErrorKind::TimedOut`]; 0 means that none does.
     pub fn new(seed: u64, lost: u32) -> SimulatedNames {
         let random = Seeded::new(seed);
         SimulatedNames {
@@ -46,12 +47,12 @@ impl SimulatedNames {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the addresses of a name; a name without addresses does not exist.
+    /// Sets the addresses of a name. A name without addresses counts as one that does not exist.
     pub fn set(&self, name: &str, addresses: &[IpAddr]) {
         self.locked().names.insert(name.to_string(), addresses.to_vec());
     }
 
-    /// Returns how many lookups wait.
+    /// Returns the number of waiting lookups.
     pub fn waiting(&self) -> usize {
         self.locked().waiting.len()
     }
@@ -75,7 +76,7 @@ impl SimulatedNames {
             };
             (found, answer)
         };
-        // The caller may start another lookup.
+        // Called without the lock, because the callback may start another lookup.
         answer(found);
         true
     }

@@ -1,4 +1,4 @@
-//! Links in memory between clients, which a test plays, and the simulated driver.
+//! In-memory links between the simulated driver and the clients and hosts that a test plays.
 
 use super::{Faults, Receiving};
 use crate::random::Seeded;
@@ -10,11 +10,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes that one direction of a link holds until the other side takes some, where a test says nothing else: few, so that
-/// back-pressure is met often.
+/// The default capacity of one direction of a link, in bytes. It is small, so that back-pressure occurs often.
 const LINK_BYTES: usize = 16 * 1024;
 
-/// The most that one delivery brings.
+/// The most bytes of one delivery to the driver.
 const DELIVERY_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
@@ -28,9 +27,9 @@ struct Link {
     to_server: Direction,
     to_client: Direction,
     broken: bool,
-    /// It broke by a fault of the network, and not by what a side did.
+    /// True if a simulated fault has broken the link, and not one of its sides.
     fault: bool,
-    /// The breaking has been told to the server.
+    /// True if the driver has been notified that the link is broken.
     told: bool,
     server_gone: bool,
     client_gone: bool,
@@ -47,7 +46,7 @@ struct State {
     random: Seeded,
     now: Instant,
     refusing: bool,
-    /// Bytes that one direction of a link holds.
+    /// The capacity of one direction of every link, in bytes.
     room: usize,
     trace: u64,
 }
@@ -73,38 +72,39 @@ impl State {
         self.hosts.iter_mut().find(|host| host.address == *address)
     }
 
-    /// Mixes an event into the trace, so that two runs can be told apart.
+    /// Adds an event to the trace, so that two runs can be compared.
     fn note(&mut self, what: u64) {
         self.trace = (self.trace.rotate_left(5) ^ what).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 }
 
-/// A network; clones are the same network.
+/// A simulated network. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Network {
     state: Rc<RefCell<State>>,
 }
 
-/// What one side of a link finds.
+/// The result of receiving from a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// At least one byte.
+    /// Received bytes, at least one.
     Bytes(Vec<u8>),
-    /// The other side ended its direction.
+    /// The other side has closed its sending direction.
     End,
-    /// The link broke.
+    /// The link is broken.
     Reset,
 }
 
-/// The test's end of a link: of a client that has connected to the driver, or of a host that the driver has connected to. It
-/// closes when it is dropped.
+/// The test's end of a link. The test is either a client that has connected to the driver, or a host that the driver
+/// has connected to. Dropping this closes the test's end.
 #[derive(Debug)]
 pub struct Client {
     network: Network,
     link: usize,
 }
 
-/// A server that a test plays, for the driver to connect to. It refuses connections once it is dropped.
+/// A server, played by a test, to which the driver can connect. After it is dropped, the network refuses connections to
+/// its address.
 #[derive(Debug)]
 pub struct Host {
     network: Network,
@@ -119,7 +119,7 @@ struct Listening {
 }
 
 impl Network {
-    /// A network without links.
+    /// Creates a network without links. The seed decides when faults occur.
     pub fn new(seed: u64, faults: Faults) -> Network {
         let state = State {
             links: Vec::new(),
@@ -135,44 +135,45 @@ impl Network {
         Network { state: Rc::new(RefCell::new(state)) }
     }
 
-    /// The present moment.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Instant {
         self.state.borrow().now
     }
 
-    /// Moves time on.
+    /// Advances the virtual time.
     pub fn advance(&self, by: Duration) {
         let mut state = self.state.borrow_mut();
         state.now = state.now + by;
     }
 
-    /// Moves time on to a moment, if that is later.
+    /// Advances the virtual time to a moment. Does nothing if that has passed.
     pub fn advance_to(&self, moment: Instant) {
         let mut state = self.state.borrow_mut();
         state.now = state.now.max(moment);
     }
 
-    /// From now on each direction of a link holds so many bytes until the other side takes some.
+    /// Sets how many bytes each direction of a link can hold until the other side takes some.
     pub fn hold(&self, bytes: usize) {
         self.state.borrow_mut().room = bytes;
     }
 
-    /// A number that the seed decides.
+    /// Returns the next random number of the seed.
     pub fn random(&self) -> u64 {
         self.state.borrow_mut().random.next()
     }
 
-    /// What happened so far, as one number: two runs of a seed have the same.
+    /// Returns a hash of the events so far. Two runs of one test with the same seed have the same hash.
     pub fn trace(&self) -> u64 {
         self.state.borrow().trace
     }
 
-    /// Connects a client to the first listener. Its address is one of 250, so that some share one.
+    /// Connects a client to the first listener. Its address is one of 250, so that some clients share an address.
     pub fn connect(&self) -> Client {
         self.connect_to(ListenerId(0))
     }
 
-    /// Connects a client to a listener: they count from 0 on, in the order in which the server has them.
+    /// Connects a client to a listener. Listeners are numbered from 0, in the order in which they were added to the
+    /// driver.
     pub fn connect_to(&self, listener: ListenerId) -> Client {
         let mut state = self.state.borrow_mut();
         let last = state.random.below(250) as u8;
@@ -190,7 +191,7 @@ impl Network {
     /// Adds a host that listens at an address.
     ///
     /// # Panics
-    /// If another host listens there.
+    /// Panics if another host listens at the address.
     pub fn listen(&self, address: Address) -> Host {
         let mut state = self.state.borrow_mut();
         assert!(state.host(&address).is_none(), "another host listens at {address}");
@@ -198,8 +199,7 @@ impl Network {
         Host { network: self.clone(), address }
     }
 
-    /// Returns how a connection attempt of the driver's ends: with a link, or with an error. Returns `None` while there is no
-    /// answer.
+    /// Answers a connection attempt of the driver with a link or an error. Returns `None` if there is no answer yet.
     pub(super) fn answer(&self, address: &Address) -> Option<io::Result<usize>> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -258,7 +258,8 @@ impl Network {
         }
     }
 
-    /// Sends from the server: how much the link took, or `None` where it is broken.
+    /// Sends from the driver. Returns the number of bytes that the link took, or `None` if the link is broken or the
+    /// client has closed its end.
     pub(super) fn server_send(&self, link: usize, bytes: &[u8]) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         let (no_send, short_send) = (state.faults.no_send, state.faults.short_send);
@@ -318,8 +319,8 @@ impl Network {
         state.note(7 + ((link as u64) << 8));
     }
 
-    /// Closes the server's end. As a kernel does, it breaks the link where something was not received, and what the client
-    /// sends afterwards breaks it too.
+    /// Closes the driver's end. As in a kernel, this breaks the link if the driver has not received all bytes. Bytes
+    /// that the client sends later break the link, too.
     pub(super) fn server_close(&self, link: usize) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -343,13 +344,14 @@ impl Network {
 }
 
 impl Host {
-    /// Takes the next connection of the driver's, if there is one.
+    /// Takes the next connection that the driver has made to this host, if there is one.
     pub fn accept(&self) -> Option<Client> {
         let link = self.network.state.borrow_mut().host(&self.address)?.backlog.pop_front()?;
         Some(Client { network: self.network.clone(), link })
     }
 
-    /// Makes the host ignore connection attempts, as a host behind a firewall that drops packets does; or answer them again.
+    /// Sets whether the host leaves connection attempts unanswered, as a host behind a firewall that drops packets
+    /// does.
     pub fn set_silent(&self, is_silent: bool) {
         if let Some(host) = self.network.state.borrow_mut().host(&self.address) {
             host.is_silent = is_silent;
@@ -372,7 +374,8 @@ impl Drop for Host {
 }
 
 impl Client {
-    /// Sends: how much the link took. What is sent to a server that has closed breaks the link.
+    /// Sends bytes. Returns the number of bytes that the link took. Sending breaks the link if the driver has closed
+    /// its end.
     pub fn send(&self, bytes: &[u8]) -> usize {
         let mut state = self.network.state.borrow_mut();
         let room = state.room;
@@ -388,7 +391,7 @@ impl Client {
         take
     }
 
-    /// Receives up to `most` bytes; `None` where nothing has come.
+    /// Receives up to `most` bytes. Returns `None` if nothing has arrived, or if bytes have arrived and `most` is 0.
     pub fn receive(&self, most: usize) -> Option<Arrived> {
         let mut state = self.network.state.borrow_mut();
         let link = &mut state.links[self.link];
@@ -400,19 +403,19 @@ impl Client {
             return None;
         }
         match (link.broken, link.to_client.ended) {
-            // What had arrived before a break is read first, then the break shows.
+            // The bytes that arrived before a break have been read by now.
             (true, _) => Some(Arrived::Reset),
             (false, true) => Some(Arrived::End),
             (false, false) => None,
         }
     }
 
-    /// Returns the peer's address as the driver sees it.
+    /// Returns the address of this end, as the driver sees it.
     pub fn address(&self) -> Peer {
         self.network.state.borrow().links[self.link].peer
     }
 
-    /// Ends the client's direction.
+    /// Closes the client's sending direction.
     pub fn shutdown(&self) {
         self.network.state.borrow_mut().links[self.link].to_server.ended = true;
     }
@@ -422,8 +425,9 @@ impl Client {
         self.network.state.borrow_mut().links[self.link].broken = true;
     }
 
-    /// Whether the link broke by a fault of the network: then nobody owes the client anything. A link that broke because the
-    /// server closed it with bytes unread has lost an answer.
+    /// Returns true if a simulated fault has broken the link, so that the client may miss an answer. Returns false if
+    /// the server has broken it, for example because it closed with bytes unread: an answer lost that way is the
+    /// server's mistake.
     pub fn has_fault(&self) -> bool {
         self.network.state.borrow().links[self.link].fault
     }

@@ -1,4 +1,4 @@
-//! What differs between operating systems, under the same names for each.
+//! The parts that differ between operating systems, under the same names on each.
 //!
 //! | module | Linux | macOS, FreeBSD | Windows |
 //! |---|---|---|---|
@@ -33,10 +33,10 @@ pub(crate) use unix::{listen, poll, signal};
 #[cfg(windows)]
 pub(crate) use windows::{listen, memory, poll, signal, socket, wake};
 
-/// What a foreign loop can wait for: a descriptor (unix), or a socket (Windows).
+/// A handle on which a foreign loop can wait: a descriptor (unix) or a socket (Windows).
 #[cfg(unix)]
 pub type Waitable = std::os::fd::RawFd;
-/// What a foreign loop can wait for: a descriptor (unix), or a socket (Windows).
+/// A handle on which a foreign loop can wait: a descriptor (unix) or a socket (Windows).
 #[cfg(windows)]
 pub type Waitable = std::os::windows::io::RawSocket;
 

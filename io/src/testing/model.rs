@@ -1,4 +1,5 @@
-//! What a loop and its clients have done, and whether what the driver reports can follow from it.
+//! The model: records the actions of the loop and its clients, and checks that the driver's reports can follow from
+//! them.
 
 use super::Traits;
 use super::program::{Action, Step};
@@ -9,58 +10,60 @@ use bytes::Bytes;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
-/// A client.
+/// The state of a client.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) port: Option<u16>,
-    /// The loop connects to it, and not the other way round.
+    /// True if the loop connects to the client, false if the client connects to the loop.
     pub(super) dialed: bool,
-    /// It waits for the loop's connection.
+    /// True while it waits for the loop's connection.
     pub(super) expects: bool,
-    /// Its connection, where the driver has told of it.
+    /// The index of its connection, if the driver has reported one.
     pub(super) connection: Option<usize>,
     pub(super) sent: u64,
     pub(super) read: u64,
-    /// It has sent, or tried to, when its connection was closed.
+    /// True if it has sent, or tried to send, after the loop closed its connection.
     pub(super) late: bool,
     pub(super) shut: bool,
     pub(super) reset: bool,
     pub(super) closed: bool,
-    /// It has seen the end of what comes, or a reset.
+    /// True if it has received the end or a reset.
     pub(super) over: bool,
 }
 
 impl Client {
-    /// Whether it still has its socket.
+    /// Returns true if the client has an open socket.
     pub(super) fn is_here(&self) -> bool {
         !self.reset && !self.closed && !self.expects
     }
 }
 
-/// What became of a connection.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Open,
     Closed,
-    /// Closed, and the time that it had to send its last bytes is over.
+    /// Closed, and the time for sending the last bytes has passed (`limit::LINGER`).
     Expired,
     Aborted,
 }
 
-/// A door that the loop closes: what passes afterwards must have been on its way before.
+/// The state of receiving or accepting: open, or paused by the loop. Once a pause is in effect, the driver may report
+/// only the bytes or clients from before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
     Open,
-    /// It closes within so many turns.
+    /// The pause takes effect after this many turns.
     Closing(u8),
-    /// What the other side had sent, and whether it had ended, when it closed.
+    /// The pause is in effect. Holds the number of bytes that the client had sent by then (or the number of clients),
+    /// and true if the client had ended its direction.
     Closed {
         sent: u64,
         ended: bool,
     },
 }
 
-/// A connection, as the loop knows it.
+/// A connection, as the loop sees it.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: SocketId,
@@ -68,16 +71,18 @@ pub(super) struct Connection {
     pub(super) fate: Fate,
     dialed: bool,
     pub(super) asked: u64,
-    /// What was asked before the present turn.
+    /// The value of `asked` when the current turn began.
     asked_before: u64,
     pub(super) received: u64,
-    /// Blocked was told, and Drained was not yet.
+    /// True from `Blocked` until `Drained`.
     blocked: bool,
-    /// `SendBytes` that Drained may still be told of: those from before this turn, and those that it may not have started.
+    /// The operations `SendBytes` and `SendFile` for which the driver may still report `Drained`: the number from
+    /// before the current turn, and the number queued since it began.
     shared: [u32; 2],
-    /// Drained or Failed has to come.
+    /// True if the driver must still report `Drained` or `Failed`.
     pub(super) owed: bool,
-    /// A file that was to be sent ends before its part does: what was asked up to there leaves, then Failed has to come.
+    /// True if the loop has sent a file range that ends beyond the end of the file. The bytes up to the file's end must
+    /// leave, and then the driver must report `Failed`.
     pub(super) short: bool,
     pub(super) shut: bool,
     pub(super) ended: bool,
@@ -85,22 +90,22 @@ pub(super) struct Connection {
     door: Door,
 }
 
-/// The loop, its clients, and what happened.
+/// The loop, its clients, and a log. It is the driver's sink, and checks each completion.
 #[derive(Debug)]
 pub(super) struct Model {
     traits: Traits,
-    /// Bytes of all streams, several times over.
+    /// A file that contains the pattern several times.
     file: Arc<dyn File>,
     copies: u64,
     pub(super) clients: Vec<Client>,
     pub(super) connections: Vec<Connection>,
     open: HashMap<SocketId, usize>,
     used: HashSet<SocketId>,
-    /// Closed from within the sink: what comes in the same turn may still name them.
+    /// Sockets closed from within the sink. Completions of the same turn may still name them.
     leaving: Vec<SocketId>,
-    /// Steps that wait for a completion.
+    /// Steps for the sink: it performs one at each completion.
     pub(super) later: VecDeque<Step>,
-    /// Clients that the loop is to connect to.
+    /// Clients that the loop has not connected to yet, and their addresses.
     pub(super) addresses: VecDeque<(usize, Address)>,
     accepting: Door,
     pub(super) accept_failed: bool,
@@ -108,18 +113,19 @@ pub(super) struct Model {
     log: Vec<(&'static str, usize, u64)>,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     ToLoop,
     ToClient,
 }
 
-/// Bytes of which all streams are made, each from a place of its own on and over again. A prime number, so that no buffer's
-/// size is a multiple of it: what is lost, doubled or mixed up shows.
+/// The length of the pattern that all streams repeat, each from its own start. A prime number, so that no buffer's size
+/// is a multiple of it: then the check notices bytes that are lost, doubled or exchanged.
 const PATTERN_BYTES: usize = 65_521;
 
-/// Bytes that the last copy in the file lacks: parts that begin there have nothing of what they promise.
+/// The number of bytes that are missing from the last copy of the pattern in the file. A file range that begins among
+/// them contains no bytes.
 const MISSING_BYTES: usize = 1_000;
 
 fn pattern() -> &'static [u8] {
@@ -130,12 +136,12 @@ fn pattern() -> &'static [u8] {
     })
 }
 
-/// Where in the pattern a client's stream is.
+/// Returns the position in the pattern of byte `from` of a client's stream.
 fn place(client: usize, way: Way, from: u64) -> usize {
     (from as usize + client * 7919 + way as usize * 104_729) % PATTERN_BYTES
 }
 
-/// The bytes of a client's stream from a place on, in runs.
+/// Returns `count` bytes of a client's stream, from byte `from` on, as slices of the pattern.
 fn runs(client: usize, way: Way, from: u64, count: usize) -> impl Iterator<Item = &'static [u8]> {
     let mut place = place(client, way, from);
     let mut left = count;
@@ -150,21 +156,23 @@ pub(super) fn stream(client: usize, way: Way, from: u64, count: usize) -> Vec<u8
     runs(client, way, from, count).collect::<Vec<_>>().concat()
 }
 
+/// Checks that the bytes are those of a client's stream from byte `from` on.
+///
 /// # Panics
-/// Where the bytes are not those of the stream at that place.
+/// Panics if they are not.
 pub(super) fn check_stream(client: usize, way: Way, from: u64, bytes: &[u8]) {
     let mut rest = bytes;
     for run in runs(client, way, from, bytes.len()) {
         let (part, behind) = rest.split_at(run.len());
         let place = from + (bytes.len() - rest.len()) as u64;
-        assert!(part == run, "what client {client} has {way:?} from byte {place} on is not what was sent");
+        assert!(part == run, "the bytes {way:?} of client {client} differ from the sent ones after byte {place}");
         rest = behind;
     }
 }
 
 impl Model {
     pub(super) fn new(traits: Traits, file: impl FnOnce(&[u8]) -> Arc<dyn File>) -> Model {
-        // One more than the longest part covers, wherever it begins, and one to be short in.
+        // A range that begins in the first copy fits into the file. One that begins in the last copy may not.
         let copies = traits.most as usize / 4 / PATTERN_BYTES + 2;
         Model {
             traits,
@@ -188,7 +196,7 @@ impl Model {
         self.log.push((what, who, count));
     }
 
-    /// What happened, for whoever looks into a failure.
+    /// Prints the log and the state, to help explain a failure.
     pub(super) fn tell(&self) {
         for (what, who, count) in &self.log {
             eprintln!("{what} {who} {count}");
@@ -198,7 +206,7 @@ impl Model {
 
     fn add(&mut self, socket: SocketId, client: usize, dialed: bool) {
         let number = self.connections.len();
-        assert!(self.used.insert(socket), "{socket:?} is used twice");
+        assert!(self.used.insert(socket), "{socket:?} is used for two connections");
         self.open.insert(socket, number);
         assert_eq!(self.clients[client].connection.replace(number), None, "client {client} is accepted twice");
         self.connections.push(Connection {
@@ -220,14 +228,15 @@ impl Model {
         });
     }
 
-    /// Which client came: the one at that port, or else the first of those that wait.
+    /// Returns the client of an accepted connection: the waiting client with that port, or without a port the first
+    /// waiting client of a unix socket.
     fn client_at(&self, peer: Peer) -> usize {
         let waiting = |client: &Client| client.connection.is_none() && !client.dialed;
         let found = match peer {
             Peer::Internet(_, port) => {
                 self.clients.iter().position(|client| waiting(client) && client.port == Some(port))
             }
-            // A TCP client that is gone already may have no address any more.
+            // Also finds a TCP client that is gone, because its address may be unknown.
             Peer::Local => {
                 self.clients.iter().position(|client| waiting(client) && (client.port.is_none() || !client.is_here()))
             }
@@ -235,7 +244,7 @@ impl Model {
         found.unwrap_or_else(|| panic!("{peer:?} is accepted, but no such client waits"))
     }
 
-    /// Before a turn.
+    /// Must be called before each turn.
     pub(super) fn turn_begins(&mut self) {
         for connection in &mut self.connections {
             connection.asked_before = connection.asked;
@@ -243,14 +252,15 @@ impl Model {
         }
     }
 
-    /// After a turn: what was paused before it is paused now, and what nobody said is waiting has left.
+    /// Must be called after each turn. Lets pauses take effect, and checks that an accepted connection on which no
+    /// bytes wait has no more unread bytes than the kernel can hold.
     pub(super) fn turn_ended(&mut self) {
         for connection in &mut self.connections {
             let client = &self.clients[connection.client];
             let waits = connection.waits() || connection.failed || !client.is_here();
             let held = connection.asked_before.saturating_sub(client.read);
             let kept = connection.fate == Fate::Open && !connection.dialed && !waits && held > self.traits.capacity;
-            assert!(!kept, "{held} bytes of client {} wait, and nobody said so", connection.client);
+            assert!(!kept, "{held} bytes for client {} wait, but this was not reported", connection.client);
             connection.door.tick(client.sent, client.shut || !client.is_here());
         }
         self.accepting.tick(self.clients.len() as u64, false);
@@ -259,7 +269,8 @@ impl Model {
         }
     }
 
-    /// Does a step of the loop's. `within`: from the sink, so that it takes effect a turn later.
+    /// Performs a step of the loop. `within` is true if the sink performs it, so that it may take effect one turn
+    /// later.
     pub(super) fn perform(&mut self, step: Step, within: bool, queue: &mut Queue) {
         let turns = if within { 2 } else { 1 };
         let listener = ListenerId(0);
@@ -287,7 +298,7 @@ impl Model {
         self.note(if within { "(within)" } else { "" }, number, count as u64);
         let connection = &mut self.connections[number];
         let (socket, open) = (connection.socket, connection.fate == Fate::Open);
-        // What is said of a socket that is gone has to be ignored, so it is said now and then.
+        // A driver must ignore operations on closed sockets, so a program may contain them.
         let may_send = !open || !(connection.failed || connection.shut);
         match step.action {
             Action::Send if may_send => self.send(number, count, false, queue),
@@ -337,7 +348,7 @@ impl Model {
         queue.push(Op::SendBytes { socket, bytes: Bytes::from(bytes) });
     }
 
-    /// Has the next bytes sent from one of the copies in the file: the last may be too short.
+    /// Sends the next bytes of the stream from one of the copies in the file. The last copy may be too short.
     fn send_file(&mut self, number: usize, count: usize, copy: u64, queue: &mut Queue) {
         let connection = &mut self.connections[number];
         let place = place(connection.client, Way::ToClient, connection.asked) as u64;
@@ -360,7 +371,8 @@ impl Model {
         });
     }
 
-    /// The next bytes of the stream to a client, unless that has become too long.
+    /// Returns the next bytes of the stream to a client, and counts them if they must arrive. Returns `None` if the
+    /// stream would become too long.
     fn ask(&mut self, number: usize, count: usize, what: &'static str) -> Option<(SocketId, Vec<u8>)> {
         let connection = &mut self.connections[number];
         if connection.asked + count as u64 > self.traits.most {
@@ -382,7 +394,8 @@ impl Model {
         self.note("shut down", number, 0);
     }
 
-    /// Closes or aborts: from now on, or where it is done from within the sink from the next turn on, the id names nothing.
+    /// Closes or aborts a connection. Its id becomes invalid at once, or at the end of the turn if the sink does it
+    /// (`within`).
     pub(super) fn end(&mut self, number: usize, fate: Fate, within: bool, queue: &mut Queue) {
         let connection = &mut self.connections[number];
         let socket = connection.socket;
@@ -401,7 +414,7 @@ impl Model {
     fn accepted(&mut self, socket: SocketId, peer: Peer) {
         let client = self.client_at(peer);
         if let Door::Closed { sent, .. } = self.accepting {
-            assert!((client as u64) < sent, "client {client} came after accepting was paused, and is accepted");
+            assert!((client as u64) < sent, "client {client} connected after accepting was paused, but is accepted");
         }
         self.add(socket, client, false);
     }
@@ -416,13 +429,13 @@ impl Model {
         assert!(!connection.failed, "{completion:?} after Failed");
         match completion {
             Completion::Received { bytes, .. } => {
-                assert!(!bytes.is_empty(), "received nothing");
+                assert!(!bytes.is_empty(), "received 0 bytes");
                 assert!(!connection.ended, "received after the end");
                 check_stream(connection.client, Way::ToLoop, connection.received, bytes);
                 connection.received += bytes.len() as u64;
                 assert!(connection.received <= client.sent, "received more than was sent");
                 if let Door::Closed { sent, .. } = connection.door {
-                    assert!(connection.received <= sent, "received what was sent after the pause");
+                    assert!(connection.received <= sent, "received bytes that were sent after the pause");
                 }
             }
             Completion::Ended { .. } => {
@@ -441,10 +454,10 @@ impl Model {
                 connection.owed = true;
             }
             Completion::Progress { .. } => {
-                assert!(connection.waits(), "progress where nothing waits");
+                assert!(connection.waits(), "Progress, but no bytes wait");
             }
             Completion::Drained { .. } => {
-                assert!(connection.waits(), "drained where nothing was told to wait");
+                assert!(connection.waits(), "Drained, but no bytes were waiting");
                 let blocked = std::mem::take(&mut connection.blocked);
                 match connection.shared {
                     [0, _] if blocked => {}
@@ -454,7 +467,7 @@ impl Model {
                 connection.owed = false;
                 let held = connection.asked_before.saturating_sub(client.read);
                 let gone = connection.dialed || !client.is_here() || held <= traits.capacity;
-                assert!(gone, "drained, but {held} bytes are not with the client");
+                assert!(gone, "Drained, but {held} bytes are unread, more than the kernel holds");
             }
             _ => {}
         }
@@ -462,12 +475,12 @@ impl Model {
 }
 
 impl Connection {
-    /// Whether what is asked for now is to arrive.
+    /// Returns true if bytes that the loop sends now must arrive.
     fn sends(&self) -> bool {
         self.fate == Fate::Open && !self.short
     }
 
-    /// Whether bytes wait, as far as the loop was told or knows.
+    /// Returns true if bytes may be waiting, judging by the loop's operations and the driver's reports.
     fn waits(&self) -> bool {
         self.blocked || self.shared != [0, 0]
     }
@@ -515,7 +528,10 @@ impl Sink for Model {
             Completion::ConnectFailed { token, error } => {
                 let client = &mut self.clients[*token as usize];
                 assert!(self.traits.connects_fail, "the loop cannot connect: {error}");
-                assert!(client.expects && client.connection.is_none(), "client {token} has been connected to");
+                assert!(
+                    client.expects && client.connection.is_none(),
+                    "the attempt to client {token} has already ended"
+                );
                 (client.expects, client.closed) = (false, true);
                 (None, "connect failed", *token)
             }
@@ -528,7 +544,7 @@ impl Sink for Model {
         };
         if let Some(socket) = socket {
             let number = self.open.get(&socket).copied();
-            let number = number.unwrap_or_else(|| panic!("{completion:?} of a socket that is closed"));
+            let number = number.unwrap_or_else(|| panic!("{completion:?} for a closed socket"));
             self.note(what, number, count);
             self.happened(number, &completion);
         }

@@ -1,4 +1,4 @@
-//! Plays a program, and then lets everything come to its end.
+//! Plays a program, then checks that all bytes arrive and that all connections end.
 
 use super::model::{Client, Connection, Fate, Model, Way, check_stream, stream};
 use super::program::{Action, Step};
@@ -7,13 +7,13 @@ use crate::sim::Arrived;
 use crate::{Driver, Queue, limit};
 use std::time::Duration;
 
-/// Clients of a run: enough that some are in each other's way.
+/// The most clients of a run: enough that their connections compete.
 const CLIENTS: usize = 8;
 
-/// Bytes that a client takes at once when it reads everything.
+/// The most bytes that a client reads at once when it reads everything.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Turns after which a deadline that is over must have shown.
+/// The number of turns within which the driver must act on a passed deadline.
 const TURNS: usize = 8;
 
 pub(super) struct Player<P: Peers> {
@@ -85,7 +85,7 @@ impl<P: Peers> Player<P> {
         }
     }
 
-    /// Does a step of the loop's, or leaves it to the sink.
+    /// Performs a step of the loop, or leaves it to the sink.
     fn perform(&mut self, step: Step) {
         if step.within {
             self.model.later.push_back(step);
@@ -146,7 +146,7 @@ impl<P: Peers> Player<P> {
         let until = self.peers.until();
         self.model.turn_begins();
         let turned = self.peers.driver().turn(Some(until), &mut self.queue, &mut self.model);
-        turned.expect("the driver is usable");
+        turned.expect("a turn");
         self.model.turn_ended();
         self.model.note("turn", 0, 0);
         for (number, client) in self.model.clients.iter_mut().enumerate() {
@@ -155,11 +155,11 @@ impl<P: Peers> Player<P> {
         for connection in &self.model.connections {
             let client = connection.client;
             let explained = !self.model.clients[client].is_here() || self.peers.is_broken(client) || connection.short;
-            assert!(!connection.failed || explained, "client {client} did nothing, but its connection failed");
+            assert!(!connection.failed || explained, "the connection of client {client} failed without a cause");
         }
     }
 
-    /// A client reads once: whether something came.
+    /// Reads once at a client. Returns true if bytes, the end or a reset arrived.
     fn read(&mut self, number: usize, most: usize) -> bool {
         let client = &mut self.model.clients[number];
         if !client.is_here() || client.over {
@@ -172,19 +172,19 @@ impl<P: Peers> Player<P> {
                 check_stream(number, Way::ToClient, client.read, bytes);
                 client.read += bytes.len() as u64;
                 let asked = connection.map_or(0, |connection| connection.asked);
-                assert!(client.read <= asked, "client {number} read more than was asked to be sent");
+                assert!(client.read <= asked, "client {number} read more than the loop has sent");
             }
             Arrived::End => {
                 client.over = true;
-                let connection = connection.expect("a client that was not accepted sees an end");
+                let connection = connection.expect("a client sees an end before it is accepted");
                 assert!(
                     connection.shut || connection.fate != Fate::Open,
-                    "client {number} sees an end that nobody made"
+                    "client {number} sees an end that the loop did not cause"
                 );
                 let is_cut = connection.fate == Fate::Aborted || connection.short;
                 assert!(
                     !connection.short || !self.traits.resets_show,
-                    "client {number} sees a plain end of what is short"
+                    "client {number} sees a normal end after a file that is too short"
                 );
                 let may_be_cut = is_cut && !self.traits.resets_show;
                 let (read, asked) = (client.read, connection.asked);
@@ -194,7 +194,7 @@ impl<P: Peers> Player<P> {
                 client.over = true;
                 let broken = self.peers.is_broken(number);
                 let allowed = broken || connection.is_some_and(|connection| may_be_reset(client, connection));
-                assert!(allowed, "client {number} sees a reset that nobody made");
+                assert!(allowed, "client {number} sees a reset that has no cause");
             }
         }
         let (what, count) = match &arrived {
@@ -206,7 +206,8 @@ impl<P: Peers> Player<P> {
         true
     }
 
-    /// Turns, with clients that read whatever comes, until all is as it has to be.
+    /// Repeats turns until `done` returns true, and panics if that takes too long. If `reading`, the clients read
+    /// everything that arrives.
     fn wait(&mut self, what: &str, reading: bool, done: impl Fn(&mut Self) -> bool) {
         self.peers.begin_to_wait();
         loop {
@@ -231,16 +232,17 @@ impl<P: Peers> Player<P> {
         self.model.perform(step, false, &mut self.queue);
     }
 
-    /// An abort does not wait for a client to read.
+    /// Checks that aborted connections end even if the client does not read.
     fn aborted_are_gone(&mut self) {
-        self.wait("an aborted connection is there", false, |player| {
+        self.wait("an aborted connection still exists", false, |player| {
             let Player { peers, model, .. } = player;
             let mut aborted = model.connections.iter().filter(|connection| connection.fate == Fate::Aborted);
             aborted.all(|connection| !model.clients[connection.client].is_here() || peers.is_gone(connection.client))
         });
     }
 
-    /// Where time is virtual: connections that are closed, and cannot send their last bytes, are given up in time.
+    /// If the time is virtual, checks that the driver gives up closed connections that cannot send their last bytes in
+    /// time.
     fn closed_expire(&mut self) {
         let closed = self.model.connections.iter_mut().filter(|connection| connection.fate == Fate::Closed);
         let closed: Vec<&mut Connection> = closed.collect();
@@ -253,19 +255,16 @@ impl<P: Peers> Player<P> {
         }
         let open = self.model.connections.iter().filter(|connection| connection.fate == Fate::Open).count();
         let held = self.peers.sockets().unwrap_or(open);
-        assert_eq!(
-            held, open,
-            "sockets that the driver holds, and those that are open, after closed ones had their time"
-        );
+        assert_eq!(held, open, "the driver still holds closed sockets after their deadline");
     }
 
-    /// Everybody reads: all that was sent arrives, and nothing waits.
+    /// Lets both sides read, and checks that all sent bytes arrive.
     fn everything_arrives(&mut self) {
         self.loop_step(Action::ResumeAccept, 0);
         for number in 0..self.model.connections.len() {
             self.loop_step(Action::Resume, number);
         }
-        self.wait("what was sent has not arrived", true, |player| {
+        self.wait("sent bytes have not arrived", true, |player| {
             let Player { peers, model, notified, .. } = player;
             let unconnected = |client: &Client| client.is_here() && client.connection.is_none();
             let waiting = model.clients.iter().any(|client| client.expects || unconnected(client));
@@ -280,7 +279,7 @@ impl<P: Peers> Player<P> {
         });
     }
 
-    /// Everybody ends in one of four ways, and then everything is over.
+    /// Ends the connections in different ways, and checks that both sides see the end and that no connection remains.
     fn everybody_finishes(&mut self) {
         for number in 0..self.model.connections.len() {
             let Connection { fate, client, failed, shut, .. } = self.model.connections[number];
@@ -311,7 +310,7 @@ impl<P: Peers> Player<P> {
                 (told && seen) || peers.is_broken(connection.client)
             })
         });
-        self.wait("a closed connection is there", true, |player| {
+        self.wait("a closed connection still exists", true, |player| {
             player.close_all();
             let over = |client: &Client| client.over || !client.is_here() || client.connection.is_none();
             player.model.clients.iter().all(over) && player.peers.sockets().is_none_or(|held| held == 0)
@@ -329,7 +328,8 @@ impl<P: Peers> Player<P> {
     }
 }
 
-/// Whether a reset may show: where the loop cut the connection, or closed it with something unread.
+/// Returns true if the client may see a reset: the loop has aborted the connection, or has closed it with bytes unread
+/// or with a file that is too short.
 fn may_be_reset(client: &Client, connection: &Connection) -> bool {
     match connection.fate {
         Fate::Aborted | Fate::Expired => true,
@@ -338,11 +338,12 @@ fn may_be_reset(client: &Client, connection: &Connection) -> bool {
     }
 }
 
-/// Whether all that was sent on an open connection has arrived, both ways, and what has to be told was told.
+/// Returns true if all bytes of an open connection have arrived in both directions, and the driver has reported all
+/// that it must report.
 fn has_arrived(connection: &Connection, client: &Client, broken: bool) -> bool {
     let told = !client.shut && client.is_here() || connection.ended || connection.failed;
     let here = client.is_here() && !broken;
-    // Whose file is short receives no more, and that is told.
+    // A connection with a file that is too short fails, and then receives nothing more.
     let received = connection.received == client.sent || connection.short;
     let failed = connection.failed || !connection.short || !here;
     let arrived = received && failed && client.read == connection.asked;

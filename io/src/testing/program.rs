@@ -1,6 +1,6 @@
-//! Programs: what is done, step by step, written as bytes so that a fuzzer can change them.
+//! Programs: sequences of steps, encoded as bytes so that a fuzzer can change them.
 
-/// What is done in a step.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Connect,
@@ -15,7 +15,7 @@ pub(super) enum Action {
     SendTogether,
     SendBytes,
     SendFile,
-    /// Of a file that may end before.
+    /// The loop sends a file range that may end beyond the end of the file.
     SendShortFile,
     Pause,
     Resume,
@@ -28,24 +28,24 @@ pub(super) enum Action {
     Nothing,
 }
 
-/// A step.
+/// A step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) action: Action,
-    /// Which client or connection, of those that there are.
+    /// Selects a client or connection: the remainder of this number, divided by their count, is its index.
     pub(super) who: usize,
-    /// How many bytes, where it sends or reads.
+    /// The number of bytes to send or read.
     pub(super) bytes: usize,
-    /// The loop does it from within the sink, when the next completion comes.
+    /// True if the loop performs the step from within the sink, at a completion.
     pub(super) within: bool,
-    /// A turn follows.
+    /// True if a turn follows.
     pub(super) turn: bool,
 }
 
-/// More steps than this say nothing new and only make a run slow.
+/// The most steps of a program. Longer programs find no other mistakes and only take longer.
 const STEPS: usize = 256;
 
-/// How often each action comes, in 32 steps.
+/// The actions by their encoded numbers, which have five bits. Frequent actions have several numbers.
 const ACTIONS: [Action; 32] = {
     use Action::*;
     [
@@ -84,7 +84,7 @@ const ACTIONS: [Action; 32] = {
     ]
 };
 
-/// The steps of a program: three bytes each. A last step that is not whole is left out.
+/// Decodes at most [`STEPS`] steps of a program, three bytes each. Ignores an incomplete last step.
 pub(super) fn steps(program: &[u8]) -> Vec<Step> {
     let step = |bytes: &[u8]| Step {
         action: ACTIONS[usize::from(bytes[0] & 31)],
@@ -96,7 +96,7 @@ pub(super) fn steps(program: &[u8]) -> Vec<Step> {
     program.chunks_exact(3).take(STEPS).map(step).collect()
 }
 
-/// Lengths from one byte to several socket buffers.
+/// Decodes a length, from one byte to several socket buffers.
 fn length(byte: u8) -> usize {
     let number = usize::from(byte & 63);
     match byte >> 6 {

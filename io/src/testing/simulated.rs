@@ -1,4 +1,4 @@
-//! Programs over the simulator, with faults.
+//! Plays programs on the simulator, with faults.
 
 use super::{Peers, Traits, run};
 use crate::file::{File, Files};
@@ -10,28 +10,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one direction of a simulated link holds.
+/// The capacity of one direction of a simulated link, in bytes.
 const LINK_BYTES: u64 = 16 * 1024;
 
-/// Turns within which everything has come to its end, with every fault.
+/// The most turns of one wait, which suffice even with every fault.
 const TURNS: u32 = 5_000;
 
-/// Bytes at the front that choose the faults and the seed.
+/// The length of the part of the input that chooses the faults and the seed.
 const HEADER_BYTES: usize = 3;
 
 struct Simulation {
     network: Network,
     driver: Simulated,
     clients: Vec<Option<Client>>,
-    /// Hosts that the driver is to connect to, by the numbers of their clients.
+    /// Hosts for the driver to connect to, by the numbers of their clients.
     hosts: HashMap<usize, Host>,
     waited: u32,
 }
 
-/// A program on the simulated driver, with the faults and the seed that its first bytes choose.
+/// Plays a program on the simulated driver. The first three bytes of the input choose the faults and the seed.
 ///
 /// # Panics
-/// Where the driver breaks its contract, or where the same seed does not give the same run twice.
+/// Panics if the driver breaks its contract, or if two runs with the same seed differ.
 pub fn driver(input: &[u8]) {
     let Some((&[often, seldom, seed], program)) = input.split_first_chunk::<HEADER_BYTES>() else { return };
     let odds = |number: u8| [0, 2, 4, 16][usize::from(number & 3)];
@@ -53,9 +53,9 @@ pub fn driver(input: &[u8]) {
         network.trace()
     };
     let trace = play();
-    // Only now and then: it costs as much again.
+    // Only for one seed in eight, because it doubles the time of a run.
     if seed & 7 == 0 {
-        assert_eq!(trace, play(), "the same seed gives another run");
+        assert_eq!(trace, play(), "two runs with the same seed differ");
     }
 }
 
@@ -117,7 +117,7 @@ impl Peers for Simulation {
     }
 
     fn is_gone(&mut self, client: usize) -> bool {
-        // To receive nothing takes nothing away.
+        // Receiving 0 bytes leaves the received bytes in place.
         self.clients[client].as_ref().is_none_or(|client| client.receive(0) == Some(Arrived::Reset))
     }
 

@@ -1,4 +1,4 @@
-//! New connections, accepted or opened by the loop; and ends of streams that the kernel keeps to itself.
+//! New connections, accepted or opened by the loop, and ends of streams that a multishot receive does not report.
 
 use super::{Entry, Uring, data, kind, numbered, ring};
 use crate::{Address, Completion, ListenerId, Peer, Queue, Sink, SocketId, socket};
@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 impl Uring {
-    /// Looks for the end of a stream that the kernel keeps to itself (seen on Linux 6.18): of a unix socket's where it came behind
-    /// more data than a multishot receive takes in one go; of any where it is a reset that came with the last data, after
-    /// receiving was paused and begun anew.
+    /// Checks for an end of the stream that the multishot receive does not report (seen on Linux 6.18). On a unix
+    /// socket, that is an end behind more data than the receive takes at once. On any socket, it is a reset that
+    /// arrives with the last data after receiving was paused and resumed.
     pub(super) fn look_for_end<S: Sink>(&mut self, socket: SocketId, queue: &mut Queue, sink: &mut S) {
         let Some(connection) = self.connections.get(socket) else { return };
         if connection.closed || connection.ended || connection.paused {
@@ -21,12 +21,13 @@ impl Uring {
             return;
         }
         let mut byte = 0u8;
-        // SAFETY: the pointer describes one byte.
+        // SAFETY: the pointer is to one byte, which outlives the call, and the length is 1.
         let count = unsafe {
             let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
             libc::recv(connection.descriptor.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1, flags)
         };
-        // Of others the receive may have the reset already, on its way to us: then this looks like an end.
+        // On other sockets, the multishot receive may have taken a reset that it has not reported yet, which looks like
+        // an end here.
         if count == 0 && is_unix {
             connection.ended = true;
             return sink.complete(Completion::Ended { socket }, queue);
@@ -45,7 +46,7 @@ impl Uring {
             return;
         }
         accepting.armed = true;
-        // Not blocking, for the one call that has no flag to say so; the ring's own operations wait all the same.
+        // Non-blocking, because `sendfile` has no flag for it. The ring's own operations wait all the same.
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.waitable())).flags(flags).build();
         self.submit(entry.user_data(numbered(kind::ACCEPT, number)));
@@ -58,7 +59,8 @@ impl Uring {
             if self.listeners.get(number).is_some_and(Option::is_some) {
                 let is_tcp = matches!(&self.listeners[number], Some(accepting) if accepting.listener.is_tcp());
                 let peer = if is_tcp { socket::peer_of(&descriptor) } else { Some(Peer::Local) };
-                // One that its peer has reset meanwhile is over already; nobody knows any more whose it was.
+                // If the peer has already reset the connection, the kernel has forgotten its address. Drop the
+                // connection.
                 if let Some(peer) = peer {
                     let socket = self.insert(descriptor, peer);
                     sink.complete(Completion::Accepted { listener, socket, peer }, queue);
@@ -85,7 +87,7 @@ impl Uring {
             Ok((self.connecting.insert(token, (descriptor, peer))?, raw))
         });
         match attempt {
-            // A connect operation of the ring would need the address in memory until the kernel has taken it.
+            // A poll, because a connect operation would need the address in memory until the kernel has copied it.
             Ok((attempt, raw)) => {
                 let entry = opcode::PollAdd::new(raw, libc::POLLOUT as u32).build();
                 self.submit(entry.user_data(data(kind::CONNECT, attempt)));
@@ -97,16 +99,17 @@ impl Uring {
     pub(super) fn cancel_connect(&mut self, token: u64) {
         self.refused.retain(|(refused, _)| *refused != token);
         if let Some((attempt, (descriptor, _))) = self.connecting.cancel(token) {
-            // The poll in flight would keep the attempt alive.
+            // The poll in flight would keep the socket open.
             self.cancel(data(kind::CONNECT, attempt));
             self.close_descriptor(descriptor);
         }
     }
 
-    /// Reports how a connection attempt ended.
+    /// Reports the result of a connection attempt.
     pub(super) fn attempted<S: Sink>(&mut self, attempt: SocketId, result: i32, queue: &mut Queue, sink: &mut S) {
         let Some((token, (descriptor, peer))) = self.connecting.remove(attempt) else { return };
-        // The sink may have given it up in this very round. Dropping the descriptor closes it; nothing in flight names it.
+        // The sink may have cancelled the attempt in this round. The dropped descriptor closes at once, because no
+        // operation in flight names it.
         if queue.cancels(token) {
             return;
         }

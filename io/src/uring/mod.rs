@@ -1,17 +1,17 @@
-//! io_uring: one system call a turn, whatever the number of connections that it serves.
+//! The io_uring driver: one system call per turn, for any number of connections.
 //!
-//! The idea, and where the numbers come from, is in docs/performance.md. In short:
+//! docs/performance.md explains the design. In short:
 //!
-//! 1. Multishot accept and multishot receive are armed once; the kernel posts a completion for each connection and
-//!    each arrival, and picks receive buffers from a small ring that stays in the cache.
-//! 2. Sends from the arena are `MSG_DONTWAIT | MSG_WAITALL` with `CQE_SKIP_SUCCESS`: they copy their bytes while they are
-//!    submitted, complete without a word, and only a short or refused send posts a completion, at once. So the arena is
-//!    free again when the submitting call returns, and nothing is waited for.
-//! 3. What such a send left over is copied and sent asynchronously, with a completion for each part.
-//! 4. Operations of one socket stay in order: whatever follows an arena send in the same turn waits until that send is
-//!    known to have been whole.
+//! 1. Multishot accept and multishot receive are armed once. The kernel posts a completion for each connection and each
+//!    arrival, and picks receive buffers from a small ring that stays in the cache.
+//! 2. Sends from the arena have the flags `MSG_DONTWAIT`, `MSG_WAITALL` and `CQE_SKIP_SUCCESS`. They copy their bytes
+//!    while they are submitted. Only a short or refused send posts a completion, and posts it immediately. Therefore
+//!    the arena is free when the submitting call returns.
+//! 3. The rest of a short send is copied and sent asynchronously, with a completion for each part.
+//! 4. Operations of one socket stay in order: an operation after an arena send in the same turn waits until that send
+//!    is known to be whole.
 //!
-//! A ring starts disabled and belongs to the thread of the first turn, so a driver can be made on another.
+//! A ring is created disabled and belongs to the thread of the first turn, so another thread may create the driver.
 
 mod arrive;
 mod provided;
@@ -33,8 +33,8 @@ use ring::Ring;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What a completion is about: the top 8 bits of its user data. Below: generation (24) and index (32) of a socket, or
-/// a number.
+/// The kind of a completion: the top 8 bits of its user data. The other bits contain a socket's generation (24 bits)
+/// and index (32 bits), or a number.
 mod kind {
     pub(super) const RECEIVE: u64 = 1;
     pub(super) const ARENA_SEND: u64 = 2;
@@ -62,7 +62,7 @@ fn number_of(data: u64) -> usize {
     data as u32 as usize
 }
 
-/// One completion entry, copied out of the ring.
+/// A completion, copied out of the ring.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     data: u64,
@@ -74,28 +74,29 @@ struct Entry {
 struct Connection {
     descriptor: OwnedFd,
     peer: Peer,
-    /// The round whose batch holds an arena send of this socket.
+    /// The last round with an arena send of this socket. Rounds begin at 1.
     round: u32,
-    /// A receive is in flight.
+    /// True if a receive is in flight.
     armed: bool,
     paused: bool,
-    /// It was paused before: see `look_for_end`.
+    /// True if receiving was paused and resumed before: see `look_for_end`.
     resumed: bool,
     ended: bool,
-    /// An asynchronous send is in flight: its bytes are at the front of `outgoing`. Or, where a file is there: the socket
-    /// is waited for.
+    /// True if an asynchronous send of the bytes at the front of `outgoing` is in flight. If a file is at the front,
+    /// true if a poll for writability is in flight.
     sending: bool,
-    /// The loop has closed it; it goes when its bytes are out.
+    /// True if the loop has closed it. The driver removes it when its bytes are sent.
     closed: bool,
-    /// The loop has aborted it; its bytes go nowhere.
+    /// True if the loop has aborted it. Its bytes are dropped.
     aborted: bool,
-    /// The loop knows that it broke.
+    /// True if `Failed` was reported.
     failed: bool,
-    /// Something that was to be sent cannot be had: nothing of what comes behind it may leave.
+    /// True if some bytes to send were lost, for example because a file is too short. Nothing queued behind them may
+    /// leave.
     lost: bool,
-    /// The loop is owed a `Drained`.
+    /// True if `Drained` must be reported once `outgoing` is empty.
     owed: bool,
-    /// The loop knows that bytes wait.
+    /// True from `Blocked`, `SendBytes` or `SendFile` until `Drained` is reported.
     told: bool,
     lifted: Lifted,
     outgoing: Option<Box<Outgoing>>,
@@ -108,7 +109,7 @@ struct Accepting {
     paused: bool,
 }
 
-/// The driver.
+/// The io_uring driver.
 #[derive(Debug)]
 pub struct Uring {
     ring: Ring,
@@ -116,36 +117,36 @@ pub struct Uring {
     connections: Slots<Connection>,
     connecting: Connecting<(OwnedFd, Peer)>,
     listeners: Vec<Option<Accepting>>,
-    /// Arena sends of this round: socket and range.
+    /// The arena sends of this round: socket and range.
     batch: Vec<(SocketId, u32, u32)>,
     round: u32,
-    /// Sockets with something behind an arena send of this round.
+    /// Sockets with operations that wait for an arena send of this round.
     deferred: Vec<SocketId>,
     /// Sockets whose receive found no buffer.
     starved: Vec<SocketId>,
     entries: Vec<Entry>,
     broken: Vec<(SocketId, io::Error)>,
-    /// Connection attempts that failed at once.
+    /// Connection attempts that failed immediately, to be reported.
     refused: Vec<(u64, io::Error)>,
     blocked: Vec<SocketId>,
     drained: Vec<SocketId>,
     lingering: Vec<(SocketId, Instant)>,
     nest: Option<Nest>,
-    /// What the ring signals when it has completions, once a foreign loop waits.
+    /// The eventfd that the ring signals on completions, if a foreign loop waits for this driver.
     signal: Option<Notifier>,
     notifier: Notifier,
     clock: RealClock,
     now: Instant,
-    /// A turn has failed, and this is the arena that it had: entries that the kernel has not taken may still name it.
+    /// After a failed turn, its arena: entries that the kernel has not taken may still point to it.
     failed: Option<Vec<u8>>,
 }
 
 impl Uring {
-    /// A driver with nothing to drive.
+    /// Creates a driver without listeners and connections.
     ///
     /// # Errors
-    /// Where the system has no io_uring of Linux 6.1 or later, forbids it (seccomp, `io_uring_disabled`), or lends too
-    /// little locked memory. The error says which.
+    /// Returns an error with the reason if the system has no io_uring of Linux 6.1 or later, forbids it (seccomp,
+    /// `io_uring_disabled`), or allows too little locked memory.
     pub fn new() -> io::Result<Uring> {
         let ring = Ring::new()?;
         let buffers = BufferRing::new(&ring)?;
@@ -175,10 +176,11 @@ impl Uring {
         })
     }
 
-    /// Submits an entry at the next enter, or now where the queue is full.
+    /// Queues an entry for the next `enter`, or submits the queue first if it is full.
     ///
-    /// Callers keep what the entry points to alive until it completes: received bytes go to the buffer ring, arena sends
-    /// finish while they are submitted, asynchronous sends point into shared bytes that `outgoing` holds.
+    /// Callers ensure that the memory that the entry points to outlives the operation. Received bytes go to the buffer
+    /// ring, arena sends finish while they are submitted, and asynchronous sends point to shared bytes that `outgoing`
+    /// holds.
     fn submit(&mut self, entry: squeue::Entry) {
         self.ring.push(&entry);
     }
@@ -221,7 +223,7 @@ impl Uring {
         id
     }
 
-    /// Starts every queued operation; arena sends refer to `queue.output` until they are submitted.
+    /// Starts every queued operation. Arena sends point to `queue.output` until they are submitted.
     fn start(&mut self, queue: &mut Queue) {
         let mut ops = queue.ops.drain(..).peekable();
         while let Some(op) = ops.next() {
@@ -281,7 +283,7 @@ impl Uring {
         }
     }
 
-    /// Submits and waits, then copies the completions out of the ring.
+    /// Submits the queued entries, waits for a completion until `until`, and copies all completions out of the ring.
     fn enter(&mut self, until: Option<Instant>) -> io::Result<()> {
         let patience = until.map(|until| until.since(self.clock.now()));
         self.ring.enter(patience)?;
@@ -290,8 +292,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Sends what the arena holds, where that is enough for a turn: many peers that ask for much at once would make it grow
-    /// with their number.
+    /// Sends the arena's bytes if it holds at least [`limit::OUTPUT_BYTES`]. Otherwise many peers that request much in
+    /// one turn would make the arena grow.
     #[inline]
     fn empty_arena(&mut self, queue: &mut Queue) -> io::Result<()> {
         if queue.output.len() >= limit::OUTPUT_BYTES {
@@ -405,7 +407,7 @@ impl Uring {
         self.submit(entry.user_data(numbered(kind::NOTIFIER, 0)));
     }
 
-    /// Reports what operations led to.
+    /// Reports failed sockets, failed connection attempts, and blocked and drained sockets.
     fn report<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) -> io::Result<()> {
         for (socket, error) in std::mem::take(&mut self.broken) {
             if let Some(connection) = self.connections.get(socket)
@@ -428,7 +430,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Reports that a socket is blocked, or drained: the one after the other.
+    /// Reports one blocked socket or, if there is none, one drained socket.
     fn report_one<S: Sink>(&mut self, queue: &mut Queue, sink: &mut S) {
         if let Some(socket) = self.blocked.pop() {
             if let Some(connection) = self.connections.get(socket)
@@ -448,7 +450,7 @@ impl Uring {
                 connection.owed = true;
                 return;
             }
-            // Sent at once, and something else after it: that is one story for the loop.
+            // Several sends in one turn may put a socket into `drained` several times. One report is enough.
             if std::mem::take(&mut connection.told) {
                 sink.complete(Completion::Drained { socket }, queue);
             }
@@ -512,7 +514,8 @@ impl Driver for Uring {
         self.check()?;
         let done = self.turn_once(until, queue, sink);
         if done.is_err() {
-            // The loop may free its arena now. It stays until the ring is gone, and nothing is submitted any more.
+            // The loop may free its arena now. The driver keeps the bytes until the ring is dropped, and later turns
+            // submit nothing.
             queue.ops.clear();
             self.failed = Some(std::mem::take(&mut queue.output));
         }
@@ -541,9 +544,9 @@ impl Driver for Uring {
 }
 
 impl Uring {
-    /// Fails if an earlier turn has.
+    /// Returns an error if an earlier turn has failed.
     fn check(&self) -> io::Result<()> {
-        let text = "an earlier turn of this driver failed: it cannot be used any more";
+        let text = "an earlier turn of this driver failed: it cannot run again";
         if self.failed.is_some() { Err(io::Error::other(text)) } else { Ok(()) }
     }
 
@@ -559,7 +562,7 @@ impl Uring {
         }
         self.start(queue);
         if !self.deferred.is_empty() {
-            // What waits behind arena sends must not wait for an event as well.
+            // Operations behind arena sends must not also wait for an event.
             self.enter(Some(Instant::default()))?;
             self.settle(queue);
         }

@@ -1,4 +1,4 @@
-//! The receive buffers that the kernel picks from: one ring for all connections, small enough to stay cached.
+//! The receive buffers, from which the kernel picks: one ring for all connections, small enough to stay in the cache.
 
 use super::ring::Ring;
 use crate::limit;
@@ -7,29 +7,29 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The group number that receives name.
+/// The number of the buffer group that receive operations name.
 pub(super) const GROUP: u16 = 0;
 
 const COUNT: usize = limit::RING_BUFFERS as usize;
 const RING_BYTES: usize = COUNT * size_of::<BufRingEntry>();
 const ALL_BYTES: usize = RING_BYTES + COUNT * limit::RING_BUFFER_BYTES;
 
-const _: () = assert!(COUNT.is_power_of_two(), "the kernel masks indices");
-const _: () = assert!(RING_BYTES.is_multiple_of(4096), "buffers begin on a page");
+const _: () = assert!(COUNT.is_power_of_two(), "the kernel masks indices: the count must be a power of two");
+const _: () = assert!(RING_BYTES.is_multiple_of(4096), "the buffers must begin on a page");
 
-/// The ring of buffer descriptions, and behind it the buffers, in one anonymous mapping.
+/// The ring of buffer descriptions, followed by the buffers, in one anonymous mapping.
 #[derive(Debug)]
 pub(super) struct BufferRing {
     memory: NonNull<u8>,
     tail: u16,
 }
 
-// SAFETY: the mapping belongs to this object alone; nothing about it is tied to a thread.
+// SAFETY: this object alone owns the mapping, which any thread may access.
 unsafe impl Send for BufferRing {}
 
 impl BufferRing {
     pub(super) fn new(ring: &Ring) -> io::Result<BufferRing> {
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice.
+        // SAFETY: the call creates an anonymous private mapping at an address that the kernel chooses.
         let memory = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -40,8 +40,8 @@ impl BufferRing {
             _ => return Err(io::Error::last_os_error()),
         };
         let mut buffers = BufferRing { memory, tail: 0 };
-        // SAFETY: the mapping is page-aligned, begins with room for COUNT entries, and lives as long as the ring that it
-        // is registered with: both are fields of one driver, and the ring is dropped first.
+        // SAFETY: the mapping is page-aligned, begins with room for COUNT entries, and outlives the ring with which it
+        // is registered: both are fields of one driver, and the ring is dropped first.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(memory.as_ptr() as u64, limit::RING_BUFFERS, GROUP, 0)
         }?;
@@ -54,23 +54,24 @@ impl BufferRing {
 
     fn buffer(&self, number: u16) -> *mut u8 {
         let offset = RING_BYTES + (number as usize % COUNT) * limit::RING_BUFFER_BYTES;
-        // SAFETY: the offset is below ALL_BYTES, inside the mapping.
+        // SAFETY: the offset is below ALL_BYTES, so it is inside the mapping.
         unsafe { self.memory.as_ptr().add(offset) }
     }
 
-    /// The first `count` bytes of a buffer that a completion named. Not to be used after it is given back.
+    /// Returns the first `count` bytes of a buffer that a completion named and that has not been given back.
     pub(super) fn bytes(&self, number: u16, count: usize) -> &[u8] {
-        // SAFETY: inside the mapping; the kernel does not write to a buffer that it has handed over until it is given
-        // back, which needs `&mut self`.
+        // SAFETY: the bytes are inside the mapping. After a completion, the kernel does not write to the buffer until
+        // it is given back, which needs `&mut self`.
         unsafe { std::slice::from_raw_parts(self.buffer(number), count.min(limit::RING_BUFFER_BYTES)) }
     }
 
-    /// Queues a buffer for the kernel; [`publish`](Self::publish) lets it see all that are queued.
+    /// Queues a buffer for the kernel, which may use it after the next [`publish`](Self::publish).
     pub(super) fn give_back(&mut self, number: u16) {
         let address = self.buffer(number) as u64;
         let place = self.tail as usize & (COUNT - 1);
-        // SAFETY: the place is below COUNT, so the entry lies in the ring's part of the mapping; the kernel reads it
-        // only after the tail has moved past it. Its last two bytes, which may be the tail, are not written.
+        // SAFETY: the place is below COUNT, so the entry is in the ring's part of the mapping. The kernel reads the
+        // entry only after the tail has moved past it. The entry's last two bytes, which may be the tail, are not
+        // written.
         unsafe {
             let entry = &mut *self.memory.as_ptr().cast::<BufRingEntry>().add(place);
             entry.set_addr(address);
@@ -81,7 +82,7 @@ impl BufferRing {
     }
 
     pub(super) fn publish(&mut self) {
-        // SAFETY: the ring's tail lies in its first entry, aligned, and is only ever accessed atomically from here on.
+        // SAFETY: the ring's tail is in its first entry and aligned, and every access to it is atomic.
         unsafe {
             let tail = BufRingEntry::tail(self.memory.as_ptr().cast::<BufRingEntry>());
             AtomicU16::from_ptr(tail.cast_mut()).store(self.tail, Ordering::Release);
@@ -91,7 +92,8 @@ impl BufferRing {
 
 impl Drop for BufferRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, and the ring that knew it is gone (the driver's fields drop in order).
+        // SAFETY: `new` made the mapping, and the ring that used it is already dropped (the driver's fields drop in
+        // order).
         unsafe { libc::munmap(self.memory.as_ptr().cast(), ALL_BYTES) };
     }
 }

@@ -1,4 +1,4 @@
-//! The ring itself: set up, entered, drained.
+//! The ring: its setup, submissions and completions.
 
 use crate::limit;
 use io_uring::{EnterFlags, IoUring, squeue, types};
@@ -6,13 +6,14 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// How often entries are offered that the kernel did not take for want of memory, before the ring is given up.
+/// The number of attempts to submit entries that the kernel refuses, for example for lack of memory. Then the turn
+/// fails.
 const SUBMISSIONS: usize = 10_000;
 
 pub(super) struct Ring {
     ring: IoUring,
     enabled: bool,
-    /// Why the kernel took no entries, where that will not pass.
+    /// A lasting error with which the kernel has refused entries. The next `enter` returns it.
     refused: Option<io::Error>,
 }
 
@@ -47,7 +48,7 @@ impl Ring {
             }
             builder.build(limit::RING_ENTRIES)
         };
-        // NO_SQARRAY came with Linux 6.6; without it only a little memory is lost.
+        // NO_SQARRAY needs Linux 6.6. It only saves a little memory.
         let ring =
             build(true).or_else(|_| build(false)).map_err(|error| io::Error::new(error.kind(), explain(&error)))?;
         Ok(Ring { ring, enabled: false, refused: None })
@@ -57,7 +58,7 @@ impl Ring {
         self.ring.submitter()
     }
 
-    /// Gives the ring to the present thread at the first call: whether this was it.
+    /// Enables the ring for the current thread at the first call. Returns true for that call only.
     pub(super) fn enable(&mut self) -> io::Result<bool> {
         if self.enabled {
             return Ok(false);
@@ -69,23 +70,24 @@ impl Ring {
 
     pub(super) fn push(&mut self, entry: &squeue::Entry) {
         loop {
-            // SAFETY: `Uring::submit` says why what its entries point to lives long enough.
+            // SAFETY: callers ensure that the memory that the entry points to outlives the operation: see
+            // `Uring::submit`.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
-            // The queue is full: the kernel takes all of it in one call. Before the first turn the ring is disabled and
-            // cannot; a driver has far fewer listeners than entries then.
+            // The queue is full; one call submits all of it. Before the first turn the ring is disabled and cannot
+            // submit, but a driver then has far fewer listeners than the queue has entries.
             if let Err(error) = self.ring.submit()
                 && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN | libc::ENOMEM))
             {
-                // The entry is lost, and so is the ring: the next `enter` says so.
+                // The entry is lost and the ring is unusable. The next `enter` returns the error.
                 self.refused = Some(error);
                 return;
             }
         }
     }
 
-    /// Submits what is queued.
+    /// Submits the queued entries.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         match self.ring.submit() {
             Ok(_) => Ok(()),
@@ -99,7 +101,7 @@ impl Ring {
         !self.ring.completion().is_empty() || self.ring.submission().cq_overflow()
     }
 
-    /// Submits what is queued and waits for a completion, at most `patience`; without end where there is none.
+    /// Submits the queued entries and waits for a completion, at most `patience`; without a limit if that is `None`.
     pub(super) fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
         if let Some(error) = self.refused.take() {
             return Err(error);
@@ -119,7 +121,7 @@ impl Ring {
                 _ => return Err(error),
             },
         }
-        // The caller frees what its entries point to when this returns: the kernel must have taken all of them.
+        // The caller frees the memory of its entries when this returns, so the kernel must have taken all of them.
         for _ in 0..SUBMISSIONS {
             if self.ring.submission().is_empty() {
                 break;
@@ -127,28 +129,29 @@ impl Ring {
             let _ = self.ring.submit();
         }
         if !self.ring.submission().is_empty() {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the kernel does not take the ring's submissions"));
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the kernel keeps refusing io_uring submissions"));
         }
-        // Completions that did not fit the queue are with the kernel: fetch them, since the caller relies on having
-        // seen those of everything that it submitted.
+        // The kernel keeps completions that did not fit the queue. Fetch them, because the caller relies on seeing the
+        // completions of all failed arena sends.
         while self.ring.submission().cq_overflow() && self.ring.completion().is_empty() {
             self.ring.submitter().submit_and_wait(1)?;
         }
         Ok(())
     }
 
-    /// Submits what is queued and lets the kernel post what is ready, without waiting. To wait for no time instead would set a
-    /// timer each time and take its interrupt: 20 µs on a virtual machine (measured).
+    /// Submits the queued entries and makes the kernel post ready completions, without waiting. A wait with a timeout
+    /// of zero would set a timer each time and take its interrupt: 20 µs on a virtual machine (measured).
     fn look(&mut self) -> io::Result<usize> {
-        // What has become ready is posted only by a call with this flag (io_uring_setup(2), IORING_SETUP_DEFER_TASKRUN).
+        // The kernel posts ready completions only in calls with this flag (io_uring_setup(2),
+        // IORING_SETUP_DEFER_TASKRUN).
         let flags = EnterFlags::GETEVENTS.bits();
         let queued = self.ring.submission().len() as u32;
-        // SAFETY: the entries are those that `submit_and_wait` would submit; `Uring::submit` says why what they point to lives
-        // long enough. There is no argument.
+        // SAFETY: the entries are those that `submit_and_wait` would submit, and the memory that they point to outlives
+        // their operations: see `Uring::submit`. The call has no argument.
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, flags, None) }
     }
 
-    /// Takes every completion.
+    /// Passes the user data, result and flags of every completion to `take`.
     pub(super) fn completions(&mut self, mut take: impl FnMut(u64, i32, u32)) {
         loop {
             for entry in self.ring.completion() {
@@ -164,8 +167,8 @@ impl Ring {
     }
 }
 
-/// Takes over a descriptor that a completion delivered.
+/// Takes ownership of a descriptor from a completion.
 pub(super) fn owned(descriptor: RawFd) -> OwnedFd {
-    // SAFETY: an accept's completion hands a fresh descriptor over, once.
+    // SAFETY: the completion of an accept passes a new descriptor, only once.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }

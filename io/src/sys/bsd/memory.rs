@@ -8,11 +8,11 @@ pub(crate) fn limits() -> [Option<usize>; 3] {
     [address_space(), None, machine()]
 }
 
-/// Does nothing: this is about Linux' table of descriptors.
+/// Does nothing, because only Linux waits when its table of descriptors grows.
 pub(crate) fn reserve_descriptors(_: usize) {}
 
-/// Does nothing: this is about glibc's heaps.
+/// Does nothing, because only glibc has several heaps.
 pub(crate) fn share_heap() {}
 
-/// Does nothing: this is about glibc's heaps.
+/// Does nothing, because only glibc keeps freed memory in this way.
 pub(crate) fn trim() {}

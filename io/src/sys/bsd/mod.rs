@@ -1,4 +1,4 @@
-//! macOS and FreeBSD: what they do not have in common with Linux.
+//! macOS and FreeBSD: the parts that differ from Linux.
 
 pub(crate) mod memory;
 pub(crate) mod socket;

@@ -9,10 +9,11 @@ use socket2::{SockRef, Socket};
 use std::io::{self, Read};
 use std::time::Duration;
 
-/// Accepts one connection, with the peer's address.
+/// Accepts one connection. Returns it with the peer's address.
 ///
 /// # Errors
-/// Returns an error and closes the connection if the peer has no address any longer, because it has reset the connection.
+/// Returns the system's error. If the peer has already reset the connection, so that its address is unknown, closes the
+/// connection and returns [`io::ErrorKind::ConnectionAborted`].
 pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     let (socket, address) = SockRef::from(acceptor).accept()?;
     // An inherited listener may lack what its connections inherit.
@@ -25,13 +26,13 @@ pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     }
 }
 
-/// Receives into `buffer`, without waiting.
+/// Receives into `buffer` without waiting. Returns the number of bytes, 0 at the peer's end.
 pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     (&*SockRef::from(stream)).read(buffer)
 }
 
-/// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. These systems cannot hold bytes back for those
-/// that follow.
+/// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. These systems cannot hold bytes
+/// back for the ones that follow.
 pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usize> {
     // macOS has the socket option SO_NOSIGPIPE instead of the flag.
     #[cfg(target_vendor = "apple")]
@@ -41,20 +42,21 @@ pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usi
     SockRef::from(stream).send_with_flags(bytes, FLAGS)
 }
 
-/// Returns [`io::ErrorKind::Unsupported`]: files are read and sent. (`sendfile` of these systems has not been tried.)
+/// Returns [`io::ErrorKind::Unsupported`], so that the caller reads the file and sends its bytes. The `sendfile` of
+/// these systems has not been tried.
 pub(crate) fn send_file(_: &Stream, _: &dyn File, _: u64, _: usize) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns `None`: the bound of unsent bytes is set on Linux only.
+/// Returns `None`, because the bound on unsent bytes is set only on Linux.
 pub(crate) fn unsent_bytes(_: &Stream) -> Option<u32> {
     None
 }
 
-/// Does nothing, because there is no bound of unsent bytes.
+/// Does nothing, because the bound on unsent bytes is set only on Linux.
 pub(crate) fn set_unsent_bytes(_: &Stream, _: u32) {}
 
-/// Does nothing: these options exist on Linux only.
+/// Does nothing, because these options are set only on Linux.
 pub(crate) fn set_listener_options(_: &Socket, _: Option<Duration>, _: Option<u32>) -> io::Result<()> {
     Ok(())
 }

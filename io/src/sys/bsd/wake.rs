@@ -6,7 +6,7 @@ use mio::unix::pipe::{self, Receiver, Sender};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 
-/// Readable from [`ring`](Self::ring) until [`silence`](Self::silence).
+/// A descriptor that is readable from [`ring`](Self::ring) until [`silence`](Self::silence).
 #[derive(Debug)]
 pub(crate) struct Bell {
     sender: Sender,
@@ -34,7 +34,7 @@ impl Bell {
         self.receiver.as_raw_fd()
     }
 
-    /// The descriptor to [`ring`] from a signal handler.
+    /// Returns the descriptor that a signal handler passes to [`ring`].
     pub(crate) fn to_ring(&self) -> Waitable {
         self.sender.as_raw_fd()
     }
@@ -43,6 +43,7 @@ impl Bell {
 /// Rings the bell of a descriptor. A signal handler may call this.
 pub(crate) fn ring(descriptor: Waitable) {
     let one = [1u8];
-    // SAFETY: write is async-signal-safe, and the pointer and length describe the array. A full pipe is readable already.
+    // SAFETY: write is async-signal-safe, and the pointer and length describe the array. If the pipe is full, it is
+    // readable already.
     unsafe { libc::write(descriptor, one.as_ptr().cast(), one.len()) };
 }

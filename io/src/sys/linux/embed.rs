@@ -1,8 +1,8 @@
-//! One descriptor for a foreign loop: readable whenever a turn would find something to do.
+//! One descriptor for a foreign loop, which becomes readable when a turn has something to do.
 //!
-//! It is an epoll instance that nests what can become ready: the driver's own descriptor (an eventfd of the ring, or the
-//! readiness driver's epoll), the notifier, and a timer. An outer epoll is not woken by the descriptor of a ring that
-//! defers its work, so the ring signals an eventfd instead.
+//! It is an epoll instance that contains the driver's own descriptor (an eventfd of the ring, or the readiness driver's
+//! epoll), the notifier and a timer. The ring signals an eventfd, because the descriptor of a ring that defers its work
+//! does not wake an outer epoll.
 
 use crate::Instant;
 use crate::sys::Waitable;
@@ -10,7 +10,7 @@ use crate::wake::Notifier;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The nest.
+/// The epoll instance and its timer.
 #[derive(Debug)]
 pub(crate) struct Nest {
     epoll: OwnedFd,
@@ -21,7 +21,7 @@ fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: every caller passes what a system call has just made, and nobody else has it.
+    // SAFETY: every caller passes a descriptor that a system call has just created, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -43,7 +43,7 @@ impl Nest {
         Ok(Nest { epoll, timer })
     }
 
-    /// Makes a nest around the readiness driver.
+    /// Creates the descriptor of a readiness driver.
     pub(crate) fn around(poll: &mio::Poll, notifier: &Notifier) -> io::Result<Nest> {
         Nest::new(poll.as_raw_fd(), notifier)
     }
@@ -52,16 +52,16 @@ impl Nest {
         self.epoll.as_raw_fd()
     }
 
-    /// Makes the descriptor readable at a moment, or not by time at all.
+    /// Makes the descriptor readable at `until`; `None` turns the timer off.
     pub(crate) fn wake_at(&self, until: Option<Instant>, now: Instant) -> io::Result<()> {
-        // A timer of zero is off; what is due already is due in a nanosecond.
+        // A timer of zero would be off, so a moment that has passed becomes one nanosecond.
         let wait = until.map_or(0, |until| (until.since(now).as_nanos() as u64).max(1));
         let value = libc::timespec {
             tv_sec: (wait / 1_000_000_000) as libc::time_t,
             tv_nsec: (wait % 1_000_000_000) as libc::c_long,
         };
         let setting = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-        // SAFETY: the pointer describes the setting; the old one is not asked for.
+        // SAFETY: the pointer is to the setting. The null pointer means that the old setting is not returned.
         match unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &setting, std::ptr::null_mut()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! Folders and files: openat2(2) and preadv2(2), which can refuse to wait.
+//! Folders and files through openat2(2) and preadv2(2), which can fail instead of waiting for the disk.
 
 use crate::file::{File, Files, Listing, Metadata};
 use std::ffi::{CStr, CString};
@@ -7,38 +7,38 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A folder of the system.
+/// A folder of the file system.
 #[derive(Debug)]
 pub struct Folder {
     descriptor: OwnedFd,
 }
 
 impl Folder {
-    /// Opens a folder. It stays the same one, wherever its path leads afterwards.
+    /// Opens a folder. The object refers to this folder even if the path leads elsewhere later.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn open(path: &Path) -> io::Result<Folder> {
         use std::os::unix::ffi::OsStrExt;
         let path = text(path.as_os_str().as_bytes())?;
         // SAFETY: the pointer is to a string that ends in NUL and outlives the call.
         let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
         let folder = Folder { descriptor: owned(descriptor)? };
-        // Where the system does not have what keeps paths beneath a folder, nothing would ever be found.
+        // Fails now if the system lacks openat2, without which no file could be opened later.
         folder.resolve_patiently(b"", libc::O_PATH)?;
         Ok(folder)
     }
 
-    /// What is in a folder beneath this one, of the names that are wanted, at most so many items of it. What is neither
-    /// a file nor a folder is left out, and so are links that lead out and what this process may not open. Waits for
-    /// the disk.
+    /// Lists the items of a folder beneath this one whose names satisfy `is_wanted`, at most `most` of them. Leaves out
+    /// special files, links that lead out of the folder, and items that this process may not open. Waits for the disk.
     ///
     /// # Errors
-    /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] where it is no folder.
+    /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] if it is not a folder.
     pub fn list(&self, path: &[u8], most: usize, is_wanted: impl Fn(&[u8]) -> bool) -> io::Result<Listing> {
         let descriptor = self.resolve_patiently(path, READING)?;
         let number = descriptor.as_raw_fd();
-        // SAFETY: the descriptor is open; where that succeeds, the stream owns it.
+        // SAFETY: the descriptor is open. If the call succeeds, the stream owns it, and `descriptor` is forgotten
+        // below.
         let stream = unsafe { libc::fdopendir(number) };
         if stream.is_null() {
             return Err(io::Error::last_os_error());
@@ -50,7 +50,7 @@ impl Folder {
             if !is_wanted(name.to_bytes()) {
                 continue;
             }
-            // What is gone by now, leads out or is not to be had is none of the folder's items.
+            // Leaves out items that are gone by now, lead out of the folder or may not be opened.
             let Ok(metadata) = self.metadata_of(number, path, &name) else { continue };
             if listing.items.len() == most {
                 listing.more = true;
@@ -61,7 +61,8 @@ impl Folder {
         Ok(listing)
     }
 
-    /// What is said of an item of an open folder; of a link, what it leads to.
+    /// Returns the metadata of an item of an open folder; for a link, of its target. Fails if this process may not open
+    /// it.
     fn metadata_of(&self, folder: RawFd, path: &[u8], name: &CStr) -> io::Result<Metadata> {
         // SAFETY: an all-zero stat is valid, and the pointers are to it and to a string that ends in NUL.
         let stat = unsafe {
@@ -84,20 +85,21 @@ impl Folder {
         }
     }
 
-    /// Opens a path beneath the folder, whatever it leads to.
+    /// Opens a path beneath the folder, with these open flags and resolve flags.
     fn resolve(&self, path: &CStr, flags: libc::c_int, resolve: u64) -> io::Result<OwnedFd> {
         // SAFETY: an all-zero open_how is valid.
         let mut how: libc::open_how = unsafe { std::mem::zeroed() };
         how.flags = (flags | libc::O_CLOEXEC) as u64;
         how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve;
         let folder = self.descriptor.as_raw_fd();
-        // SAFETY: the pointers are to a string that ends in NUL and to the struct whose size is given; both outlive the call.
+        // SAFETY: the pointers are to a string that ends in NUL and to the struct, with its size. Both outlive the
+        // call.
         let descriptor =
             unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of_val(&how)) };
         owned(descriptor as RawFd).map_err(|error| match error.raw_os_error() {
-            // What the kernel says where a path would leave the folder.
+            // The path would leave the folder, or its links are magic or too many.
             Some(libc::EXDEV | libc::ELOOP) => io::ErrorKind::PermissionDenied.into(),
-            // And where a socket is opened, or a device that is not there.
+            // The path names a socket, or a device that does not exist.
             Some(libc::ENXIO | libc::ENODEV) => io::ErrorKind::InvalidInput.into(),
             _ => error,
         })
@@ -107,21 +109,22 @@ impl Folder {
         let path = name(path)?;
         for _ in 1..RESOLVE_TRIES {
             match self.resolve(&path, flags, 0) {
-                // Something was renamed while a `..` was resolved: the kernel cannot say where that leads, and asks to try again.
+                // Another process renamed something while the kernel resolved a `..`, so the kernel cannot be sure
+                // where that leads. It returns EAGAIN.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 resolved => return resolved,
             }
         }
-        // It says the same of a file that a program has a lease of, to write it: then no try succeeds until that
-        // program lets go.
+        // The kernel also returns EAGAIN for a file on which another program has a lease. Then no try succeeds until
+        // the lease ends.
         self.resolve(&path, flags, 0)
     }
 }
 
-/// How files are opened: a pipe or a device without a writer must not hold the caller; it is refused by its metadata.
+/// The flags for opening files. Opening a pipe or a device must not wait; its metadata refuse it afterwards.
 const READING: libc::c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// How often a path is resolved while others rename things: each try fails by chance only.
+/// Attempts to resolve a path while other processes rename files. Each attempt fails only by chance.
 const RESOLVE_TRIES: u32 = 64;
 
 impl Files for Folder {
@@ -135,21 +138,23 @@ impl Files for Folder {
         match self.resolve(&name(path)?, READING, libc::RESOLVE_CACHED) {
             Ok(descriptor) => Open::of(descriptor).map(Some),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // Before Linux 5.12 the kernel cannot say; whether the path is one is seen by whoever may wait.
+            // Before Linux 5.12 the kernel does not have RESOLVE_CACHED. If the path itself is invalid, `open` finds
+            // out.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-/// An open folder whose items are read one by one.
+/// A folder that is being listed.
 struct Stream(*mut libc::DIR);
 
 impl Stream {
-    /// The next item's name; none of the two that every folder has.
+    /// Returns the next item's name, without `.` and `..`.
     fn next(&self) -> io::Result<Option<CString>> {
         loop {
-            // SAFETY: errno is this thread's own; the stream is open and used by this thread alone.
+            // SAFETY: errno belongs to this thread. The stream is open, and only this thread uses it, because it is not
+            // `Send`.
             let entry = unsafe {
                 *libc::__errno_location() = 0;
                 libc::readdir64(self.0)
@@ -169,12 +174,12 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: the stream is open, and nobody uses it afterwards.
+        // SAFETY: the stream is open, and nothing uses it after the drop.
         unsafe { libc::closedir(self.0) };
     }
 }
 
-/// A file of the system.
+/// An open file or folder of the file system.
 #[derive(Debug)]
 pub struct Open {
     descriptor: OwnedFd,
@@ -187,10 +192,10 @@ impl Open {
         Ok(Open { descriptor, metadata })
     }
 
-    /// What is said of it now.
+    /// Returns the current metadata.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn metadata_now(&self) -> io::Result<Metadata> {
         metadata(&self.descriptor)
     }
@@ -199,7 +204,7 @@ impl Open {
         let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         loop {
-            // SAFETY: the one part describes the buffer, which outlives the call.
+            // SAFETY: the one iovec describes the buffer, which outlives the call.
             let count = unsafe { libc::preadv2(self.descriptor.as_raw_fd(), &raw const part, 1, offset, flags) };
             match usize::try_from(count) {
                 Ok(count) => return Ok(count),
@@ -221,7 +226,7 @@ impl File for Open {
         match self.read_with(buffer, offset, libc::RWF_NOWAIT) {
             Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // A file system that does not know the flag: it may wait for anything.
+            // The file system does not support the flag, so reading may wait.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
             Err(error) => Err(error),
         }
@@ -240,7 +245,7 @@ fn text(path: &[u8]) -> io::Result<CString> {
     CString::new(path).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// A path as the kernel takes it.
+/// Converts a path for the kernel. The empty path is the folder itself.
 fn name(path: &[u8]) -> io::Result<CString> {
     text(if path.is_empty() { b"." } else { path })
 }
@@ -249,7 +254,7 @@ fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is fresh and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -279,7 +284,7 @@ fn metadata_from(stat: &libc::stat) -> io::Result<Metadata> {
     })
 }
 
-/// A moment as the system tells it; what is before 1970 becomes 1970.
+/// Converts a time of the system. Times before 1970 become 1970.
 fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
     let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
@@ -301,17 +306,18 @@ mod tests {
     fn a_file_that_a_program_has_a_lease_of_is_there_but_not_now() {
         let (path, folder) = folder("lease");
         let file = std::fs::File::options().write(true).open(path.join("a")).expect("a file");
-        // SAFETY: the calls take numbers only. What the kernel sends to whoever has a lease would end the process.
+        // SAFETY: the calls take only numbers. SIGIO is ignored, because the kernel sends it to the lease's owner and
+        // it would end the process.
         let has_lease = unsafe {
             libc::signal(libc::SIGIO, libc::SIG_IGN);
             libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0
         };
-        // Not every file system has leases.
+        // Some file systems have no leases.
         let expected = if has_lease { Err(io::ErrorKind::WouldBlock) } else { Ok(10) };
         let opened = folder.open(b"a").map(|file| file.metadata().length).map_err(|error| error.kind());
         assert_eq!(opened, expected);
         drop(file);
-        assert_eq!(folder.open(b"a").expect("nobody has one").metadata().length, 10);
+        assert_eq!(folder.open(b"a").expect("the lease has ended").metadata().length, 10);
         std::fs::remove_dir_all(path).expect("it is there");
     }
 
@@ -320,7 +326,7 @@ mod tests {
         let (path, folder) = folder("now");
         let names = |path: &[u8]| folder.open_now(path).map(|file| file.map(|file| file.metadata().length));
         folder.open(b"a").expect("a file, which the kernel knows from now on");
-        // A file system may still want to look.
+        // A file system may still need the disk.
         assert!(matches!(names(b"a"), Ok(Some(10) | None)));
         assert!(names(b"../secret").is_err() || matches!(names(b"../secret"), Ok(None)));
         assert!(matches!(names(b"nothing"), Ok(None)) || names(b"nothing").is_err());

@@ -11,7 +11,7 @@ pub(crate) fn limits() -> [Option<usize>; 3] {
     [address_space(), cgroup(), machine()]
 }
 
-/// Makes room for so many descriptors in the process's table.
+/// Makes room for `wanted` descriptors in the process's table.
 pub(crate) fn reserve_descriptors(wanted: usize) {
     let Ok(last) = libc::c_int::try_from(wanted.saturating_sub(1)) else { return };
     let Ok(bell) = Bell::new() else { return };
@@ -24,17 +24,18 @@ pub(crate) fn reserve_descriptors(wanted: usize) {
     }
 }
 
-/// [`share_heap`] was called.
+/// True if [`share_heap`] was called.
 #[cfg(target_env = "gnu")]
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Makes all threads share one heap where the address space is limited, since glibc reserves 64 MiB of it for each thread's own.
-/// Elsewhere no more heaps than processors, so that threads that allocate at the same time do not wait for each other.
+/// Makes all threads share one heap if the address space is limited, because glibc reserves 64 MiB of it for each
+/// thread's own heap. Otherwise allows as many heaps as there are processors, so that threads that allocate at the same
+/// time do not wait for each other.
 pub(crate) fn share_heap() {
     #[cfg(target_env = "gnu")]
     {
-        /// How many freed bytes glibc keeps at the end of a heap until [`trim`] returns them. With a smaller value, a program
-        /// that soon needs the memory again makes the system take and give pages all the time.
+        /// The freed bytes that glibc keeps at the end of a heap until [`trim`] returns them. If it kept fewer, a
+        /// program that soon needs the memory again would make the system take and give pages all the time.
         const KEPT_BYTES: libc::c_int = 1024 * 1024;
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let heaps = if address_space().is_some() { 1 } else { processors };
@@ -42,15 +43,16 @@ pub(crate) fn share_heap() {
         // SAFETY: mallopt takes two numbers and may be called at any time.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, heaps.try_into().unwrap_or(libc::c_int::MAX));
-            // Fixed, large blocks go back to the system when they are freed; left to itself glibc keeps ever larger ones.
+            // With a fixed threshold, freed blocks of at least this size go back to the system. By default glibc raises
+            // the threshold and keeps ever larger blocks.
             libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
             libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
         }
     }
 }
 
-/// Gives memory that was freed back to the system, where the C library keeps it (glibc) and [`share_heap`] was called: a heap that
-/// is a program's own. Threads that allocate wait meanwhile, some milliseconds for a hundred megabytes.
+/// Returns freed memory to the system if [`share_heap`] was called, so that a heap which belongs to a host program is
+/// left alone. Threads that allocate wait meanwhile, some milliseconds per hundred megabytes.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     if SHARED.load(Ordering::Relaxed) {
@@ -59,7 +61,7 @@ pub(crate) fn trim() {
     }
 }
 
-/// The limit of the process's cgroup: version 2 looks at every ancestor, version 1 keeps its own hierarchy.
+/// Returns the smallest memory limit of the process's cgroup and its ancestors, in version 1 and version 2.
 fn cgroup() -> Option<usize> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();

@@ -1,4 +1,4 @@
-//! Stream sockets: the calls of the hot path as bare system calls, sendfile(2), the bound of unsent bytes.
+//! Stream sockets: direct system calls for receiving and sending, sendfile(2), the bound on unsent bytes.
 
 use crate::Peer;
 use crate::file::File;
@@ -11,10 +11,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Accepts one connection, with the peer's address.
+/// Accepts one connection. Returns it with the peer's address.
 ///
 /// # Errors
-/// Returns an error and closes the connection if the peer has no address any longer, because it has reset the connection.
+/// Returns the system's error. If the peer has already reset the connection, so that its address is unknown, closes the
+/// connection and returns [`io::ErrorKind::ConnectionAborted`].
 pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     let (socket, address) = SockRef::from(acceptor).accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)?;
     match peer(&address) {
@@ -23,25 +24,25 @@ pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     }
 }
 
-/// Receives into `buffer`, without waiting.
+/// Receives into `buffer` without waiting. Returns the number of bytes, 0 at the peer's end.
 pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     const NONE: *mut u8 = std::ptr::null_mut();
     let (descriptor, flags) = (stream.as_raw_fd(), libc::MSG_DONTWAIT);
-    // The system call itself: the C library's wrapper is a cancellation point, and costs two locked instructions per call in a
-    // process that has threads (measured: 2 % of a small request on epoll).
-    // SAFETY: the pointer and length describe the buffer; no address is asked for.
+    // A direct system call, because the C library's wrapper is a cancellation point and costs two locked instructions
+    // per call in a process with threads (measured: 2 % of a small request on epoll).
+    // SAFETY: the pointer and length describe the buffer. The null pointers mean that no address is returned.
     let count =
         unsafe { libc::syscall(libc::SYS_recvfrom, descriptor, buffer.as_mut_ptr(), buffer.len(), flags, NONE, NONE) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. With `more`, the kernel holds them back for the
-/// bytes that follow.
+/// Sends as much of `bytes` as the kernel takes, without waiting and without SIGPIPE. With `more`, the kernel may hold
+/// the bytes back for the ones that follow.
 pub(crate) fn send(stream: &Stream, bytes: &[u8], more: bool) -> io::Result<usize> {
     const NONE: *const u8 = std::ptr::null();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
-    // The system call itself, as in `receive`.
-    // SAFETY: the pointer and length describe the bytes; no address is given.
+    // A direct system call, as in `receive`.
+    // SAFETY: the pointer and length describe the bytes. The null pointer means that no address is passed.
     let count = unsafe {
         libc::syscall(libc::SYS_sendto, stream.as_raw_fd(), bytes.as_ptr(), bytes.len(), flags, NONE, 0usize)
     };
@@ -49,10 +50,10 @@ pub(crate) fn send(stream: &Stream, bytes: &[u8], more: bool) -> io::Result<usiz
 }
 
 /// Sends as much of an open file as the kernel takes, at most `most` bytes from `offset` on. Returns
-/// [`io::ErrorKind::Unsupported`] if the file must be read and sent instead.
+/// [`io::ErrorKind::Unsupported`] if the caller must read the bytes and send them instead.
 pub(crate) fn send_file(stream: &Stream, file: &dyn File, offset: u64, most: usize) -> io::Result<usize> {
     match file.descriptor() {
-        // The socket does not block: `sendfile` has no flag to ask for that.
+        // The call does not wait, because the socket is non-blocking. `sendfile` has no flag for that.
         Some(from) if pipe_signal_is_ignored() => send_descriptor(stream, from, offset, most),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
@@ -65,12 +66,13 @@ fn send_descriptor(stream: &Stream, from: BorrowedFd<'_>, offset: u64, most: usi
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Returns true if SIGPIPE is ignored, as it is in Rust programs. `sendfile` has no flag to suppress the signal: in a host that the
-/// signal would end, files are read and sent.
+/// Returns true if SIGPIPE is ignored, as it is in Rust programs. `sendfile` has no flag to suppress the signal, which
+/// could end another host, so files are then read and sent.
 fn pipe_signal_is_ignored() -> bool {
     static IGNORED: OnceLock<bool> = OnceLock::new();
     *IGNORED.get_or_init(|| {
-        // SAFETY: an all-zero sigaction is valid, and the pointer describes it; nothing is changed.
+        // SAFETY: an all-zero sigaction is valid, and the pointer is to it. The null pointer means that nothing is
+        // changed.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0
@@ -79,18 +81,19 @@ fn pipe_signal_is_ignored() -> bool {
     })
 }
 
-/// Returns the most bytes that the kernel holds unsent (TCP_NOTSENT_LOWAT). `None` if the socket has no such bound, as unix sockets
-/// have none.
+/// Returns the number of unsent bytes up to which the kernel takes more (TCP_NOTSENT_LOWAT). Returns `None` if the
+/// socket has no such bound, as on unix sockets.
 pub(crate) fn unsent_bytes(stream: &Stream) -> Option<u32> {
     SockRef::from(stream).tcp_notsent_lowat().ok()
 }
 
-/// Sets the bound of [`unsent_bytes`]; 0 stands for the system's own, by default none. A socket without such a bound is left as it is.
+/// Sets the bound of [`unsent_bytes`]. 0 selects the system's default, usually no bound. Ignores sockets without such a
+/// bound.
 pub(crate) fn set_unsent_bytes(stream: &Stream, bytes: u32) {
     let _ = SockRef::from(stream).set_tcp_notsent_lowat(bytes);
 }
 
-/// Sets options that a listener's connections inherit: see [`Options`](crate::Options).
+/// Sets those of a listener's [`Options`](crate::Options) that only Linux has.
 pub(crate) fn set_listener_options(
     socket: &Socket,
     defer_accept: Option<Duration>,
@@ -113,9 +116,9 @@ pub(crate) fn set_listener_options(
     }
 }
 
-/// Breaks a connection now: TCP is reset, anything else shut down.
+/// Breaks a connection immediately: resets TCP, shuts down any other socket.
 pub(crate) fn disconnect(stream: &OwnedFd) {
-    // SAFETY: an all-zero sockaddr is valid, of no family, and the pointer describes it.
+    // SAFETY: an all-zero sockaddr is valid (its family is AF_UNSPEC), and the pointer and length describe it.
     let done = unsafe {
         let nowhere: libc::sockaddr = std::mem::zeroed();
         libc::connect(stream.as_raw_fd(), &nowhere, size_of_val(&nowhere) as libc::socklen_t)

@@ -5,7 +5,7 @@ pub(crate) use crate::sys::unix::watch::Watch;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Readable from [`ring`](Self::ring) until [`silence`](Self::silence).
+/// A descriptor that is readable from [`ring`](Self::ring) until [`silence`](Self::silence).
 #[derive(Debug)]
 pub(crate) struct Bell(OwnedFd);
 
@@ -36,7 +36,7 @@ impl Bell {
         self.0.as_raw_fd()
     }
 
-    /// The descriptor to [`ring`] from a signal handler.
+    /// Returns the descriptor that a signal handler passes to [`ring`].
     pub(crate) fn to_ring(&self) -> Waitable {
         self.0.as_raw_fd()
     }
@@ -45,6 +45,7 @@ impl Bell {
 /// Rings the bell of a descriptor. A signal handler may call this.
 pub(crate) fn ring(descriptor: Waitable) {
     let one = 1u64.to_ne_bytes();
-    // SAFETY: write is async-signal-safe, and the pointer and length describe the array. A full counter is readable already.
+    // SAFETY: write is async-signal-safe, and the pointer and length describe the array. If the counter is full, the
+    // descriptor is readable already.
     unsafe { libc::write(descriptor, one.as_ptr().cast(), one.len()) };
 }

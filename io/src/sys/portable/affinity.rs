@@ -1,4 +1,4 @@
-//! No CPU affinity.
+//! CPU affinity, which is unavailable outside of Linux.
 
 use std::io;
 

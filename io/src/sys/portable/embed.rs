@@ -1,4 +1,4 @@
-//! No descriptor for a foreign loop: it is made of epoll and timerfd on Linux.
+//! The descriptor for a foreign loop, which is unavailable outside of Linux because it needs epoll and timerfd.
 
 use crate::Instant;
 use crate::sys::Waitable;
@@ -6,13 +6,13 @@ use crate::wake::Notifier;
 use std::convert::Infallible;
 use std::io;
 
-/// Never made.
+/// A type without values.
 #[derive(Debug)]
 pub(crate) struct Nest(Infallible);
 
 impl Nest {
     pub(crate) fn around(_: &mio::Poll, _: &Notifier) -> io::Result<Nest> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "a driver has a descriptor for foreign loops on Linux only"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "a driver has a descriptor for a foreign loop on Linux only"))
     }
 
     pub(crate) fn descriptor(&self) -> Waitable {

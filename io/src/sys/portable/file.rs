@@ -1,6 +1,8 @@
-//! Folders and files by the crate cap-std, which resolves a path component by component and does not leave the folder.
+//! Folders and files through the crate cap-std, which resolves a path component by component and does not leave the
+//! folder.
 //!
-//! No system but Linux tells what it has in its caches, so whatever may wait goes to a thread that may.
+//! Only Linux reports what is in its caches. Here nothing is opened or read without a possible wait, so the caller must
+//! use a thread that may wait.
 
 #![cfg_attr(target_os = "linux", expect(unreachable_pub, reason = "Linux compiles this for its tests only"))]
 
@@ -11,14 +13,14 @@ use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// A folder of the system.
+/// A folder of the file system.
 #[derive(Debug)]
 pub struct Folder {
     dir: Dir,
 }
 
 impl Folder {
-    /// Opens a folder. It stays the same one if its path leads elsewhere afterwards.
+    /// Opens a folder. The object refers to this folder even if the path leads elsewhere later.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -26,8 +28,8 @@ impl Folder {
         Ok(Folder { dir: Dir::open_ambient_dir(path, ambient_authority())? })
     }
 
-    /// Lists a folder beneath this one: the items whose names are wanted, at most `most` of them. Leaves out what is neither a file nor
-    /// a folder, links that lead out, and what this process may not open. Waits for the disk.
+    /// Lists the items of a folder beneath this one whose names satisfy `is_wanted`, at most `most` of them. Leaves out
+    /// special files, links that lead out of the folder, and items that this process may not open. Waits for the disk.
     ///
     /// # Errors
     /// As [`open`](Files::open); [`io::ErrorKind::NotADirectory`] if it is a file.
@@ -57,7 +59,7 @@ impl Folder {
     }
 }
 
-/// A path as the system takes it.
+/// Checks a path and converts it to a path of the system. The empty path is the folder itself.
 fn system_path(path: &[u8]) -> io::Result<&Path> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
     if path.contains(&0) {
@@ -101,7 +103,8 @@ impl Files for Folder {
     }
 }
 
-/// Opening a pipe would wait for a writer if it has taken the file's place since its metadata were read.
+/// Makes opening return immediately if a pipe has replaced the file since its metadata was read. It would wait for a
+/// writer.
 #[cfg(unix)]
 fn do_not_wait(options: &mut OpenOptions) {
     use cap_std::fs::OpenOptionsExt;
@@ -111,7 +114,7 @@ fn do_not_wait(options: &mut OpenOptions) {
 #[cfg(windows)]
 fn do_not_wait(_: &mut OpenOptions) {}
 
-/// A file of the system.
+/// An open file or folder of the file system.
 #[derive(Debug)]
 pub struct Open {
     /// `None` for a folder.
@@ -125,7 +128,7 @@ impl Open {
         Ok(Open { file: Some(file), metadata })
     }
 
-    /// Returns what the system reports of the file now.
+    /// Returns the current metadata of a file. For a folder, returns the metadata from when it was opened.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -191,7 +194,7 @@ fn metadata(of: &cap_std::fs::Metadata) -> io::Result<Metadata> {
     Ok(Metadata { is_folder: of.is_dir(), length: of.len(), modified, changed, number })
 }
 
-/// Returns when a file was last changed in any way, and its number in its file system.
+/// Returns the time of the file's last change of any kind, and its number in its file system.
 #[cfg(unix)]
 fn identity(of: &cap_std::fs::Metadata, _: std::time::SystemTime) -> (std::time::SystemTime, u64) {
     use cap_std::fs::MetadataExt;
@@ -203,7 +206,8 @@ fn identity(of: &cap_std::fs::Metadata, _: std::time::SystemTime) -> (std::time:
     (since(of.ctime(), of.ctime_nsec()), of.ino())
 }
 
-/// Windows reports neither without another call; the time of its creation tells a file from one that has taken its place.
+/// Returns the time of modification and the creation time, because Windows needs another call for the real values. The
+/// creation time distinguishes a file from one that replaces it.
 #[cfg(windows)]
 fn identity(of: &cap_std::fs::Metadata, modified: std::time::SystemTime) -> (std::time::SystemTime, u64) {
     use cap_std::fs::MetadataExt;

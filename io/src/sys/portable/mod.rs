@@ -1,4 +1,4 @@
-//! What Linux does with calls of its own, done on any other system.
+//! Replacements for the modules that use system calls of Linux.
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) mod affinity;

@@ -1,4 +1,4 @@
-//! No io_uring.
+//! The io_uring driver, which is unavailable outside of Linux.
 
 use crate::sys::Waitable;
 use crate::wake::Notifier;
@@ -6,15 +6,15 @@ use crate::{Driver, Instant, Listener, ListenerId, Queue, Sink, Socket, SocketId
 use std::convert::Infallible;
 use std::io;
 
-/// io_uring, which only Linux has: [`new`](Self::new) fails.
+/// The io_uring driver, which only Linux has: [`new`](Self::new) fails.
 #[derive(Debug)]
 pub struct Uring(Infallible);
 
 impl Uring {
-    /// Fails.
+    /// Returns an error.
     ///
     /// # Errors
-    /// Always [`io::ErrorKind::Unsupported`].
+    /// Always returns [`io::ErrorKind::Unsupported`].
     pub fn new() -> io::Result<Uring> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is available on Linux only"))
     }

@@ -1,4 +1,4 @@
-//! Listening sockets as descriptors: TCP options, unix sockets, inherited descriptors.
+//! Listening sockets as descriptors: options, unix sockets, inherited descriptors.
 
 use crate::sys::Waitable;
 use crate::{Address, Options};
@@ -25,7 +25,7 @@ pub(crate) fn waitable(acceptor: &Acceptor) -> Waitable {
 /// True if the kernel spreads connections over the sockets that share a port.
 pub(crate) const SHARES_PORTS: bool = cfg!(any(target_os = "linux", target_os = "freebsd"));
 
-/// Allows other sockets at the same port.
+/// Allows other sockets to listen on the same port.
 pub(crate) fn reuse_port(socket: &Socket) -> io::Result<()> {
     #[cfg(target_os = "freebsd")]
     return socket.set_reuse_port_lb(true);
@@ -33,12 +33,12 @@ pub(crate) fn reuse_port(socket: &Socket) -> io::Result<()> {
     return socket.set_reuse_port(true);
 }
 
-/// Lets a port be bound again while connections of an earlier listener are in TIME_WAIT.
+/// Allows a port to be bound again while connections of an earlier listener are in TIME_WAIT.
 pub(crate) fn reuse_address(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_address(true)
 }
 
-/// Binds a unix socket and listens. A file that an ended process has left there is replaced.
+/// Binds a unix socket and listens. Replaces a socket file that an ended process has left.
 pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     let address = SockAddr::unix(path)?;
@@ -54,7 +54,7 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Acceptor> 
     Ok(socket.into())
 }
 
-/// Returns true if an ended process has left a socket file: it is a socket, and connecting to it is refused.
+/// Returns true if the path is a socket file that an ended process has left: connecting to it is refused.
 fn is_abandoned(path: &Path, address: &SockAddr) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
@@ -66,11 +66,12 @@ fn is_abandoned(path: &Path, address: &SockAddr) -> bool {
     is_socket && refused()
 }
 
-/// Takes over a listening descriptor that the process inherited. Returns its address, too.
+/// Takes ownership of a listening descriptor that the process has inherited. Returns it with its address.
 pub(crate) fn inherit(number: i32) -> io::Result<(Acceptor, Address)> {
     let mut listening: libc::c_int = 0;
     let mut length = size_of_val(&listening) as libc::socklen_t;
-    // SAFETY: the pointers describe the integer and its length; a bad descriptor number is an error, not undefined.
+    // SAFETY: the pointers are to the integer and its length. For an invalid descriptor number, the call returns an
+    // error.
     let done = unsafe {
         let value = std::ptr::from_mut(&mut listening).cast();
         libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, value, &mut length)
@@ -81,7 +82,8 @@ pub(crate) fn inherit(number: i32) -> io::Result<(Acceptor, Address)> {
     if listening == 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the descriptor is a socket that does not listen"));
     }
-    // SAFETY: the descriptor is open, and the process that passed its number gave it to this one.
+    // SAFETY: the descriptor is open, because the call above has succeeded. The process has inherited it for this
+    // listener, so it has no other owner.
     let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
     let socket = Socket::from(descriptor);
     socket.set_nonblocking(true)?;

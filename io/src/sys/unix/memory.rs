@@ -1,6 +1,6 @@
-//! Limits of the process (getrlimit) and the size of the machine (sysconf).
+//! Limits of the process (getrlimit) and the machine's memory (sysconf).
 
-/// The resources that [`limit_of`] takes, whose type differs between systems.
+/// The type of the resources that [`limit_of`] takes, which differs between systems.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 type Resource = libc::__rlimit_resource_t;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -32,7 +32,7 @@ pub(crate) fn descriptors() -> Option<usize> {
 /// The number of descriptors that macOS always allows.
 const OPEN_MAX: usize = 10_240;
 
-/// Raises the soft limit of descriptors to the hard one, at most to `most`. If the system refuses, the soft one stays.
+/// Raises the soft limit of descriptors to the hard one, but at most to `most`. Ignores a refusal of the system.
 pub(crate) fn raise_descriptors(most: usize) {
     // SAFETY: an all-zero rlimit is valid, and the pointer describes it.
     unsafe {

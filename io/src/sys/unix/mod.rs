@@ -1,4 +1,4 @@
-//! What all unix systems share.
+//! The parts that all unix systems share.
 
 pub(crate) mod listen;
 pub(crate) mod memory;

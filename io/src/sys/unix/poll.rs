@@ -6,7 +6,7 @@ use std::time::Duration;
 fn poll<const N: usize>(descriptors: &mut [libc::pollfd; N], patience: Option<Duration>) -> bool {
     let milliseconds = patience
         .map_or(-1, |patience| libc::c_int::try_from(patience.as_micros().div_ceil(1000)).unwrap_or(libc::c_int::MAX));
-    // SAFETY: the pointer and length describe the array. A signal that interrupts the wait only ends it early.
+    // SAFETY: the pointer and length describe the array. A signal only ends the wait early.
     let ready = unsafe { libc::poll(descriptors.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
     ready > 0 && descriptors[0].revents != 0
 }
@@ -15,12 +15,13 @@ fn readable(fd: Waitable) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Waits until a descriptor is readable, at most `patience`; without end if there is none. Returns true if it is readable.
+/// Waits until a descriptor is readable, at most `patience`; without a limit if that is `None`. Returns true if it is
+/// readable.
 pub(crate) fn wait_readable(descriptor: Waitable, patience: Option<Duration>) -> bool {
     poll(&mut [readable(descriptor)], patience)
 }
 
-/// As [`wait_readable`], and also stops waiting once `other` is readable.
+/// As [`wait_readable`], but also stops waiting when `other` is readable.
 pub(crate) fn wait_readable_or(descriptor: Waitable, other: Waitable, patience: Option<Duration>) -> bool {
     poll(&mut [readable(descriptor), readable(other)], patience)
 }

@@ -18,10 +18,11 @@ extern "C" fn on_signal(_: libc::c_int) {
 
 pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
     DESCRIPTOR.store(notifier.to_ring(), Ordering::Release);
-    // The handler may run at any time from now on, so the descriptor must never close.
+    // The handler may run at any time from now on, so the descriptor must never be closed.
     std::mem::forget(notifier);
     for signal in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: an all-zero sigaction is valid; the handler only does what is async-signal-safe.
+        // SAFETY: an all-zero sigaction is valid. The handler only uses atomics and `write`, which are
+        // async-signal-safe.
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_signal as *const () as usize;
@@ -32,7 +33,7 @@ pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    // SAFETY: SIG_IGN for SIGPIPE is always allowed.
+    // SAFETY: SIG_IGN installs no handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     Ok(())
 }

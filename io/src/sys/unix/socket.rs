@@ -48,7 +48,8 @@ pub(crate) fn deregister(registry: &Registry, socket: &mut OwnedFd) -> io::Resul
     registry.deregister(&mut SourceFd(&socket.as_raw_fd()))
 }
 
-/// Begins to connect. TCP gets the options that connections of a listener have by default.
+/// Begins to connect. Returns the socket and the peer. A TCP socket gets the options that a listener's connections have
+/// by default.
 pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     let (socket, address) = match address {
         Address::Tcp(to) => {
@@ -78,18 +79,18 @@ pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     }
 }
 
-/// Returns true if a send may be tried again: the socket takes no more now, a signal interrupted the call, or the kernel has no
-/// memory for it at the moment.
+/// Returns true if a send may be tried again: the socket takes no more now, a signal interrupted the call, or the
+/// kernel lacks memory at the moment.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Returns true if a failed accept says nothing about the listener: there was no connection, or it has broken already.
+/// Returns true if a failed accept is not the listener's fault: there was no connection, or it has broken already.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted)
         || matches!(
             error.raw_os_error(),
-            // accept(2): errors that are already pending on the new socket are passed on.
+            // accept(2) also returns errors that are already pending on the new socket.
             Some(
                 libc::EPROTO
                     | libc::ENETDOWN

@@ -1,11 +1,11 @@
-//! A bell in a driver's poll.
+//! The registration of a bell in a driver's poll.
 
 use crate::sys::wake::Bell;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use std::io;
 
-/// A driver's registration of a bell.
+/// A bell's registration.
 #[derive(Debug)]
 pub(crate) struct Watch;
 
@@ -15,7 +15,7 @@ impl Watch {
         Ok(Watch)
     }
 
-    /// Makes the next ring an event, after the bell was silenced. Here each is one anyway.
+    /// Does nothing, because here every ring is an event. On Windows, this makes the next ring an event again.
     pub(crate) fn rearm(&mut self, _: &Registry, _: Token) -> io::Result<()> {
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 /// A listening socket. It does not block.
 pub(crate) type Acceptor = mio::net::TcpListener;
 
-/// Windows gives connections to one of the sockets that share a port, usually the first.
+/// False: Windows gives all connections to one of the sockets on a port, usually the first.
 pub(crate) const SHARES_PORTS: bool = false;
 
 pub(crate) fn acceptor(socket: Socket) -> Acceptor {
@@ -32,7 +32,7 @@ pub(crate) fn reuse_port(_: &Socket) -> io::Result<()> {
     ))
 }
 
-/// Does nothing: a port can be bound again at once, and SO_REUSEADDR would let any process take the port.
+/// Does nothing. A port can be bound again immediately, and SO_REUSEADDR would let any process take the port.
 pub(crate) fn reuse_address(_: &Socket) -> io::Result<()> {
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! How much memory the machine has. Windows does not limit the number of sockets of a process.
+//! The machine's memory. Windows does not limit the number of sockets of a process.
 
 use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
 
-/// Returns the machine's memory in bytes, which is the only limit that is looked at.
+/// Returns the machine's memory in bytes, the only limit that is checked on Windows.
 pub(crate) fn limits() -> [Option<usize>; 1] {
     let mut status = MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..MEMORYSTATUSEX::default() };
-    // SAFETY: the pointer is to a struct whose size it holds.
+    // SAFETY: the pointer is to a struct that contains its own size.
     let done = unsafe { GlobalMemoryStatusEx(&mut status) };
     [(done != 0).then(|| usize::try_from(status.ullTotalPhys).unwrap_or(usize::MAX))]
 }

@@ -1,4 +1,4 @@
-//! Windows: sockets by mio, which has readiness there. No io_uring, no unix sockets, no inherited listeners.
+//! Windows: sockets through mio. There is no io_uring, and no unix sockets or inherited listeners.
 
 pub(crate) mod listen;
 pub(crate) mod memory;

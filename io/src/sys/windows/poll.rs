@@ -16,12 +16,13 @@ fn readable(socket: Waitable) -> WSAPOLLFD {
     WSAPOLLFD { fd: socket as SOCKET, events: POLLRDNORM, revents: 0 }
 }
 
-/// Waits until a socket is readable, at most `patience`; without end if there is none. Returns true if it is readable.
+/// Waits until a socket is readable, at most `patience`; without a limit if that is `None`. Returns true if it is
+/// readable.
 pub(crate) fn wait_readable(socket: Waitable, patience: Option<Duration>) -> bool {
     poll(&mut [readable(socket)], patience)
 }
 
-/// As [`wait_readable`], and also stops waiting once `other` is readable.
+/// As [`wait_readable`], but also stops waiting when `other` is readable.
 pub(crate) fn wait_readable_or(socket: Waitable, other: Waitable, patience: Option<Duration>) -> bool {
     poll(&mut [readable(socket), readable(other)], patience)
 }

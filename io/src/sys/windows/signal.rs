@@ -1,4 +1,4 @@
-//! Ctrl-C, and the closing of the console.
+//! Ctrl-C and the closing of the console.
 
 use crate::wake::Notifier;
 use std::io;
@@ -9,10 +9,10 @@ use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetCon
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static NOTIFIER: OnceLock<Notifier> = OnceLock::new();
 
-/// The system calls this on a thread of its own.
+/// Counts an event and notifies. Windows calls this on a new thread.
 ///
 /// # Safety
-/// Any call is sound: it takes a number, counts and notifies.
+/// Every call is sound. The function is unsafe only because its type must be.
 unsafe extern "system" fn on_event(event: u32) -> i32 {
     COUNT.fetch_add(1, Ordering::Release);
     if let Some(notifier) = NOTIFIER.get() {
@@ -27,9 +27,9 @@ unsafe extern "system" fn on_event(event: u32) -> i32 {
 
 pub(crate) fn install(notifier: Notifier) -> io::Result<()> {
     if NOTIFIER.set(notifier).is_err() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this process has a handler for Ctrl-C already"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this process already has a handler for Ctrl-C"));
     }
-    // SAFETY: the handler is a function, which lives as long as the process.
+    // SAFETY: the handler is a function, which exists as long as the process.
     match unsafe { SetConsoleCtrlHandler(Some(on_event), 1) } {
         0 => Err(io::Error::last_os_error()),
         _ => Ok(()),

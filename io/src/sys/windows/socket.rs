@@ -1,4 +1,4 @@
-//! Stream sockets of mio, which watches a socket anew each time that one of its calls would block.
+//! Stream sockets of mio, which watches a socket again after one of its calls would have blocked.
 
 use crate::file::File;
 use crate::socket::peer;
@@ -58,7 +58,7 @@ pub(crate) fn deregister(registry: &Registry, socket: &mut impl Source) -> io::R
     registry.deregister(socket)
 }
 
-/// Accepts one connection, with the peer's address.
+/// Accepts one connection. Returns it with the peer's address.
 pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     let (stream, address) = acceptor.accept()?;
     match peer(&SockAddr::from(address)) {
@@ -67,7 +67,7 @@ pub(crate) fn accept(acceptor: &Acceptor) -> io::Result<(Stream, Peer)> {
     }
 }
 
-/// Begins to connect.
+/// Begins to connect. Returns the socket and the peer.
 pub(crate) fn connect(address: &Address) -> io::Result<(Stream, Peer)> {
     let Address::Tcp(address) = address else {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "Windows connects to TCP addresses only"));
@@ -80,36 +80,37 @@ pub(crate) fn receive(stream: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
     (&*stream).read(buffer)
 }
 
-/// Sends as much of `bytes` as the system takes, without waiting. It cannot hold bytes back for those that follow.
+/// Sends as much of `bytes` as the system takes, without waiting. Windows cannot hold bytes back for the ones that
+/// follow.
 pub(crate) fn send(stream: &Stream, bytes: &[u8], _more: bool) -> io::Result<usize> {
     (&*stream).write(bytes)
 }
 
-/// Returns [`io::ErrorKind::Unsupported`]: files are read and sent.
+/// Returns [`io::ErrorKind::Unsupported`], so that the caller reads the file and sends its bytes.
 pub(crate) fn send_file(_: &Stream, _: &dyn File, _: u64, _: usize) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns `None`: Windows has no bound of unsent bytes.
+/// Returns `None`, because Windows has no bound on unsent bytes.
 pub(crate) fn unsent_bytes(_: &Stream) -> Option<u32> {
     None
 }
 
-/// Does nothing, because there is no bound of unsent bytes.
+/// Does nothing, because Windows has no bound on unsent bytes.
 pub(crate) fn set_unsent_bytes(_: &Stream, _: u32) {}
 
-/// Does nothing: these options exist on Linux only.
+/// Does nothing, because these options exist only on Linux.
 pub(crate) fn set_listener_options(_: &Socket, _: Option<Duration>, _: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if a send may be tried again: the socket takes no more now, or the system has no memory for it at the moment.
+/// Returns true if a send may be tried again: the socket takes no more now, or the system lacks memory at the moment.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
         || error.raw_os_error() == Some(WSAENOBUFS)
 }
 
-/// Returns true if a failed accept says nothing about the listener: there was no connection, or it has broken already.
+/// Returns true if a failed accept is not the listener's fault: there was no connection, or it has broken already.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),

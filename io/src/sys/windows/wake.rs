@@ -1,5 +1,5 @@
-//! A socket that one thread makes readable for another: a UDP socket that is connected to itself, so that it takes no other
-//! socket's datagrams.
+//! A socket that one thread makes readable for another. It is a UDP socket connected to itself, so it receives no
+//! datagrams of other sockets.
 
 use crate::sys::Waitable;
 use mio::{Interest, Registry, Token};
@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::windows::io::AsRawSocket;
 
-/// Readable from [`ring`](Self::ring) until [`silence`](Self::silence).
+/// A socket that is readable from [`ring`](Self::ring) until [`silence`](Self::silence).
 #[derive(Debug)]
 pub(crate) struct Bell(UdpSocket);
 
@@ -19,7 +19,7 @@ impl Bell {
         Ok(Bell(socket))
     }
 
-    /// Returns true if the bell is readable afterwards, as it is if its buffer is full.
+    /// Returns true if the socket is readable afterwards. It is if its buffer is full.
     pub(crate) fn ring(&self) -> bool {
         self.0.send(&[1]).map_or_else(|error| error.kind() == std::io::ErrorKind::WouldBlock, |_| true)
     }
@@ -44,7 +44,7 @@ impl Watch {
         Ok(Watch(socket))
     }
 
-    /// Makes the next ring an event, after the bell was silenced: mio reports a socket once.
+    /// Makes the next ring an event again, after the bell was silenced, because mio reports a socket only once.
     pub(crate) fn rearm(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.reregister(&mut self.0, token, Interest::READABLE)
     }
