@@ -108,6 +108,21 @@ mod tests {
     }
 
     #[test]
+    fn small_chunks_are_counted_alike() {
+        let input = b"\x01\0\0\x003\r\nabc\r\n3\r\ni7c\r\n3\r\n$bc\r\n1\r\nX-Sum:\x02;1\r5\xd855 a\r\n\r\n";
+        chunked(input);
+        let large = format!("80\r\n{}\r\n", "l".repeat(128));
+        for text in [
+            "1\r\na\r\n".repeat(3),
+            "1\r\na\r\n".repeat(4),
+            format!("{}{large}{}", "1\r\na\r\n".repeat(3), "1\r\na\r\n".repeat(2)),
+            format!("{}{large}{}", "1\r\na\r\n".repeat(3), "1\r\na\r\n".repeat(3)),
+        ] {
+            check(chunked, format!("{text}0\r\n\r\n").as_bytes());
+        }
+    }
+
+    #[test]
     fn responses() {
         for text in [
             &b""[..],

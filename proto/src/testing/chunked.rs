@@ -52,11 +52,13 @@ struct Reader<'b> {
     limits: &'b Limits,
     /// Bytes of extensions so far.
     extensions: usize,
+    /// The small chunks so far, less those that larger chunks have refilled.
+    small: u128,
     data: Vec<u8>,
 }
 
 fn decode(bytes: &[u8], limits: &Limits) -> (Text, Outcome) {
-    let mut reader = Reader { bytes, at: 0, limits, extensions: 0, data: Vec::new() };
+    let mut reader = Reader { bytes, at: 0, limits, extensions: 0, small: 0, data: Vec::new() };
     let outcome = match reader.body() {
         Ok(trailers) => Outcome::Complete { bytes: reader.at, trailers },
         Err(Stop::Incomplete) => Outcome::Incomplete,
@@ -96,12 +98,24 @@ impl Reader<'_> {
             if size == 0 {
                 return self.trailers();
             }
+            self.count(size)?;
             for _ in 0..size {
                 self.data.push(self.peek()?);
                 self.at += 1;
             }
             self.expect(b"\r\n")?;
         }
+    }
+
+    /// Counts a chunk against [`Limits::small_chunks`]: one of fewer than 16 bytes costs 1, each 64 bytes of a larger one
+    /// refill 1.
+    fn count(&mut self, size: u128) -> Result<(), Stop> {
+        if size >= 16 {
+            self.small = self.small.saturating_sub(size / 64);
+            return Ok(());
+        }
+        self.small += 1;
+        if self.small > u128::from(self.limits.small_chunks) { Err(Stop::Wrong) } else { Ok(()) }
     }
 
     fn size(&mut self) -> Result<u128, Stop> {
