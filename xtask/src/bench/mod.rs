@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 
 use self::run::Drive;
 use self::sample::REQUESTS;
-use self::scenario::{Load, Protocol, SCENARIOS, Scenario, Server};
+use self::scenario::{Load, Protocol, Rivals, SCENARIOS, Scenario, Server};
 use self::table::Row;
 use crate::args::Args;
 use crate::process::{self, AB, CURL, GCC, H2LOAD, H2O, LIBEVENT, LIBURING, NGINX, OPENSSL, Tool};
@@ -27,7 +27,7 @@ use crate::{Error, Result};
 pub(crate) const HELP: &str = "\
 Measures Highwire side by side with floors (servers without parsing), peers (other servers) and other I/O models.
 
-Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,...] [--output FILE] [options]
+Usage: cargo xtask bench http   [--scenario NAME]... [--peers NAME,... | --against FILE] [--output FILE] [options]
        cargo xtask bench models [options]
        cargo xtask bench --list
 
@@ -40,6 +40,7 @@ Options:
   --seconds S       how long the generator runs each time (default 3)
   --scenario NAME   a scenario or a group of scenarios (default all); may be given several times
   --peers NAME,...  other servers to run as well: hyper, axum, actix, ntex, may, nginx
+  --against FILE    compare two builds: run only Highwire, in turn with the program `highwire` at FILE, which runs twice
   --output FILE     the file of the tables; keeps its sections of other scenarios (default bench/http.md)
   --list            show the scenarios and run nothing
 
@@ -95,6 +96,7 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
         .map(str::to_owned)
         .collect();
     let output: Option<String> = args.value("--output")?;
+    let against: Option<String> = args.value("--against")?;
     let kind = args.word();
     if list {
         args.finish()?;
@@ -111,16 +113,23 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
             let chosen = scenario::chosen(&names).map_err(|name| {
                 Error::Usage(format!("unknown scenario `{name}`; `cargo xtask bench --list` shows them"))
             })?;
-            prepare(root, &chosen, &peers)?;
+            let rivals = match against {
+                None => Rivals::Peers(&peers),
+                Some(_) if !peers.is_empty() => {
+                    return Err(Error::Usage("bench http accepts either --peers or --against".into()));
+                }
+                Some(file) => Rivals::Build(file),
+            };
+            prepare(root, &chosen, &peers, &rivals)?;
             let _cubic = Cubic::set();
-            http(root, &plan(), &chosen, &peers, output.as_deref().unwrap_or("bench/http.md"))
+            http(root, &plan(), &chosen, &rivals, output.as_deref().unwrap_or("bench/http.md"))
         }
         Some("models") => {
             args.finish()?;
-            if !names.is_empty() || !peers.is_empty() || output.is_some() {
+            if !names.is_empty() || !peers.is_empty() || output.is_some() || against.is_some() {
                 return Err(Error::Usage("bench models accepts --rounds and --seconds only".into()));
             }
-            prepare(root, &[], &[])?;
+            prepare(root, &[], &[], &Rivals::Peers(&[]))?;
             let _cubic = Cubic::set();
             models::run(root, &plan())
         }
@@ -139,11 +148,11 @@ pub(crate) fn run(root: &Path, mut args: Args) -> Result<()> {
     }
 }
 
-fn http(root: &Path, plan: &Plan, scenarios: &[&Scenario], peers: &[String], output: &str) -> Result<()> {
+fn http(root: &Path, plan: &Plan, scenarios: &[&Scenario], rivals: &Rivals<'_>, output: &str) -> Result<()> {
     let mut sections = Vec::new();
     for scenario in scenarios {
         println!("\n## {}\n{}", scenario.name, scenario.what);
-        let servers = scenario::servers(scenario.entrants, peers);
+        let servers = scenario::servers(scenario.entrants, rivals);
         let mut body = format!("{}.\n\n{}\n", scenario.what, plan.machine);
         for (title, drive) in drives(root, scenario, &servers, plan)? {
             let table = table::render(&measure_all(root, &servers, scenario.path, drive, plan.rounds));
@@ -228,13 +237,15 @@ fn measure_all(root: &Path, servers: &[Server], path: &str, drive: Drive<'_>, ro
 }
 
 /// Installs and builds the programs that the run needs.
-fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String]) -> Result<()> {
+fn prepare(root: &Path, scenarios: &[&Scenario], peers: &[String], rivals: &Rivals<'_>) -> Result<()> {
     let needs = |tool: Tool| tool.ensure().map_err(Error::Failed);
     for tool in scenarios.iter().flat_map(|scenario| tools(scenario.load)) {
         needs(*tool)?;
     }
     // The requested peers, and those that the scenarios always contain.
-    let of_scenarios = scenarios.iter().flat_map(|scenario| scenario.entrants).filter_map(|entrant| entrant.peer());
+    let with_peers = matches!(rivals, Rivals::Peers(_));
+    let entrants = scenarios.iter().filter(|_| with_peers).flat_map(|scenario| scenario.entrants);
+    let of_scenarios = entrants.filter_map(|entrant| entrant.peer());
     let mut peers: Vec<&str> = peers.iter().map(String::as_str).chain(of_scenarios).collect();
     peers.sort_unstable();
     peers.dedup();

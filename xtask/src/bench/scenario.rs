@@ -457,14 +457,43 @@ pub(super) fn peer(name: &str) -> Server {
     }
 }
 
-/// Returns the servers of a scenario in order: the first, the first again, the others, the peers.
-pub(super) fn servers(entrants: &[Entrant], peers: &[String]) -> Vec<Server> {
+/// The servers to compare Highwire with.
+pub(super) enum Rivals<'n> {
+    /// The floors and peers of the scenario, and these peers.
+    Peers(&'n [String]),
+    /// Another build of the program `highwire`.
+    Build(String),
+}
+
+/// The program that the tables measure.
+const OURS: &str = "target/release/highwire";
+
+/// Returns the servers of a scenario in order. With peers: the first, the first again, the others, the peers. With
+/// another build: for each of our servers, that build, that build again, ours.
+pub(super) fn servers(entrants: &[Entrant], rivals: &Rivals<'_>) -> Vec<Server> {
     let mut servers: Vec<Server> = entrants.iter().map(|entrant| entrant.server()).collect();
+    let peers = match rivals {
+        Rivals::Peers(peers) => peers,
+        Rivals::Build(file) => {
+            servers.retain(|server| server.command[0] == OURS);
+            return servers.into_iter().flat_map(|ours| in_turn(ours, file)).collect();
+        }
+    };
     if let Some(first) = servers.first().cloned() {
         servers.insert(1, Server { name: format!("{} again", first.name), ..first });
     }
     servers.extend(peers.iter().map(|name| peer(name)));
     servers
+}
+
+/// Returns a server of another build of ours, the same again, and ours.
+fn in_turn(ours: Server, file: &str) -> [Server; 3] {
+    let other = |name: String| {
+        let mut command = ours.command.clone();
+        file.clone_into(&mut command[0]);
+        Server { name, command, cpus: ours.cpus }
+    };
+    [other(format!("{}, other build", ours.name)), other(format!("{}, other build again", ours.name)), ours]
 }
 
 /// Returns the scenarios with these names or groups in the order of the table, or all if `names` is empty.
@@ -513,9 +542,17 @@ mod tests {
 
     #[test]
     fn the_first_server_runs_twice() {
-        let names: Vec<String> =
-            servers(URING, &["hyper".into(), "nginx".into()]).into_iter().map(|server| server.name).collect();
+        let peers = ["hyper".into(), "nginx".into()];
+        let names: Vec<String> = servers(URING, &Rivals::Peers(&peers)).into_iter().map(|server| server.name).collect();
         assert_eq!(names, ["floor (io_uring)", "floor (io_uring) again", "highwire (uring)", "hyper", "nginx"]);
+    }
+
+    #[test]
+    fn another_build_runs_twice_and_ours_once() {
+        let servers = servers(URING, &Rivals::Build("/old/highwire".into()));
+        let programs: Vec<&str> = servers.iter().map(|server| server.command[0].as_str()).collect();
+        assert_eq!(programs, ["/old/highwire", "/old/highwire", OURS]);
+        assert!(servers.iter().all(|server| server.command[1..] == servers[0].command[1..]));
     }
 
     #[test]
