@@ -240,6 +240,7 @@ fn each_request_is_one_line_of_the_common_log() {
     let mut client = client(logged().with(AccessLog::common(sink.clone())));
     client.get("/?a=b").send();
     client.get("/").header("authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
+    client.get("/").header("authorization", "Basic YSBiOmM=").send();
     client.get("/").header("authorization", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==").send();
     client.get("/").header("authorization", "Basic bm9ib2R5").send();
     client.get("/stream").send();
@@ -251,6 +252,7 @@ fn each_request_is_one_line_of_the_common_log() {
     let expected = [
         ("- - -", "\"GET /?a=b HTTP/1.1\" 200 4"),
         ("- - Aladdin", "\"GET / HTTP/1.1\" 200 4"),
+        ("- - a\\x20b", "\"GET / HTTP/1.1\" 200 4"),
         ("- - -", "\"GET / HTTP/1.1\" 200 4"),
         ("- - -", "\"GET / HTTP/1.1\" 200 4"),
         ("- - -", "\"GET /stream HTTP/1.1\" 200 12"),

@@ -164,7 +164,8 @@ impl Entry {
         let bytes = if *bytes == 0 { "-".to_string() } else { bytes.to_string() };
         format!(
             "{address} - {} [{}] \"{} {} {protocol}\" {status} {bytes}",
-            Quoted(user),
+            // Without quotes, a space would shift the fields behind it.
+            Quoted(user).to_string().replace(' ', "\\x20"),
             time.clf(),
             Quoted(method),
             Quoted(target)
@@ -264,7 +265,11 @@ impl std::fmt::Display for Json<'_> {
             match character {
                 '"' | '\\' => write!(f, "\\{character}")?,
                 ' '..='~' => f.write_char(character)?,
-                other => write!(f, "\\u{:04x}", other as u32 & 0xffff)?,
+                other => {
+                    for unit in other.encode_utf16(&mut [0; 2]) {
+                        write!(f, "\\u{unit:04x}")?;
+                    }
+                }
             }
         }
         Ok(())
@@ -316,5 +321,6 @@ mod tests {
         let text = latin1(b"a\"b\\c\r\n\x1b[31m\xe9");
         assert_eq!(Quoted(&text).to_string(), "a\\x22b\\x5Cc\\x0D\\x0A\\x1B[31m\\xE9");
         assert_eq!(Json(&text).to_string(), "a\\\"b\\\\c\\u000d\\u000a\\u001b[31m\\u00e9");
+        assert_eq!(Json("\u{1f600}").to_string(), "\\ud83d\\ude00");
     }
 }
