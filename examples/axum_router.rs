@@ -8,7 +8,7 @@ use axum::{Json, Router, middleware};
 use highwire::{App, tower};
 use std::collections::BTreeMap;
 
-/// Returns an existing router, unchanged: handlers, extractors, layers.
+/// Returns an ordinary axum router with a handler, an extractor and a layer.
 fn router() -> Router {
     Router::new().route("/users/{id}", get(async |Path(id): Path<u32>| Json(BTreeMap::from([("id", id)])))).layer(
         middleware::map_response(async |mut response: Response| {

@@ -5,7 +5,7 @@ use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 
 const TABLE: &str = "create table if not exists notes (id integer primary key, text text not null)";
 
-/// Returns the app. Each worker has its own pool, so that connections stay on one thread. The pool is made on the
+/// Returns the app. Each worker has its own pool, so no connection is shared between workers. The pool is made on the
 /// worker's thread, where libraries find the runtime of the feature `tokio`.
 pub(crate) fn app(address: &'static str) -> App {
     App::new().per_worker(move || pool(address)).post("/notes", add).get("/notes/{id}", show)

@@ -21,7 +21,7 @@ pub(crate) fn app() -> App {
         highwire::spawn(async move {
             for number in next..next + 10 {
                 if events.send(Event::new(format!("tick {number}")).id(number.to_string())).await.is_err() {
-                    // The client has closed the page.
+                    // The client has disconnected.
                     return;
                 }
                 time::sleep(Duration::from_secs(1)).await;

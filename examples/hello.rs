@@ -1,4 +1,4 @@
-//! The smallest server.
+//! A minimal server with two routes.
 
 use highwire::{App, Path};
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// A task of the list.
+/// A task in the list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Task {
     title: String,
@@ -26,7 +26,7 @@ impl Tasks {
 /// The errors of the handlers, each with its response.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// There is no such task.
+    /// No task has this number.
     NoSuchTask(u64),
 }
 

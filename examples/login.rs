@@ -10,7 +10,7 @@ const PAGE: &str = "<!doctype html><title>Log in</title>
 <form method=post action=/login>
 <p><input name=name autocomplete=username> <input name=password type=password> <button>Log in</button></form>";
 
-/// The session of a visitor. It is in a cookie that only this server can read and make.
+/// The session of a visitor. It is stored in a cookie that only a holder of the keys can read and make.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Visitor {
     name: String,
@@ -53,7 +53,7 @@ async fn login(mut session: Session<Visitor>, Form(login): Form<Login>) -> Resul
     if !knows(&login) {
         return Ok((StatusCode::FORBIDDEN, Html(PAGE)).into_response());
     }
-    // Discards the session from before the login, which another client may know.
+    // Discards the session from before the login, because another client may know that session's cookie.
     session.renew().await?;
     session.save(&Visitor { name: login.name }).await?;
     Ok((session, Redirect::see_other("/")).into_response())

@@ -12,9 +12,9 @@ pub(crate) fn app() -> App {
     };
     App::new()
         .get("/", || "Ask as often as you are told you may.")
-        // At most eight requests at once, and two seconds for each.
+        // Allows at most eight requests at once, and two seconds for each.
         .get("/costly", costly.with(ConcurrencyLimit::new(8)).with(Timeout::new(Duration::from_secs(2))))
-        // Per address: one request per second, with bursts of five.
+        // Allows each address one request per second, with bursts of five.
         .with(RateLimit::new(1, Duration::from_secs(1)).burst(5))
 }
 

@@ -22,16 +22,18 @@ async fn upload(mut form: Multipart, folder: PathBuf) -> Result<String, Failed> 
     let mut said = String::new();
     while let Some(part) = form.next().await {
         let part = part?;
-        // The client's file name is not trusted as a path. This is only a name, if there is a safe one.
+        // The client's file name is not trusted as a path. A safe file name contains no folder, and only
+        // files have one.
         let Some(name) = part.safe_file_name() else {
             let field = part.name().to_string();
             said += &format!("{field}: {}\n", part.text(200).await?);
             continue;
         };
-        // Writes the file while it arrives. It is removed if a later step fails or the client goes away.
+        // Writes a temporary file while the part arrives. The file is removed on drop, also if a later step fails or
+        // the client disconnects.
         let file = part.spool(&folder).await?;
         let (bytes, path) = (file.len(), folder.join(&name));
-        // A link does not replace an existing file, so that the first upload of a name stays.
+        // A hard link does not replace an existing file, so the first upload of a name stays.
         let stored = spawn_blocking(move || std::fs::hard_link(file.path(), path)).await?;
         stored.map_err(|error| Failed((StatusCode::CONFLICT, format!("{name}: {error}\n")).into_response()))?;
         said += &format!("{name}: {bytes} bytes\n");
@@ -39,7 +41,7 @@ async fn upload(mut form: Multipart, folder: PathBuf) -> Result<String, Failed> 
     Ok(said)
 }
 
-/// An error, as its response.
+/// An error, in the form of its response.
 struct Failed(Response);
 
 impl From<MultipartError> for Failed {

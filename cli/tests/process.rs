@@ -55,7 +55,7 @@ fn mistakes_are_told() {
         (&["--memory", "1"], "write 1M for megabytes, 1G for gigabytes"),
         (&["--memory", "999999G"], "1073740750258176 bytes of memory for all peers are more than the "),
         (&["--workers", "-1"], "invalid value '-1' for '--workers <N>'"),
-        (&["--memory", "1K"], "1024 bytes of memory for all peers are too few: a server needs 65536 at least"),
+        (&["--memory", "1K"], "1024 bytes of memory for all peers are too few; a server needs at least 65536 bytes"),
         (&["--engine", "steam"], "'steam'"),
         (&["--no-such-option"], "'--no-such-option'"),
     ] {

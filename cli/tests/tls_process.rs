@@ -105,7 +105,7 @@ fn an_expired_certificate_is_served_with_a_warning(engine: &str) {
     let site = Site::new();
     site.install(&site.authority.issue_with(NAMES, |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1)));
     let Some(mut demo) = site.start(engine, &[]) else { return };
-    demo.wait_for("the certificate has expired: clients will refuse it", 1);
+    demo.wait_for("the certificate has expired; clients will refuse it", 1);
     let log = demo.log();
     let warning = log.lines().find(|line| line.contains("has expired")).expect("a line");
     assert!(warning.contains(" WARN ") && warning.contains(&site.file("site.pem")), "{warning}");
@@ -144,7 +144,7 @@ fn changed_files_serve_new_connections_and_old_ones_go_on(engine: &str) {
         log().contains(&complaint)
     };
     assert!(until(complained), "the log has no error about the unusable file; {}", demo.said());
-    assert!(log().contains("the files loaded before stay in use"), "{}", log());
+    assert!(log().contains("the old files stay in use"), "{}", log());
 
     site.install(&site.authority.issue(NAMES));
     assert!(until(|| shown(&connect()) != new), "the third certificate is not served; {}", demo.said());

@@ -14,7 +14,7 @@ const BYTES: usize = 100_000;
 /// The number of encoders that exist while their memory is measured.
 const CROWD: usize = 10;
 
-/// Returns JSON records such as those of an API.
+/// Returns JSON records such as those of an API, cut off after `bytes` bytes.
 fn json(bytes: usize) -> String {
     let mut state = 1_u64;
     let mut random = move |below: u64| {
@@ -39,13 +39,13 @@ fn json(bytes: usize) -> String {
     text
 }
 
-/// Returns the resident bytes of this process.
+/// Returns the number of bytes of this process's resident memory, with pages of 4 KiB.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
 }
 
-/// Returns the microseconds of one call, the best of many.
+/// Returns the time of the fastest of many calls, in microseconds.
 fn time(mut call: impl FnMut()) -> f64 {
     let begun = Instant::now();
     let mut best = f64::MAX;
@@ -57,8 +57,8 @@ fn time(mut call: impl FnMut()) -> f64 {
     best
 }
 
-/// Returns the KiB that an encoder holds in the middle of a long stream. Needs a process of its own, so that no other
-/// memory counts.
+/// Returns how many KiB of memory an encoder holds in the middle of a long stream. Must run in a process of its own, so
+/// that no other memory counts.
 fn held(coding: Coding, level: u32) -> usize {
     let text = json(2_000_000);
     let mut crowd = Vec::with_capacity(CROWD);
@@ -79,8 +79,8 @@ fn main() {
     ];
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let [name, level] = &words[..] {
-        let coding = Coding::ALL.into_iter().find(|coding| coding.name() == name).expect("a coding");
-        println!("{}", held(coding, level.parse().expect("a level")));
+        let coding = Coding::ALL.into_iter().find(|coding| coding.name() == name).expect("the name of a coding");
+        println!("{}", held(coding, level.parse().expect("the second argument is a level")));
         return;
     }
     let text = json(BYTES);

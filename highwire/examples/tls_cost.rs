@@ -112,8 +112,8 @@ fn talk<E: Engine>(engine: &mut E, peer: &mut ClientConnection, ask: &[u8], answ
     (0..times).map(one).sum()
 }
 
-/// Carries the client's bytes to the server in portions of 64 KiB, and the answer back. Returns the time of the
-/// server's side.
+/// Passes the client's bytes to the server in portions of 64 KiB, and the server's bytes back. Returns the time that
+/// the server's side took.
 fn round<E: Engine>(engine: &mut E, peer: &mut ClientConnection, answer: &[u8]) -> Duration {
     let (mut bytes, mut plain, mut out) = (Vec::new(), Vec::with_capacity(1 << 21), Vec::with_capacity(1 << 21));
     while peer.wants_write() {
@@ -134,7 +134,7 @@ fn round<E: Engine>(engine: &mut E, peer: &mut ClientConnection, answer: &[u8]) 
     time
 }
 
-/// Returns the settings of the client. It accepts every certificate, because its time is not counted.
+/// Returns the settings of the client. It accepts every certificate, which does not change the server's times.
 fn client() -> Arc<ClientConfig> {
     let verifier = AcceptAny::new(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
     let provider = rustls::crypto::aws_lc_rs::default_provider();

@@ -16,12 +16,13 @@ use std::sync::Arc;
 
 /// An application: routes with their handlers, shared state, and the settings of the server that runs it.
 ///
-/// Paths are templates: `{id}` in `/users/{id}` matches one segment, and `{*rest}` in `/files/{*rest}` matches the rest
+/// Paths are templates. `{id}` in `/users/{id}` matches one segment, and `{*rest}` in `/files/{*rest}` matches the rest
 /// of the path. The syntax of other routers, `/users/:id` and `/files/*rest`, is an error. GET handlers also answer
-/// HEAD. OPTIONS, and 405 with `Allow`, are answered automatically.
+/// HEAD. The app answers OPTIONS automatically, and responds with 405 and `Allow` if a path has handlers, but none for
+/// the method.
 ///
-/// Errors in building (a malformed template, two handlers for one route) are reported by the method that finishes the
-/// app, such as [`listen`](Self::listen) or [`server`](Self::server).
+/// Errors in building (such as a malformed template, or two handlers for one route) are reported by the method that
+/// finishes the app, such as [`listen`](Self::listen) or [`server`](Self::server).
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -53,8 +54,8 @@ pub struct App {
     fallback: Option<Arc<dyn Route>>,
     https: Https,
     layers: Vec<Arc<dyn Layer>>,
-    /// Routes for the 405 and OPTIONS responses of nested apps' paths: each is [`Missed`] inside those apps'
-    /// middleware.
+    /// Routes for the 405 and OPTIONS responses of nested apps' paths. Each is [`Missed`] inside the middleware of its
+    /// nested app.
     misses: Vec<Arc<dyn Route>>,
     /// The first error of the methods that build the app.
     mistake: Option<Error>,
@@ -127,7 +128,7 @@ impl App {
         self
     }
 
-    /// Registers a handler for every method that has no handler of its own at that path. HEAD is one of them, even if
+    /// Registers a handler for every method that has no handler of its own at this path. HEAD is such a method, even if
     /// GET has a handler.
     pub fn any<M>(mut self, path: &str, handler: impl Handler<M>) -> App {
         self.register(MethodFilter::Any, path, handler.into_route());
@@ -141,7 +142,8 @@ impl App {
         self
     }
 
-    /// Serves the files of a folder below a prefix, for GET and HEAD. `files` is a path, or a [`Files`] with settings.
+    /// Serves the files of a folder below a prefix, for GET and HEAD. `files` is the folder's path, or a [`Files`] with
+    /// settings.
     pub fn files(mut self, prefix: &str, files: impl Into<Files>) -> App {
         let prefix = prefix.trim_end_matches('/');
         match crate::files::route(files.into()) {
@@ -157,9 +159,9 @@ impl App {
     }
 
     /// Moves another app's routes below a prefix, with its middleware around them and around their 405 and OPTIONS
-    /// responses. The other app's settings and its [`fallback`](App::fallback) are dropped; to take all paths below a
-    /// prefix, register [`any`](App::any) with `/{*rest}` in the other app. Handlers see the whole path, including the
-    /// prefix.
+    /// responses, and moves its values. The other app's settings and its [`fallback`](App::fallback) are dropped; to
+    /// take all paths below a prefix, register [`any`](App::any) with `/{*rest}` in the other app. Handlers see the
+    /// whole path, including the prefix.
     pub fn nest(mut self, prefix: &str, mut other: App) -> App {
         let prefix = prefix.trim_end_matches('/');
         for mut registered in self.take_over(&mut other) {
@@ -173,8 +175,8 @@ impl App {
         self
     }
 
-    /// Moves another app's routes into this one, for one host name only. The name has no port, and its case does not
-    /// matter. These routes take precedence over routes for every host.
+    /// Moves another app's routes and values into this one, with the routes for one host name only. The name has no
+    /// port, and its case does not matter. These routes take precedence over routes for every host.
     pub fn host(mut self, name: &str, mut other: App) -> App {
         for mut registered in self.take_over(&mut other) {
             registered.host = Some(name.to_string());
@@ -183,8 +185,8 @@ impl App {
         self
     }
 
-    /// Wraps another app's routes in its middleware and returns them. Moves its values and its first error into this
-    /// app.
+    /// Wraps another app's routes in that app's middleware and returns them. Moves the other app's values and its first
+    /// error into this app.
     fn take_over(&mut self, other: &mut App) -> Vec<Registered> {
         if !other.layers.is_empty() {
             other.misses.push(Arc::new(Missed));
@@ -204,9 +206,9 @@ impl App {
         routes
     }
 
-    /// Wraps a middleware around all routes of this app, including routes that are added later, and around its
-    /// responses to requests without a route. The first middleware is the outermost; see
-    /// [`middleware`](crate::middleware).
+    /// Wraps a middleware around all routes of this app, including routes that are added later, and around the app's
+    /// responses to requests without a route; for a nested app, these are its 405 and OPTIONS responses. The first
+    /// middleware is the outermost; see [`middleware`](crate::middleware).
     pub fn with(mut self, middleware: impl IntoLayer) -> App {
         self.layers.push(middleware.into_layer());
         self
@@ -231,7 +233,7 @@ impl App {
         self.layers.iter().rev().fold(Arc::new(Missed), wrap)
     }
 
-    /// Adds a value that handlers take as [`State<T>`](crate::State). A later value of the same type replaces it.
+    /// Adds a value that handlers take as [`State<T>`](crate::State). A later value of the same type replaces this one.
     pub fn state<T: Any + Send + Sync>(mut self, value: T) -> App {
         self.states.insert(value);
         self
@@ -252,13 +254,13 @@ impl App {
     }
 
     /// Sets the function that makes the responses to errors outside of handlers, such as malformed requests, panics and
-    /// timeouts. It gets the status and a text; its response is sent with that status.
+    /// timeouts. The function gets the status and a text; its response is sent with that status.
     pub fn on_error<R: IntoResponse>(mut self, handler: impl Fn(StatusCode, &str) -> R + Send + Sync + 'static) -> App {
         self.on_error = Some(Arc::new(move |status, text| handler(status, text).into_response().with_status(status)));
         self
     }
 
-    /// Sets redirects of requests without TLS, and HSTS.
+    /// Sets the redirects of requests without TLS to https, and HSTS.
     pub fn https(mut self, https: Https) -> App {
         self.https = https;
         self
@@ -270,8 +272,8 @@ impl App {
         self
     }
 
-    /// Builds the server and listens on an address: `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/run/x.sock` or
-    /// `fd:3`. The returned server can listen on further addresses.
+    /// Builds the server and listens on an address, such as `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/run/x.sock`
+    /// or `fd:3`. The returned server can listen on further addresses.
     ///
     /// # Errors
     /// Returns an error if a route or a setting is wrong, or if the server cannot listen on the address.
@@ -288,7 +290,7 @@ impl App {
         let listeners = Listener::inherited()?;
         if listeners.is_empty() {
             return Err(Error::Setting(
-                "no listener was inherited (LISTEN_FDS is not set for this process)".to_string(),
+                "no listener was inherited (`LISTEN_FDS` is not a positive number, or `LISTEN_PID` is not this process)".to_string(),
             ));
         }
         for listener in listeners {

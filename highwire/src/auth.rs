@@ -11,8 +11,8 @@ use std::hint::black_box;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realm(pub String);
 
-/// The name and password of Basic authentication: an extractor. Responds with 401 and a challenge if the request has
-/// none.
+/// An extractor of the name and password of Basic authentication. Responds with 401 and a challenge if they are missing
+/// or malformed.
 ///
 /// ```
 /// use highwire::{App, Basic, Response, testing::Client};
@@ -44,7 +44,7 @@ impl fmt::Debug for Basic {
     }
 }
 
-/// The token of Bearer authentication: an extractor. Responds with 401 and a challenge if the request has none.
+/// An extractor of the token of Bearer authentication. Responds with 401 and a challenge if it is missing or malformed.
 ///
 /// ```
 /// use highwire::{App, Bearer, testing::Client};
@@ -71,31 +71,31 @@ impl fmt::Debug for Bearer {
 }
 
 impl Basic {
-    /// Returns true if the name and the password equal these. The time of the comparison does not depend on how many
-    /// characters are right.
+    /// Returns true if the name and the password equal `user` and `password`. The time of the comparison does not
+    /// depend on how many characters are right.
     pub fn is(&self, user: &str, password: &str) -> bool {
         same(&self.user, user) & same(&self.password, password)
     }
 
-    /// Returns the response to a wrong name or password: 401 with a challenge.
+    /// Returns the response to a wrong name or password, which is 401 with a challenge.
     pub fn refuse(&self) -> Response {
         refusal(&basic_challenge(&self.realm), "the name or the password is wrong")
     }
 }
 
 impl Bearer {
-    /// Returns true if the token equals this one. The time of the comparison does not depend on how many characters are
-    /// right.
+    /// Returns true if the request's token equals `token`. The time of the comparison does not depend on how many
+    /// characters are right.
     pub fn is(&self, token: &str) -> bool {
         same(&self.token, token)
     }
 
-    /// Returns the response to a wrong or expired token: 401 with `invalid_token`.
+    /// Returns the response to a wrong or expired token, which is 401 with `invalid_token`.
     pub fn refuse(&self) -> Response {
         refusal(&format!("{}, error=\"invalid_token\"", bearer_challenge(&self.realm)), "the token is not valid")
     }
 
-    /// Returns the response to a valid token without the needed rights: 403 with `insufficient_scope`.
+    /// Returns the response to a valid token without the needed rights, which is 403 with `insufficient_scope`.
     pub fn forbid(&self) -> Response {
         let challenge = format!("{}, error=\"insufficient_scope\"", bearer_challenge(&self.realm));
         challenged(Problem::new(StatusCode::FORBIDDEN, "the token does not allow this"), &challenge)
@@ -108,7 +108,7 @@ impl FromRequest for Basic {
         let found = credentials(request, "basic").and_then(|credentials| {
             let decoded = String::from_utf8(base64::decode(credentials)?).ok()?;
             let (user, password) = decoded.split_once(':')?;
-            // RFC 7617 section 2: name and password have no control characters.
+            // The name and the password must not have control characters (RFC 7617 section 2).
             let fits = !decoded.chars().any(char::is_control);
             fits.then(|| (user.to_string(), password.to_string()))
         });
@@ -134,8 +134,8 @@ impl FromRequest for Bearer {
     }
 }
 
-/// Returns the credentials after the scheme in `Authorization`. If the request has two such fields, returns `None`,
-/// because two parties could use different ones.
+/// Returns the credentials after the scheme in `Authorization`. If the request has more than one such field, returns
+/// `None`, because two parties could use different ones.
 fn credentials<'r>(request: &Request<'r>, scheme: &str) -> Option<&'r str> {
     let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
     let (Some((_, value)), None) = (fields.next(), fields.next()) else { return None };
@@ -148,7 +148,7 @@ fn realm(request: &Request<'_>) -> String {
         Some(realm) => realm.0.clone(),
         None => request.authority().to_string(),
     };
-    // Escaped for a quoted string in a header field.
+    // Escapes the realm for a quoted string in a header field.
     let mut quoted = String::with_capacity(realm.len());
     for character in realm.chars().filter(|character| !character.is_control()) {
         if matches!(character, '"' | '\\') {
@@ -179,7 +179,7 @@ fn challenged(problem: Problem, challenge: &str) -> Response {
     }
 }
 
-/// Compares two texts in a time that depends only on their lengths. The lengths are not secret; the position of the
+/// Compares two texts in a time that depends only on their lengths. The lengths are not secret, but the position of the
 /// first difference is.
 fn same(one: &str, other: &str) -> bool {
     let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (one, other)| black_box(differ | (one ^ other)));

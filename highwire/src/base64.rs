@@ -1,25 +1,26 @@
 //! Base64 of credentials and cookies (RFC 4648 sections 4 and 5).
 //!
-//! Each byte string has exactly one encoding: decoding fails if the padding is wrong, or if the last digit has bits
-//! that belong to no byte.
+//! Each byte string has exactly one encoding per alphabet, because decoding fails if the padding is wrong or if the
+//! unused bits of the last digit are not zero.
 
 #[cfg(feature = "cookies")]
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Decodes padded base64.
+/// Decodes padded base64. Returns `None` if the text is malformed.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let fits = text.len().is_multiple_of(4) && text.len() - digits.len() <= 2;
     if fits { decode_digits(digits, |byte| byte) } else { None }
 }
 
-/// Decodes base64 for URLs, file names and cookies: with `-` and `_`, and without padding.
+/// Decodes base64 for URLs, file names and cookies, which has `-` and `_` and no padding. Returns `None` if the text is
+/// malformed.
 #[cfg(feature = "cookies")]
 pub(crate) fn decode_url(text: &str) -> Option<Vec<u8>> {
     decode_digits(text, |byte| match byte {
         b'-' => b'+',
         b'_' => b'/',
-        // Not digits of this alphabet: `=` makes `decode_digits` fail.
+        // `+` and `/` do not belong to this alphabet. `=` is no digit, so `decode_digits` fails.
         b'+' | b'/' => b'=',
         _ => byte,
     })
@@ -41,7 +42,7 @@ fn decode_digits(text: &str, plain: impl Fn(u8) -> u8) -> Option<Vec<u8>> {
             };
             bits = bits << 6 | u32::from(value);
         }
-        // Two digits encode one byte, three encode two. The other bits of the last digit must be zero.
+        // Two digits encode one byte, and three encode two. The unused bits of the last digit must be zero.
         let (count, rest) = (group.len() - 1, [0, 0, 4, 2, 0][group.len()]);
         if count == 0 || bits & ((1 << rest) - 1) != 0 {
             return None;
@@ -51,7 +52,7 @@ fn decode_digits(text: &str, plain: impl Fn(u8) -> u8) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Encodes bytes as [`decode_url`] reads them.
+/// Encodes bytes in the form that [`decode_url`] reads.
 #[cfg(feature = "cookies")]
 pub(crate) fn encode_url(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 4 / 3 + 3);

@@ -1,9 +1,9 @@
-//! Bodies in parts: request bodies while they arrive, response bodies while they are made.
+//! Bodies in parts: request bodies while they are received, and response bodies while they are made.
 
 use crate::Response;
 use crate::request::{BodyUse, FromRequest, Request};
 
-/// The body of a request, part by part: an extractor.
+/// An extractor of the body of a request, part by part.
 ///
 /// ```
 /// use highwire::body::BodyError;

@@ -26,10 +26,10 @@ pub(crate) struct BuiltApp {
     pub(crate) data: Arc<AppData>,
     pub(crate) router: Router,
     pub(crate) routes: Vec<Arc<dyn Route>>,
-    /// The path template of each route, for logs; `(none)` or `(fallback)` for a route without one.
+    /// The path template of each route, for logs. A route without a template has `(none)` or `(fallback)`.
     pub(crate) paths: Vec<String>,
     pub(crate) fallback: Option<u32>,
-    /// The route for requests that match no other, which runs the app's middleware. `None` if the app has no
+    /// The route that runs the app's middleware for requests that match no other route. `None` if the app has no
     /// middleware.
     pub(crate) missed: Option<u32>,
     pub(crate) factories: Vec<Factory>,

@@ -1,5 +1,5 @@
-//! The app as a service: finds the route of each request and calls its handler. It uses heads and responses, not
-//! connections.
+//! The app as a service, which finds the route of each request and calls its handler. The service gets heads and
+//! returns responses; the engine handles connections.
 
 use crate::built_app::BuiltApp;
 use crate::handler::Endpoint;
@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 /// The result of routing a request.
 enum Routed {
     Route(u32),
-    /// A response of the router, such as 405 or a redirect. Boxed because it is rare, so that the enum stays small.
+    /// A response of the router, such as 405 or a redirect. It is boxed to keep the enum small, because it is rare.
     Answer(Box<Response>),
     /// No route has this path.
     Nothing,
@@ -57,7 +57,8 @@ pub struct Dispatcher {
     captures: Captures,
     /// The router's response to the current request, which the route [`Missed`](crate::middleware::Missed) takes.
     missed: Option<Box<Response>>,
-    /// The path of the current request after its dot segments were resolved; empty if it could have none.
+    /// The path of the current request after its dot segments were resolved. Empty if the path cannot have dot
+    /// segments.
     resolved: Vec<u8>,
     /// True if requests without TLS are redirected to https.
     redirects: bool,
@@ -143,7 +144,7 @@ impl Dispatcher {
     #[inline]
     fn find(&mut self, head: &Head, window: &[u8], is_secure: bool) -> Routed {
         self.resolved.clear();
-        // Left over if the engine did not call the handler for the last request.
+        // A response is left over if the engine did not call the handler of the previous request.
         self.missed = None;
         if !is_secure
             && self.redirects
@@ -243,7 +244,7 @@ impl Dispatcher {
     }
 }
 
-/// Closes the connection after the response; not in HTTP/2, where the connection has other streams.
+/// Makes the connection close after the response, except in HTTP/2, where a connection has other streams.
 fn and_close(response: Response, head: &Head) -> Response {
     if head.version == highwire_proto::Version::Http2 { response } else { response.and_close() }
 }
@@ -256,13 +257,13 @@ fn allow(methods: String) -> Response {
     response
 }
 
-/// Returns true if a path may have a segment `.` or `..`, as every percent-encoded path may (`encoded`).
+/// Returns true if a path may have a segment `.` or `..`. A percent-encoded path (`encoded`) always may.
 #[inline]
 pub(crate) fn has_dot_segment(path: &[u8], encoded: bool) -> bool {
     encoded || path.windows(2).any(|pair| pair == b"/.")
 }
 
-/// Returns the number of dots if a segment is `.` or `..`, each dot plain or encoded; else 0.
+/// Returns the number of dots if a segment is `.` or `..`, each dot plain or encoded; otherwise 0.
 fn dots(segment: &[u8]) -> u8 {
     let mut rest = segment;
     let mut count = 0;
@@ -276,8 +277,7 @@ fn dots(segment: &[u8]) -> u8 {
     if count <= 2 { count } else { 0 }
 }
 
-/// Resolves dot segments (RFC 3986 section 5.2.4). Unlike the RFC, treats a path that climbs above the root as an
-/// error: returns false.
+/// Resolves dot segments (RFC 3986 section 5.2.4). Unlike the RFC, returns false if a path climbs above the root.
 fn resolve_dot_segments(path: &[u8], resolved: &mut Vec<u8>) -> bool {
     let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {

@@ -1,4 +1,4 @@
-//! Extractors that use only the request's head and the server's state.
+//! Extractors that do not need the request's body, and those of `Option` and `Result`.
 
 use crate::request::{FromRequest, Request};
 use crate::server::Stats;
@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A value that [`App::state`](crate::App::state) has set, shared by all workers: an extractor. It dereferences to the
-/// value; its field is the `Arc`. Responds with 500 if the app has no such state.
+/// An extractor of a value that [`App::state`](crate::App::state) has set, which all workers share. It dereferences to
+/// the value; its field is the `Arc`. Responds with 500 if the app has no such state.
 ///
 /// ```
 /// use highwire::{App, State};
@@ -47,7 +47,7 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
     }
 }
 
-/// A worker's own value, made by [`App::per_worker`](crate::App::per_worker): an extractor. Responds with 500 if the
+/// An extractor of a worker's own value, made by [`App::per_worker`](crate::App::per_worker). Responds with 500 if the
 /// app makes no such value.
 ///
 /// ```
@@ -80,7 +80,7 @@ impl<T: 'static> FromRequest for PerWorker<T> {
     }
 }
 
-/// A value that middleware has left in [`Request::extensions`]: an extractor. Responds with 500 if there is none.
+/// An extractor of a value that middleware has left in [`Request::extensions`]. Responds with 500 if there is none.
 ///
 /// ```
 /// use highwire::middleware::before;
@@ -105,7 +105,7 @@ impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
     }
 }
 
-/// The address of the client: an extractor.
+/// An extractor of the address of the peer, which is the client or a proxy.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -127,8 +127,8 @@ impl FromRequest for Peer {
     }
 }
 
-/// The TLS of the request's connection: an extractor. Responds with 403 if the connection has no TLS; take
-/// `Option<Tls>` to serve both.
+/// An extractor of the TLS of the request's connection. Responds with 403 if the connection has no TLS; take
+/// `Option<Tls>` to serve requests with and without TLS.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -165,7 +165,7 @@ impl FromRequest for Scheme {
     }
 }
 
-/// The version of the request.
+/// The HTTP version of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(pub http::Version);
 
@@ -175,7 +175,7 @@ impl FromRequest for Version {
     }
 }
 
-/// The authority that the request is for: `example.com:8080`.
+/// The authority that the request is for, such as `example.com:8080`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority(pub String);
 
@@ -214,8 +214,8 @@ impl FromRequest for Method {
     }
 }
 
-/// All header fields. If there is no `Host`, as in most HTTP/2 requests, the request's authority is added as one. Costs
-/// allocations; [`Request::header`] returns one field without an allocation.
+/// All header fields. If there is no `Host`, as in most HTTP/2 requests, the request's authority is added as one.
+/// Making the map allocates memory; [`Request::header`] returns one field without an allocation.
 impl FromRequest for HeaderMap {
     fn from_request(request: &mut Request<'_>) -> Result<HeaderMap, Response> {
         let mut map = HeaderMap::new();

@@ -1,7 +1,7 @@
 //! A serde deserializer for names and values: path parameters, and the fields of queries and forms.
 //!
-//! All values are text and are parsed as the target type requires. A name with several values is a sequence. Errors
-//! name the field.
+//! All values are text and are parsed as the target type requires. In a map or struct, a name with several values is a
+//! sequence. An error names the field if it concerns a single one.
 
 use crate::problem::shortened;
 use serde::de::value::{CowStrDeserializer, SeqDeserializer};
@@ -10,10 +10,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-/// The most characters of a name or value that an error text shows.
+/// How many characters of a text [`Shown`] displays at most.
 const SHOWN: usize = 40;
 
-/// The error for a value that does not fit its type.
+/// The error for names and values that do not fit the target type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Misfit {
     /// The name of the field, if the error concerns a single one.
@@ -55,7 +55,7 @@ impl de::Error for Misfit {
     }
 }
 
-/// Displays the start of a text, in quotes.
+/// Displays a text in quotes, or only the start of a long text.
 struct Shown<'t>(&'t str);
 
 impl fmt::Display for Shown<'_> {
@@ -67,7 +67,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The values of a field. Only sequences and tuples accept more than one.
+/// The values of a field. Reading them as a number, a text or another single value returns an error if there are
+/// several.
 #[derive(Debug)]
 struct Values<'t> {
     first: Cow<'t, str>,
@@ -181,12 +182,12 @@ impl<'de> Deserializer<'de> for Values<'_> {
     }
 }
 
-/// How fields appear to a type that is neither a map nor a struct.
+/// How fields are read as a type that is neither a map nor a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// As values without names: one, or several in order. Used for paths.
+    /// The fields are values without names: one value, or several in order. Used for paths.
     Values,
-    /// As a sequence of pairs of name and value. Used for queries and forms.
+    /// The fields are a sequence of pairs of name and value. Used for queries and forms.
     Pairs,
 }
 
@@ -211,7 +212,8 @@ impl<'t> Fields<'t> {
         Fields { pairs, shape: Shape::Pairs }
     }
 
-    /// Reads the parameter of a path that has exactly one; otherwise returns an error.
+    /// Reads the only parameter of a path. Returns an error if the path has none or several, or if this is a query or
+    /// form.
     fn read_one<T>(mut self, read: impl FnOnce(Values<'_>) -> Result<T, Misfit>) -> Result<T, Misfit> {
         match (self.shape, self.pairs.pop(), self.pairs.is_empty()) {
             (Shape::Values, Some((name, value)), true) => read(Values::new(value)).map_err(|misfit| misfit.of(&name)),
@@ -221,11 +223,11 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// The most names that are searched linearly, which is quicker than a map and needs no allocation.
+/// Up to this number of names, a linear search is quicker than a map, and it needs no allocation.
 const FEW_NAMES: usize = 8;
 
-/// Groups values by name, in the order in which the names first appear. The map's hash is seeded, so that a client
-/// cannot choose names that collide.
+/// Groups values by name, in the order in which the names first appear. The map's hash function is seeded, so that a
+/// client cannot choose names that collide.
 fn grouped(pairs: Vec<Pair<'_>>) -> Vec<(Cow<'_, str>, Values<'_>)> {
     let mut places = HashMap::<Cow<'_, str>, usize>::new();
     let mut groups: Vec<(Cow<'_, str>, Values<'_>)> = Vec::with_capacity(pairs.len());
@@ -482,11 +484,11 @@ mod tests {
             assert_eq!(of_form::<Order>(form), misfit(field, what), "{form:?}");
         }
         let long = "x".repeat(100_000);
-        let what = of_form::<Order>(&[("size", "small"), ("count", &long)]).expect_err("no number").what;
+        let what = of_form::<Order>(&[("size", "small"), ("count", &long)]).expect_err("the value is no number").what;
         assert!(what.len() < 100, "{what}");
-        let what = of_form::<Order>(&[("size", &long)]).expect_err("no size").what;
+        let what = of_form::<Order>(&[("size", &long)]).expect_err("the value is no size").what;
         assert!(what.len() < 500, "{what}");
-        let what = of_form::<u8>(&[("a", "1")]).expect_err("no struct").what;
+        let what = of_form::<u8>(&[("a", "1")]).expect_err("a query is no number").what;
         assert_eq!(what, "fields are read as a struct, a map or a sequence of pairs");
     }
 }

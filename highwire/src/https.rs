@@ -25,8 +25,8 @@ const ACME: &[u8] = b"/.well-known/acme-challenge/";
 /// # Ok::<(), highwire::Error>(())
 /// ```
 ///
-/// The rules consider only the connection to this server. Behind a proxy that terminates TLS, every request counts as
-/// one without TLS.
+/// The rules consider only the connection to this server. Behind a proxy that terminates TLS and connects without TLS,
+/// every request counts as one without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Https {
@@ -40,22 +40,22 @@ impl Https {
         Https::default()
     }
 
-    /// Redirects requests without TLS to the same path and query under `https` at this port, with status 308. Requests
-    /// below `/.well-known/acme-challenge/` are served instead. Requests without a host, CONNECT and `OPTIONS *` get
-    /// 400.
+    /// Redirects requests without TLS to the same path and query under `https` at this port, with status 308. The app
+    /// serves requests below `/.well-known/acme-challenge/` also without TLS. Requests without a host, CONNECT and
+    /// `OPTIONS *` get 400.
     pub fn redirect(mut self, port: u16) -> Https {
         self.redirect = Some(port);
         self
     }
 
-    /// Sends `Strict-Transport-Security` in responses under TLS: for the time `max_age`, browsers use only TLS for this
-    /// host (RFC 6797).
+    /// Sends `Strict-Transport-Security` in responses under TLS. Browsers that receive it use only TLS for this host,
+    /// for the time `max_age` (RFC 6797).
     pub fn hsts(mut self, max_age: Duration) -> Https {
         self.hsts = Some((max_age, false));
         self
     }
 
-    /// As [`hsts`](Self::hsts), for this host and all its subdomains.
+    /// Does the same as [`hsts`](Self::hsts), but for this host and all its subdomains.
     pub fn hsts_with_subdomains(mut self, max_age: Duration) -> Https {
         self.hsts = Some((max_age, true));
         self
@@ -103,7 +103,8 @@ impl Https {
     }
 }
 
-/// Returns the host of an authority. An IPv6 host contains colons, as in `[::1]:80`.
+/// Returns the host of an authority. Searches for the port's colon after `]`, because an IPv6 host contains colons, as
+/// in `[::1]:80`.
 fn without_port(authority: &[u8]) -> &[u8] {
     let from = authority.iter().rposition(|&byte| byte == b']').unwrap_or(0);
     let colon = authority[from..].iter().position(|&byte| byte == b':');

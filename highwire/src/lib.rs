@@ -1,4 +1,4 @@
-//! Highwire: an HTTP/1 and HTTP/2 server for services that must do much with few cores and little memory.
+//! Highwire: an HTTP/1 and HTTP/2 server for services that must handle much traffic with few cores and little memory.
 //!
 //! ```no_run
 //! use highwire::{App, Path};
@@ -84,12 +84,12 @@ pub use files::Files;
 pub use form::Form;
 pub use form::Multipart;
 pub use handler::{Blocking, Handler, With, blocking};
-/// TLS: settings, certificates and sessions. A server with TLS:
+/// TLS: settings, certificates and sessions. The example makes a server with TLS:
 ///
 /// ```
 /// use highwire::tls::{TlsConfig, Versions};
 ///
-/// // In production: `certificate_files("/etc/tls/site.pem", "/etc/tls/site.key")`; changed files are read again.
+/// // In production, use `certificate_files("/etc/tls/site.pem", "/etc/tls/site.key")`, which reloads changed files.
 /// let settings = TlsConfig::new().self_signed(["localhost"]).versions(Versions::Tls13);
 /// let server = highwire::App::new().get("/", || "hello").server()?.listen_tls("127.0.0.1:0", settings.clone())?;
 /// // The rustls configuration alone, for another server:

@@ -1,5 +1,5 @@
-//! Media types, and the parameters that they and other header values have: `text/html; charset=utf-8` (RFC 9110
-//! sections 5.6.6 and 8.3.1).
+//! Media types, such as `text/html; charset=utf-8`, and the parameters of media types and of other header values (RFC
+//! 9110 sections 5.6.6 and 8.3.1).
 
 use crate::{IntoResponse, Problem, Request, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -13,7 +13,7 @@ pub(crate) struct MediaType<'v> {
     parameters: &'v str,
 }
 
-/// The most parameters of a media type. Clients send few, and each name is compared with all before it.
+/// How many parameters a media type may have. Clients send few, and each name is compared with all previous ones.
 const MOST_PARAMETERS: usize = 16;
 
 impl<'v> MediaType<'v> {
@@ -37,14 +37,14 @@ impl<'v> MediaType<'v> {
         Some(media_type)
     }
 
-    /// Returns true if it is the given type, such as `text/html`, with any parameters. Ignores case.
+    /// Returns true if this is the given type, such as `text/html`, with any parameters. Ignores case.
     pub(crate) fn is(&self, essence: &str) -> bool {
         essence.split_once('/').is_some_and(|(kind, subtype)| {
             self.kind.eq_ignore_ascii_case(kind) && self.subtype.eq_ignore_ascii_case(subtype)
         })
     }
 
-    /// Returns true if it is `application/json` or has the suffix `+json` (RFC 6839).
+    /// Returns true if this is `application/json` or has the suffix `+json` (RFC 6839).
     #[cfg_attr(not(feature = "json"), expect(dead_code, reason = "asked by Json"))]
     pub(crate) fn is_json(&self) -> bool {
         let suffix = self.subtype.rsplit_once('+').map(|(_, suffix)| suffix);
@@ -59,7 +59,7 @@ impl<'v> MediaType<'v> {
         self.subtype
     }
 
-    /// Returns the parameters in order. A malformed one is `None`, and the last.
+    /// Returns the parameters in order. A malformed parameter is returned as `None` and is the last item.
     pub(crate) fn parameters(&self) -> Parameters<'v> {
         Parameters { rest: self.parameters }
     }
@@ -71,8 +71,8 @@ impl<'v> MediaType<'v> {
     }
 }
 
-/// Returns the media type of a request's body, or `None` if `Content-Type` is missing, malformed or repeated. Of two
-/// fields, two parties could use different ones.
+/// Returns the media type of a request's body, or `None` if `Content-Type` is missing, malformed or repeated. A
+/// repeated field is refused because two parties could use different ones.
 pub(crate) fn of_body<'r>(request: &Request<'r>) -> Option<MediaType<'r>> {
     let mut fields = request.headers().filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let (Some((_, value)), None) = (fields.next(), fields.next()) else { return None };
@@ -124,7 +124,8 @@ pub(crate) fn unescape(text: &str, escapable: impl Fn(char) -> bool) -> Cow<'_, 
     Cow::Owned(plain)
 }
 
-/// An iterator over parameters, each behind a semicolon. A malformed parameter is `None`, and the last item.
+/// An iterator over parameters, each preceded by a semicolon. A malformed parameter is returned as `None` and is the
+/// last item.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameters<'v> {
     rest: &'v str,
@@ -141,7 +142,7 @@ impl<'v> Iterator for Parameters<'v> {
     type Item = Option<(&'v str, Value<'v>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Semicolons without a parameter may stand anywhere (RFC 9110 section 5.6.6).
+        // Semicolons without a parameter are allowed (RFC 9110 section 5.6.6).
         let rest = self.rest.trim_start_matches(WHITE_SPACE);
         let begun = rest.trim_start_matches(|character| character == ';' || WHITE_SPACE.contains(&character));
         if begun.is_empty() {

@@ -1,7 +1,7 @@
 //! Content negotiation: chooses the server's offer that the client prefers (RFC 9110 section 12).
 //!
-//! The weight of an offer is that of the most specific range that matches it. Of offers with the same weight, the first
-//! one wins.
+//! The weight of an offer is the weight of the most specific range that matches the offer. Of offers with the same
+//! weight, the first one wins.
 
 use crate::media::{MediaType, Parameters, elements, is_token, trim};
 use crate::request::{FromRequest, Request};
@@ -35,7 +35,7 @@ pub struct Accept {
 }
 
 /// Joins all fields of a name into one list, without elements that are not UTF-8. Returns `None` if there is no such
-/// field, or no readable element: an unreadable list does not mean that the client accepts nothing.
+/// field, or if no element could be read, because an unreadable list does not mean that the client accepts nothing.
 fn list(request: &Request<'_>, name: &str) -> Option<String> {
     let fields = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let texts = fields.filter_map(|(_, value)| match String::from_utf8_lossy(value) {
@@ -60,7 +60,7 @@ impl FromRequest for Accept {
 }
 
 impl Accept {
-    /// Returns the media type that the client prefers. Offers are types such as `text/html`, also with parameters
+    /// Returns the media type that the client prefers. Offers are types such as `text/html`, with or without parameters
     /// (`text/html;level=1`). Returns the first offer if the request has no `Accept`, and `None` if the client accepts
     /// no offer.
     pub fn media_type<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
@@ -86,11 +86,12 @@ impl Accept {
         })
     }
 
-    /// Returns the language that the client prefers, such as `de` or `pt-BR`. A range matches offers that begin with it
-    /// (RFC 4647 section 3.3.1): `de` matches `de-CH`. If no range matches, a range may also begin with the offer:
-    /// `de-CH` matches `de` (section 3.4).
+    /// Returns the offered language that the client prefers, such as `de` or `pt-BR`, or the first offer if the request
+    /// has no `Accept-Language`. A range matches offers that begin with it (RFC 4647 section 3.3.1): `de` matches
+    /// `de-CH`. If this finds no offer, an offer also matches if a range begins with the offer: `de-CH` matches `de`
+    /// (section 3.4).
     ///
-    /// If this returns `None`, the server may still send a language: RFC 9110 section 12.5.4 leaves the choice to it.
+    /// If this returns `None`, the server may still choose a language to send (RFC 9110 section 12.5.4).
     pub fn language<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
         let languages = self.languages.as_deref();
         let begins = |whole: &str, start: &str| {
@@ -101,7 +102,7 @@ impl Accept {
             "*" => Some(0),
             range => begins(offer, range).then_some(range.len() as u32),
         });
-        // A range that matches in full takes precedence over a shortened one, so that `de;q=0` excludes `de`.
+        // A range that matches in full still takes precedence over a shortened one, so `de;q=0` excludes `de`.
         filtered.or_else(|| {
             best(languages, offers, |range, offer| match begins(offer, range) {
                 true => Some(1 << 16 | range.len() as u32),
@@ -110,7 +111,8 @@ impl Accept {
         })
     }
 
-    /// Returns the charset that the client prefers. RFC 9110 section 12.5.2 deprecates `Accept-Charset`: send UTF-8.
+    /// Returns the charset that the client prefers. Prefer to send UTF-8 to every client, because RFC 9110 section
+    /// 12.5.2 deprecates `Accept-Charset`.
     pub fn charset<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
         best(self.charsets.as_deref(), offers, |range, offer| match range {
             "*" => Some(0),
@@ -132,7 +134,7 @@ fn media_range_fits(range: &MediaType<'_>, offer: &MediaType<'_>) -> Option<u32>
     }
     let mut parameters = 0;
     for (name, value) in range.parameters().flatten() {
-        // Parameters behind the weight do not belong to the range; RFC 9110 removed them.
+        // Parameters after the weight do not belong to the range. RFC 9110 removed them from the grammar.
         if name.eq_ignore_ascii_case("q") {
             break;
         }
@@ -146,8 +148,8 @@ fn media_range_fits(range: &MediaType<'_>, offer: &MediaType<'_>) -> Option<u32>
     Some((exact(range.kind()) + exact(range.subtype())) << 16 | parameters)
 }
 
-/// Returns the offer with the highest weight. `fits` returns how specific a range is, or `None` if it does not match an
-/// offer. Ignores malformed ranges.
+/// Returns the first offer with the highest weight, if that is not 0. Without a list, returns the first offer. `fits`
+/// returns how specific a range is, or `None` if the range does not match the offer. Ignores malformed ranges.
 fn best<'o>(list: Option<&str>, offers: &[&'o str], fits: impl Fn(&str, &str) -> Option<u32>) -> Option<&'o str> {
     let Some(list) = list else { return offers.first().copied() };
     let mut best: Option<(Weight, &'o str)> = None;
@@ -169,7 +171,8 @@ fn best<'o>(list: Option<&str>, offers: &[&'o str], fits: impl Fn(&str, &str) ->
     best.map(|(_, offer)| offer)
 }
 
-/// Splits an element into its range and its weight. A media range keeps its parameters; other ranges have none.
+/// Splits an element into its range and its weight. Only a media range keeps its parameters. Returns `None` if the
+/// element is malformed.
 fn weighted(element: &str) -> Option<(&str, Weight)> {
     let end = element.find(';').unwrap_or(element.len());
     let mut weight = FULL;

@@ -1,7 +1,7 @@
 //! Problem details: errors in a form that programs can read (RFC 9457).
 //!
-//! Extractors of client input respond with them. The JSON is written without serde, because a refusal must not depend
-//! on the feature `json`, and the members are only texts and numbers.
+//! Many extractors respond with problems. The JSON is written without serde, because a refusal must not depend on the
+//! feature `json`, and the members of a refusal are only texts and numbers.
 
 use crate::{IntoResponse, Response};
 use http::StatusCode;
@@ -11,7 +11,8 @@ use std::fmt::{self, Write};
 /// The media type of a problem.
 const MEDIA_TYPE: &str = "application/problem+json";
 
-/// The most bytes of a text that contains a peer's input, so that the peer cannot choose how long a response is.
+/// The number of bytes to which [`shortened`] cuts a text with a client's input, so that the client cannot choose the
+/// length of the response.
 const MOST_WORDS: usize = 400;
 
 /// Cuts a text to [`MOST_WORDS`] bytes.
@@ -23,11 +24,11 @@ pub(crate) fn shortened(mut words: String) -> String {
 /// The members that RFC 9457 section 3.1 defines.
 const DEFINED: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 
-/// An error as `application/problem+json`: a response, and the error of the extractors that read a body, a query or a
-/// path.
+/// An error as `application/problem+json`. Handlers can return it, and extractors such as those of JSON, queries and
+/// path parameters respond with it.
 ///
-/// The errors of extractors have further members that name the place: `in` (`path`, `query`, `body` or a header field's
-/// name), `field` (`user.age`), `line` and `column` in JSON, `offset` in bytes of a query or form.
+/// The errors of extractors may have further members that name the place: `in` (`path`, `query`, `body` or a header
+/// field's name), `field` (such as `user.age`), `line` and `column` in JSON, `offset` in bytes of a query or form.
 ///
 /// ```
 /// use highwire::{App, Problem, StatusCode, testing::Client};
@@ -45,7 +46,7 @@ const DEFINED: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 #[must_use]
 pub struct Problem(Box<Members>);
 
-/// Boxed, so that a `Result` with a problem stays small: problems are rare.
+/// The content of a [`Problem`]. It is boxed because problems are rare, and a `Result` with a problem then stays small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Members {
     status: StatusCode,
@@ -65,7 +66,7 @@ impl Problem {
         Problem(Box::new(Members { status, kind: None, title: None, detail, instance: None, others }))
     }
 
-    /// Sets the problem's type, a URI, and its title, which should be the same in all occurrences.
+    /// Sets the problem's type, a URI, and its title, which should be the same in all problems of that type.
     pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>, title: impl Into<Cow<'static, str>>) -> Problem {
         (self.0.kind, self.0.title) = (Some(uri.into()), Some(title.into()));
         self
@@ -78,7 +79,7 @@ impl Problem {
     }
 
     /// Adds a member with a text. It replaces an earlier member of the same name. Names that RFC 9457 defines are
-    /// ignored, because they have methods of their own.
+    /// ignored, because other methods set those members.
     pub fn with(self, name: impl Into<Cow<'static, str>>, text: &str) -> Problem {
         let mut json = String::with_capacity(text.len() + 2);
         write_text(&mut json, text);

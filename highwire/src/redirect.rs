@@ -14,8 +14,8 @@ use http::{HeaderValue, header};
 /// # let _ = app;
 /// ```
 ///
-/// The target goes into `Location` unchanged. The program must check a target that comes from outside: `//host` leads
-/// to another host.
+/// The target is sent in `Location` unchanged. If a target contains a client's input, the program must check it,
+/// because `//host` leads to another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Redirect {
@@ -24,17 +24,19 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Redirects with 303: the request is done, and the client gets the result from the target with GET.
+    /// Redirects with 303, which means that the request is done, and that the client gets the result from the target
+    /// with GET.
     pub fn see_other(target: impl Into<String>) -> Redirect {
         Redirect { status: StatusCode::SEE_OTHER, target: target.into() }
     }
 
-    /// Redirects with 307, only this time. The client repeats the request there with the same method and body.
+    /// Redirects with 307, for this request only. The client repeats the request at the target with the same method and
+    /// body.
     pub fn temporary(target: impl Into<String>) -> Redirect {
         Redirect { status: StatusCode::TEMPORARY_REDIRECT, target: target.into() }
     }
 
-    /// Redirects with 308, permanently. The client repeats the request there with the same method and body.
+    /// Redirects with 308, permanently. The client repeats the request at the target with the same method and body.
     pub fn permanent(target: impl Into<String>) -> Redirect {
         Redirect { status: StatusCode::PERMANENT_REDIRECT, target: target.into() }
     }

@@ -8,8 +8,8 @@ use highwire_engine::reply::Replier;
 use http::StatusCode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An extractor to answer a request later, from any thread. The handler's own return value is then ignored. If
-/// it is dropped without an answer, the client gets 500.
+/// An extractor to answer a request later, from any thread. The handler's own return value is then ignored. If the
+/// `Reply` is dropped without an answer, the client gets 500.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -32,8 +32,8 @@ impl Reply {
         self.replier.send(move || answer.into_response());
     }
 
-    /// Runs a function on the blocking pool and answers with its result, or with 503 if the pool is full. If the
-    /// request is cut before the function has begun, the function does not run.
+    /// Runs a function on the blocking pool and answers with its result, with 500 if the function panics, or with 503
+    /// if the pool is full. If the request is cut before the function has begun, the function does not run.
     pub(crate) fn offload<R: IntoResponse + Send + 'static>(
         self,
         shared: &Shared,

@@ -1,4 +1,4 @@
-//! Requests as handlers get them: borrowed from the receive buffer, and copied only by extractors that own their data.
+//! Requests as handlers get them. A request borrows its head, and only extractors that own their data copy parts of it.
 
 use crate::shared::Shared;
 use crate::{Params, Response};
@@ -41,7 +41,7 @@ pub struct Request<'r> {
     pub(crate) locals: &'r Rc<Locals>,
     pub(crate) body: &'r mut Ready,
     pub(crate) hooks: &'r mut Hooks,
-    /// The response that was made because no route fits, such as 405. The app's middleware processes it.
+    /// The router's response, such as a 405, if no handler is to be called. The app's middleware processes it.
     pub(crate) missed: &'r mut Option<Box<Response>>,
     pub(crate) task: &'r TaskWaker<'r>,
 }
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Request<'_> {
 }
 
 fn text(bytes: &[u8]) -> &str {
-    // Methods and targets are ASCII by their grammar.
+    // Methods, targets and field names are ASCII by their grammar.
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
@@ -66,7 +66,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Returns the method: `GET`.
+    /// Returns the method, such as `GET`.
     pub fn method(&self) -> &'r str {
         text(self.head.method_span.of(self.window))
     }
@@ -76,7 +76,7 @@ impl<'r> Request<'r> {
         text(self.head.target.whole.of(self.window))
     }
 
-    /// Returns the path as it was sent: percent-encoded, with dot segments.
+    /// Returns the path as it was sent. It may be percent-encoded and have dot segments.
     pub fn path(&self) -> &'r str {
         text(self.head.target.path.of(self.window))
     }
@@ -86,7 +86,8 @@ impl<'r> Request<'r> {
         self.head.target.query.map(|query| text(query.of(self.window)))
     }
 
-    /// Returns the authority that the request is for: `example.com:8080`. Empty if an HTTP/1.0 request names none.
+    /// Returns the authority that the request is for, such as `example.com:8080`. It is empty if the request names
+    /// none, as HTTP/1.0 requests may.
     pub fn authority(&self) -> &'r str {
         text(self.head.authority(self.window))
     }
@@ -122,7 +123,7 @@ impl<'r> Request<'r> {
         self.params
     }
 
-    /// Returns the address of the client.
+    /// Returns the address of the peer, which is the client or a proxy.
     pub fn peer(&self) -> crate::Peer {
         self.caller.peer()
     }
@@ -137,7 +138,7 @@ impl<'r> Request<'r> {
         self.caller.tls()
     }
 
-    /// Returns the values that middleware stores for later middleware and the handler, which extracts them by
+    /// Returns the values that middleware stores for inner middleware and the handler. A handler extracts them by
     /// [`Extension`](crate::Extension).
     pub fn extensions(&mut self) -> &mut Extensions {
         &mut self.hooks.extensions
@@ -146,7 +147,7 @@ impl<'r> Request<'r> {
     /// Takes the whole body, for extractors whose [`BODY`](FromRequest::BODY) is [`BodyUse::Whole`].
     ///
     /// # Errors
-    /// Returns a response with 500 if another extractor of the handler takes the body too.
+    /// Returns a response with 500 if another extractor has taken the body, or will take it in parts.
     pub fn take_body(&mut self) -> Result<Bytes, Response> {
         match std::mem::replace(self.body, Ready::Taken) {
             Ready::Whole(bytes) => Ok(bytes),
@@ -163,8 +164,8 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Replaces the whole body, for example with the decoded one. The connection is charged `bytes` for it until the
-    /// handler has answered.
+    /// Replaces the whole body, such as with the decoded one. The connection is charged `bytes` for the new body until
+    /// the handler has answered.
     #[cfg(feature = "compress")]
     pub(crate) fn replace_body(&mut self, body: Bytes, bytes: usize) {
         *self.body = Ready::Whole(body);
@@ -188,7 +189,7 @@ fn taken_twice() -> Response {
 /// use highwire::testing::Client;
 /// use highwire::{App, FromRequest, IntoResponse, Request, Response, StatusCode};
 ///
-/// /// The tenant that a request is for: the first label of the host that it names.
+/// /// The tenant that a request is for: the first label of the request's host.
 /// struct Tenant(String);
 ///
 /// impl FromRequest for Tenant {

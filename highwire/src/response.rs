@@ -1,11 +1,11 @@
-//! The types that convert into a response.
+//! The response, and the trait of types that convert into one.
 
 use bytes::Bytes;
 use highwire_engine::response::{BINARY, TEXT};
 use http::{HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
 
-/// A response. Handlers return it, and middleware changes it.
+/// A response. Handlers return it, and middleware can change it.
 ///
 /// ```
 /// use highwire::middleware::after;
@@ -170,7 +170,7 @@ impl IntoResponse for highwire_engine::body::BodyError {
     }
 }
 
-/// The response 503 with `Retry-After: 1`.
+/// A response with status 503 and `Retry-After: 1`.
 pub(crate) struct Overloaded;
 
 impl IntoResponse for Overloaded {

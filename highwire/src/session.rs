@@ -1,9 +1,9 @@
-//! Sessions: data that a server keeps about a visitor between requests.
+//! Sessions: data about a visitor that lasts from one request to the next.
 //!
-//! A cookie contains the session's *token*. With [`Sessions::in_cookies`], the token is the encrypted session: the
+//! A cookie contains the session's *token*. With [`Sessions::in_cookies`], the token is the encrypted session, so the
 //! server stores nothing, and any number of servers can share the keys. However, the session must fit into a cookie,
 //! and the server cannot end it early for a client that has kept a copy. With [`Sessions::in_store`], a
-//! [`SessionStore`] of your own keeps the session, and the token is only its key there.
+//! [`SessionStore`] of your own keeps the session, and the token is only the session's key in that store.
 
 use crate::cookie::{Cookie, CookieError, Cookies, Keys};
 use crate::request::{FromRequest, Request};
@@ -21,7 +21,8 @@ use std::time::{Duration, SystemTime};
 /// The default lifetime of a session after it was last saved: one day.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The default name of the cookie. Browsers accept a `__Host-` cookie only from this host itself, and only over TLS.
+/// The default name of the cookie. Browsers accept a `__Host-` cookie only from the host itself, and usually only over
+/// TLS.
 const COOKIE: &str = "__Host-session";
 
 /// The most cookies with the session's name that are tried. A visitor has one, but a server on another host of the same
@@ -72,18 +73,18 @@ pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// ```
 pub trait SessionStore: Send + Sync + 'static {
     /// Returns the data for a token, or `None` if the token is unknown or the session has expired. Do not trust the
-    /// token: a client can send any text, up to several kilobytes long.
+    /// token, because a client can send any text, up to several kilobytes long.
     fn load<'s>(&'s self, token: &'s str) -> StoreFuture<'s, Option<Vec<u8>>>;
 
-    /// Stores data for `lifetime`, and returns its token: the given one, or, if there is none, a new one that a client
-    /// cannot guess ([`new_token`]).
+    /// Stores data for `lifetime`, and returns its token. This is the given token, or, if that is `None`, a new one
+    /// that a client cannot guess ([`new_token`]).
     fn save<'s>(&'s self, token: Option<&'s str>, data: Vec<u8>, lifetime: Duration) -> StoreFuture<'s, String>;
 
     /// Deletes the data for a token.
     fn remove<'s>(&'s self, token: &'s str) -> StoreFuture<'s, ()>;
 }
 
-/// Returns a token for a store: 256 random bits as text.
+/// Returns a new token for a store, which is 256 random bits as text.
 ///
 /// # Errors
 /// Returns an error if the system has no random bytes.
@@ -93,7 +94,8 @@ pub fn new_token() -> Result<String, StoreError> {
     Ok(crate::base64::encode_url(&bytes))
 }
 
-/// Keeps each session encrypted in its token: the expiry in seconds since 1970 (8 bytes, big-endian), then the data.
+/// Keeps each session encrypted in its token. The plaintext is the expiry in seconds since 1970 (8 bytes, big-endian),
+/// then the data.
 struct InCookies {
     keys: Arc<Keys>,
     /// The name that the encryption authenticates. It contains the name of the sessions' cookie.
@@ -190,8 +192,8 @@ impl Sessions {
     }
 
     /// Sets the cookie's name, path and other attributes; its value and `Max-Age` are replaced. The default is
-    /// `__Host-session` with the default attributes of [`Cookie::new`]; it needs https, or `http://localhost` in most
-    /// browsers. Changing the name ends the existing sessions.
+    /// `__Host-session` with the default attributes of [`Cookie::new`]; this cookie needs https, or `http://localhost`
+    /// in most browsers. Changing the name ends the existing sessions.
     #[must_use]
     pub fn with_cookie(mut self, cookie: Cookie) -> Sessions {
         if let Some(keys) = &self.keys {
@@ -202,7 +204,7 @@ impl Sessions {
     }
 }
 
-/// An error of a [`Session`]. It converts into a response with status 500, which logs it.
+/// An error of a [`Session`]. It converts into a response with status 500; the conversion logs the error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -228,13 +230,13 @@ impl std::error::Error for SessionError {}
 
 impl IntoResponse for SessionError {
     fn into_response(self) -> Response {
-        highwire_engine::log!(Mistake, error, error = %self, "responding with 500: a session failed");
+        highwire_engine::log!(Mistake, error, error = %self, "a session failed; the response is 500");
         Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
     }
 }
 
-/// A visitor's session, with a value of type `T`. It is an extractor; a handler returns it in a tuple before the rest
-/// of the response, so that the response sets its cookie.
+/// A visitor's session, with a value of type `T`. This is an extractor; a handler must return it in a tuple before the
+/// rest of the response, so that the response sets the session's cookie.
 ///
 /// ```
 /// use highwire::cookie::Keys;
@@ -260,8 +262,8 @@ impl IntoResponse for SessionError {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Call [`renew`](Self::renew) when a visitor logs in, and [`save`](Self::save) after it. Otherwise, an attacker who
-/// has planted a token in the visitor's browser shares the session (session fixation).
+/// Call [`renew`](Self::renew) when a visitor logs in, and then [`save`](Self::save). Otherwise, an attacker who has
+/// planted a token in the visitor's browser shares the session (session fixation).
 ///
 /// If the session was loaded, saved, renewed or ended, the response is for one visitor only, and gets
 /// `Cache-Control: no-store` unless the handler has set `Cache-Control`.
@@ -289,7 +291,7 @@ impl<T: 'static> FromRequest for Session<T> {
             highwire_engine::log!(
                 Mistake,
                 error,
-                "a handler takes a Session, but the app has no Sessions: pass them to App::state"
+                "a handler takes a `Session`, but the app has no `Sessions`; pass them to `App::state`"
             );
             return Err(Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"));
         };
@@ -321,7 +323,8 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
         Ok(None)
     }
 
-    /// Saves a value in the session that was [loaded](Self::load), or else in a new one. Its lifetime starts again.
+    /// Saves a value in the session that was [loaded](Self::load), or else in a new one. The session's lifetime starts
+    /// again.
     ///
     /// # Errors
     /// Returns an error if the store fails, the value cannot be written as JSON, or the cookie is invalid or too long.
@@ -338,8 +341,8 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
         Ok(())
     }
 
-    /// Deletes the session from the store, so that the next [`save`](Self::save) makes a new token. Call it when a
-    /// visitor logs in.
+    /// Deletes the visitor's session from the store, so that the next [`save`](Self::save) makes a new token. Call this
+    /// when a visitor logs in.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -352,7 +355,7 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
         Ok(())
     }
 
-    /// Ends the session: deletes it from the store, and makes the client delete the cookie.
+    /// Ends the session. Deletes it from the store, and makes the client delete the cookie.
     ///
     /// # Errors
     /// Returns an error if the store fails.
@@ -362,8 +365,9 @@ impl<T: DeserializeOwned + Serialize> Session<T> {
     }
 }
 
-/// Adds the session's cookie to the response if the session was saved or ended, and forbids caching if it was used. A
-/// shared cache could otherwise give one visitor's page or cookie to others (RFC 9111 section 7.3).
+/// Adds the session's cookie to the response if the session was saved or ended. If it was used and the response has no
+/// `Cache-Control`, forbids caching, because a shared cache could give one visitor's page or cookie to others (RFC 9111
+/// section 7.3).
 impl<T, R: IntoResponse> IntoResponse for (Session<T>, R) {
     fn into_response(self) -> Response {
         let mut response = self.0.cookies.put_into(self.1.into_response());

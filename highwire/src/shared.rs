@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Turns an error's status and text into a response.
 pub(crate) type ErrorHandler = Arc<dyn Fn(StatusCode, &str) -> Response + Send + Sync>;
 
-/// Answers requests that have no route.
+/// Makes the response to a request that has no route.
 pub(crate) type NotFoundHandler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
 
 /// The data of an app beside its routes.
@@ -21,7 +21,7 @@ pub(crate) struct AppData {
     pub(crate) states: states::Map,
     pub(crate) not_found: Option<NotFoundHandler>,
     pub(crate) on_error: Option<ErrorHandler>,
-    /// For each route, the limit on its request body in bytes, if it has its own.
+    /// For each route, the limit on the request body in bytes, if the route has its own.
     pub(crate) body_limits: Vec<Option<u64>>,
     pub(crate) open_files: Arc<OpenFiles>,
 }

@@ -1,4 +1,4 @@
-//! Blocking work within an async handler: it runs on the blocking pool, and the worker awaits it.
+//! Blocking work for async handlers. The blocking pool runs it, and the handler awaits the result.
 
 use crate::response::Overloaded;
 use crate::{IntoResponse, Response};

@@ -34,11 +34,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The time without an event after which a comment is sent. It keeps proxies and the server's own deadline from ending
-/// an idle stream.
+/// The time without an event after which a comment is sent. The comment keeps proxies and the server's own deadline
+/// from ending an idle stream.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The most bytes of a `Last-Event-ID`. A longer one is ignored.
+/// The most bytes of a `Last-Event-ID`. A longer ID is ignored.
 pub const LAST_EVENT_ID_BYTES: usize = 1024;
 
 /// A message of an event stream.
@@ -76,8 +76,8 @@ impl Event {
         self.line("event", name.as_ref())
     }
 
-    /// Sets the event's ID. A browser that reconnects sends the last one it received ([`LastEventId`]). Line ends and
-    /// NUL are removed.
+    /// Sets the event's ID. A browser that reconnects sends the last ID that it received ([`LastEventId`]). Line ends
+    /// and NUL are removed.
     pub fn id(self, id: impl AsRef<str>) -> Event {
         self.line("id", &id.as_ref().replace('\0', ""))
     }
@@ -124,8 +124,8 @@ impl Events {
         self.sender.send(text).await
     }
 
-    /// Ends the stream normally. If `Events` is dropped without this, the response is cut short. Browsers reconnect in
-    /// both cases, until a request gets a response with status 204.
+    /// Ends the stream normally. If `Events` is dropped without this call, the response is cut short. Browsers
+    /// reconnect in both cases, until a request gets a response with status 204.
     pub fn finish(self) {
         self.sender.finish();
     }
@@ -142,7 +142,7 @@ pub fn channel() -> (Events, Response) {
     (Events { sender }, response)
 }
 
-/// The body: events, and a comment after each [`KEEP_ALIVE`] without one.
+/// The body of an event stream, with a comment after each [`KEEP_ALIVE`] without an event.
 struct KeptAlive {
     receiver: Receiver,
     silence: Option<Pin<Box<Sleep>>>,
@@ -164,8 +164,8 @@ impl Stream for KeptAlive {
     }
 }
 
-/// The ID of the last event that a reconnecting browser has received: an extractor. `None` if the request has none, or
-/// if it is not UTF-8 or longer than [`LAST_EVENT_ID_BYTES`].
+/// An extractor of the ID of the last event that a reconnecting browser has received. It is `None` if the request has
+/// no such ID, or if the ID is not UTF-8 or is longer than [`LAST_EVENT_ID_BYTES`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastEventId(pub Option<String>);
 

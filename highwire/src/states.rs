@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Holds one value of each type at most.
+/// Holds at most one value of each type.
 #[derive(Clone, Default)]
 pub(crate) struct Map {
     values: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,

@@ -15,9 +15,9 @@
 //! [`Client::new`] sends plain HTTP; `Client::https` (feature `tls`) sends HTTPS.
 //!
 //! The whole server runs on a simulated network, from the parser to the timeouts. Each request opens a new connection.
-//! Timers of handlers ([`time::sleep`](crate::time::sleep)) take no real time: when nothing else is left to do, the
-//! clock jumps to the next timer. Work on other threads, such as that of [`blocking`](crate::blocking) handlers, takes
-//! real time.
+//! Timers of handlers ([`time::sleep`](crate::time::sleep)) do not wait in real time, because the clock jumps to the
+//! next timer when nothing else is left to do. Work on other threads, such as that of [`blocking`](crate::blocking)
+//! handlers, takes real time.
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -31,7 +31,7 @@ use highwire_proto::{Event, Head, Length, Limits, Role, h1};
 use std::time::Duration;
 use wire::{Wire, Wires};
 
-/// The real time that a request may wait for other threads. After that the test fails.
+/// The real time that a request may take. If the server has not responded then and is idle, the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The real time that other threads get before the clock jumps to the next timer.
@@ -100,7 +100,7 @@ impl Client {
         self.request(Method::DELETE, path)
     }
 
-    /// Begins a request with any method. `target` is that of the request line: `/path?query`.
+    /// Begins a request with any method. `target` is the target of the request line, such as `/path?query`.
     pub fn request(&mut self, method: Method, target: &str) -> RequestBuilder<'_> {
         let target = target.to_string();
         RequestBuilder { client: self, method, target, fields: Vec::new(), body: Bytes::new() }
@@ -136,7 +136,7 @@ impl Client {
     }
 }
 
-/// A builder of a request. [`send`](Self::send) sends it.
+/// A builder of a request. [`send`](Self::send) sends the request.
 #[derive(Debug)]
 #[must_use = "it is sent by `send`"]
 #[doc(alias = "Call")]
@@ -188,7 +188,8 @@ impl RequestBuilder<'_> {
     /// Sends the request and waits for the response.
     ///
     /// # Panics
-    /// Panics if the server cuts the connection or does not answer within 20 seconds of real time.
+    /// Panics if the request cannot be written as HTTP, if the server cuts the connection, or if it does not answer
+    /// within 20 seconds of real time.
     pub fn send(self) -> TestResponse {
         let RequestBuilder { client, method, target, fields, body } = self;
         let mut http = h1::Connection::new(Role::Client);
@@ -205,7 +206,7 @@ impl RequestBuilder<'_> {
         });
         sent.expect("a request that can be written");
         if !body.is_empty() {
-            http.send_data(&body, &mut said).and_then(|()| http.send_end(&mut said, |_| {})).expect("its body");
+            http.send_data(&body, &mut said).and_then(|()| http.send_end(&mut said, |_| {})).expect("a valid body");
         }
         let mut wire = client.wires.wire(host.map_or(b"test", HeaderValue::as_bytes));
         let mut out = Vec::new();
@@ -253,7 +254,7 @@ impl Exchange<'_> {
             if any || !self.client.worker.driver().is_idle() {
                 continue;
             }
-            assert!(begun.elapsed() < PATIENCE, "the server does not answer: {:?}", self.answer);
+            assert!(begun.elapsed() < PATIENCE, "the server did not answer in time: {:?}", self.answer);
             std::thread::sleep(PAUSE);
             self.client.turn();
             if self.client.worker.driver().is_idle()
@@ -264,7 +265,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Runs the server until it has nothing left to do for this request. Returns the response.
+    /// Runs the server until it has nothing left to do at this moment. Returns the response.
     fn finish(self) -> TestResponse {
         self.client.settle();
         self.answer
@@ -339,7 +340,7 @@ impl TestResponse {
     }
 
     /// Returns the value of the first header field of that name, or `""` if there is no such field or its value is not
-    /// ASCII.
+    /// printable ASCII.
     pub fn header(&self, name: &str) -> &str {
         self.fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! Time for handlers and tasks: the worker's clock, which the simulator makes virtual.
+//! Sleeps and timeouts for handlers and tasks, by the worker's clock, which is virtual in the simulator and in tests
+//! with [`testing`](crate::testing).
 
 /// Waits for a duration.
 ///

@@ -1,5 +1,5 @@
 //! Extractors and responses through serde: path parameters, queries, JSON. Requests that do not fit the type are
-//! refused with a [`Problem`] that names the field and its place.
+//! refused with a [`Problem`] that names the part of the request and, if a single one is wrong, the field.
 
 use crate::fields::{Fields, Misfit};
 use crate::form::urlencoded;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 /// Extracts the parameters of the path: one value, a tuple in the template's order, or a struct or map by name.
 ///
-/// Responds with 404 if they do not fit the type, because such a path names nothing that exists.
+/// Responds with 404 if the parameters do not fit the type, because such a path names nothing that exists.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -50,7 +50,8 @@ impl<T: DeserializeOwned> FromRequest for Path<T> {
 
 /// Extracts the query: a struct or map by name, or a sequence of pairs. A name that occurs several times fits a `Vec`.
 ///
-/// Responds with 400 if the query does not fit the type, and names the field.
+/// Responds with 400 if the query is malformed or does not fit the type. The response names the field, if a single one
+/// is wrong.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -100,9 +101,9 @@ pub(crate) fn unfit(status: StatusCode, place: &str, misfit: Misfit) -> Problem 
 
 /// JSON, as an extractor of the body or as a response.
 ///
-/// Responds with 415 to another media type, with 400 to malformed JSON, and with 422 to JSON that does not fit the
-/// type. 400 and 422 report the line and column, and 422 also the field: `items[2].price`. JSON that is nested more
-/// than 127 levels deep counts as malformed.
+/// Responds with 415 if the media type is missing or not JSON, with 400 to malformed JSON, and with 422 to JSON that
+/// does not fit the type. 400 and 422 report the line and column, and 422 usually also the field, such as
+/// `items[2].price`. JSON that is nested more than 127 levels deep counts as malformed.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -162,7 +163,8 @@ fn wrong_json<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Pr
     }
 }
 
-/// Returns the field that does not fit the type. Parses the body again, so that only bodies that do not fit pay for it.
+/// Returns the field that does not fit the type. Parses the body again to find the field, so that bodies that fit the
+/// type do not pay for the search.
 fn field<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let path = serde_path_to_error::deserialize::<_, T>(&mut reader).err()?.path().to_string();

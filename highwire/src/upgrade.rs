@@ -8,10 +8,11 @@ use highwire_engine::response::Content;
 use http::{HeaderValue, StatusCode, header};
 use std::future::Future;
 
-/// An extractor for requests that propose another protocol. The handler accepts it, or sends another response.
+/// An extractor for requests that propose another protocol. The handler accepts the protocol, or sends another
+/// response.
 ///
 /// The same handler serves HTTP/2, where a client proposes a protocol with CONNECT and `:protocol` (RFC 8441). Such a
-/// request is routed as a `GET` and answered with 200. The raw bytes are those of its stream.
+/// request is routed as a `GET` and accepted with 200. The raw bytes are then those of the request's stream.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -37,19 +38,19 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Returns the protocols that the request proposes, in its order of preference. Empty if it proposes none, or is
-    /// CONNECT for a tunnel.
+    /// Returns the protocols that the request proposes, in the request's order of preference. Empty if it proposes
+    /// none, or is CONNECT for a tunnel.
     pub fn proposed(&self) -> &[String] {
         &self.proposed
     }
 
-    /// Returns true if the request is CONNECT for a tunnel to the authority that it names.
+    /// Returns true if the request is CONNECT for a tunnel to the request's authority.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }
 
-    /// Accepts a protocol with 101 (200 on HTTP/2), or a tunnel with 200: `start` then gets the raw bytes. Responds
-    /// with 426 Upgrade Required, which names the protocol, if the request has not proposed it.
+    /// Accepts a protocol with 101 (200 on HTTP/2), or a tunnel with 200; `start` is then called with the raw bytes. If
+    /// the request has not proposed the protocol, returns a 426 Upgrade Required that names the protocol.
     pub fn accept<F, Fut>(self, protocol: &'static str, start: F) -> Response
     where
         F: FnOnce(RawStream) -> Fut + 'static,

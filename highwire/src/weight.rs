@@ -1,6 +1,6 @@
 //! Weights of a client's preferences, such as `q=0.5` in `Accept-Encoding` (RFC 9110 section 12.4.2).
 
-/// A weight in thousandths: [`FULL`] is `q=1`.
+/// A weight in thousandths; [`FULL`] is `q=1`.
 pub(crate) type Weight = u16;
 
 pub(crate) const FULL: Weight = 1000;

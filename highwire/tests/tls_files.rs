@@ -38,7 +38,7 @@ fn errors_say_which_file_and_why() {
         (
             "0\u{82}",
             &one.key,
-            "certificate %/site.pem: is not PEM: it looks like DER; convert it, for instance with openssl",
+            "certificate %/site.pem: is not PEM: it looks like DER; convert it, for instance with `openssl`",
         ),
         (&broken, &one.key, "certificate %/site.pem: is not PEM: a section has no end"),
         (&spoiled, &one.key, "certificate %/site.pem: is not PEM: "),
@@ -62,9 +62,9 @@ fn errors_say_which_file_and_why() {
     let settings = || from_files(&folder, &pem);
     for (settings, what, fault) in [
         (TlsConfig::new(), "settings", "there is no certificate"),
-        (TlsConfig::new().ocsp_file("x"), "settings", "the OCSP file has no certificate: add one before it"),
+        (TlsConfig::new().ocsp_file("x"), "settings", "the OCSP file has no certificate; add a certificate before it"),
         (settings().tickets_sent(7), "settings", "tickets_sent is more than 6"),
-        (settings().alpn([""]), "settings", "an ALPN protocol has 1 to 255 bytes"),
+        (settings().alpn([""]), "settings", "an ALPN protocol must have 1 to 255 bytes"),
         (
             TlsConfig::new().self_signed(Vec::<String>::new()),
             "settings",

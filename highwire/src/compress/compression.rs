@@ -11,15 +11,16 @@ use highwire_engine::response::{Content, Streamed};
 use std::fmt;
 use std::sync::Arc;
 
-/// Complete bodies up to this length are compressed at once, so that the response has a `Content-Length`. Longer ones
-/// and streams are compressed in pieces while they are sent.
+/// The length in bytes up to which a complete body is compressed at once, so that the response has a `Content-Length`.
+/// Longer bodies and streams are compressed in pieces while they are sent.
 const ONE_SHOT_BYTES: usize = 32 * 1024;
 
-/// The default length from which bodies are compressed. Shorter ones fit into one packet either way.
+/// The default length in bytes from which bodies are compressed. Shorter bodies usually fit into one packet even
+/// uncompressed.
 const THRESHOLD_BYTES: u64 = 1024;
 
-/// Bytes that the encoders of a worker may hold by default. Above it, responses are sent uncompressed, because many
-/// slow clients with long responses would otherwise use too much memory.
+/// The default limit of the bytes that the encoders of a worker hold in total. A response that would exceed it is sent
+/// uncompressed, because many slow clients with long responses would otherwise use too much memory.
 const ENCODER_MEMORY: usize = 32 * 1024 * 1024;
 
 /// A [middleware](crate::middleware) that compresses responses for clients that accept it.
@@ -28,16 +29,17 @@ const ENCODER_MEMORY: usize = 32 * 1024 * 1024;
 /// [`codings`](Self::codings). A body is not compressed if its length is known and below the
 /// [threshold](Self::threshold), or if the response
 ///
-/// - has a media [type](Self::types) that is not worth compressing,
+/// - has no media type, or one that is not worth compressing ([`types`](Self::types)),
 /// - has a `Content-Encoding` already; with `identity`, a handler turns compression off,
 /// - has `Cache-Control: no-transform`,
-/// - is partial (206 or `Content-Range`; a 206 still gets the `Vary` of the whole), has no body (204, 304), or has a
-///   digest of its body,
-/// - switches to another protocol.
+/// - is partial (206 or `Content-Range`; a 206 still gets `Vary` as the whole response would), has no body (such as
+///   204), or has a digest of its body,
+/// - switches to another protocol,
+/// - would make the worker's encoders exceed their [memory](Self::memory), or is short and does not become shorter.
 ///
 /// In a compressed response, a strong `ETag` becomes weak (RFC 9110 section 8.8.3.3), because the bytes differ from
-/// those of the handler, and `Accept-Ranges` is removed. `Vary: Accept-Encoding` is added to each response that is
-/// compressed for some client. A response to HEAD has the fields of the response to GET.
+/// those of the handler, and `Accept-Ranges` is removed. `Vary: Accept-Encoding` is added to each response that could
+/// be compressed for some client. A response to HEAD has the fields of the response to GET.
 ///
 /// A streamed body is flushed whenever its source has no data ready, so that events and slow streams reach the client
 /// without delay.
@@ -102,8 +104,9 @@ impl Compression {
         self
     }
 
-    /// Sets the level of a coding: 1 to 9 for gzip, deflate and zstd, 0 to 6 for Brotli. A level outside is clamped:
-    /// higher ones take too much of a worker's time and memory, and are meant for files that are compressed once.
+    /// Sets the level of a coding: 1 to 9 for gzip, deflate and zstd, 0 to 6 for Brotli. A level outside of this range
+    /// is clamped, because higher levels take too much of a worker's time and memory; they are meant for files that are
+    /// compressed once.
     #[must_use]
     pub fn level(mut self, coding: Coding, level: u32) -> Compression {
         let levels = match coding {
@@ -114,8 +117,8 @@ impl Compression {
         self
     }
 
-    /// Sets the length in bytes from which bodies are compressed; the default is 1,024. It does not apply to bodies of
-    /// unknown length.
+    /// Sets the length in bytes from which bodies are compressed; the default is 1,024. This threshold does not apply
+    /// to bodies of unknown length.
     #[must_use]
     pub fn threshold(mut self, bytes: u64) -> Compression {
         self.threshold = bytes;
@@ -123,15 +126,15 @@ impl Compression {
     }
 
     /// Sets the most bytes that the encoders of each worker may hold; the default is 32 MiB. Further responses are sent
-    /// uncompressed. `docs/compression.md` lists the bytes counted for each encoder.
+    /// uncompressed. `docs/compression.md` lists how many bytes each encoder counts as.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Compression {
         self.memory = bytes;
         self
     }
 
-    /// Sets the function that returns true for media types to compress. It gets the name in lower case without
-    /// parameters; the default is [`compressible`].
+    /// Sets the function that returns true for media types to compress; the default is [`compressible`]. The function
+    /// gets the media type in lower case, without parameters.
     ///
     /// ```
     /// use highwire::compress::{Compression, compressible};
@@ -144,7 +147,8 @@ impl Compression {
         self
     }
 
-    /// Returns true if some client may get this response compressed, or, for a partial response, the whole of it.
+    /// Returns true if some client may get this response compressed. For a 206 or 304, this is about the complete
+    /// response that it stands for.
     fn may_encode(&self, response: &Response) -> bool {
         let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
         let is_said = |name: &HeaderName| values(response, name).next().is_some();
@@ -175,7 +179,7 @@ impl Compression {
         {
             Some(value) => {
                 let name = value.split(';').next().unwrap_or_default().trim();
-                // `multipart/byteranges` replaces the media type of the whole, which is unknown here.
+                // With `multipart/byteranges`, the media type of the whole response is unknown here.
                 let is_several = response.status() == StatusCode::PARTIAL_CONTENT
                     && name.eq_ignore_ascii_case("multipart/byteranges");
                 is_several || (self.types)(&name.to_ascii_lowercase())
@@ -215,8 +219,8 @@ impl Compression {
     }
 }
 
-/// Fields that keep a response uncompressed: it is encoded already, or it has a digest of its bytes (RFC 9530 and
-/// earlier).
+/// Fields that keep a response from being compressed, because it is encoded already or has a digest of its bytes (RFC
+/// 9530 and earlier RFCs).
 const NEVER: [HeaderName; 5] = [
     header::CONTENT_ENCODING,
     HeaderName::from_static("content-digest"),
@@ -229,7 +233,7 @@ fn values<'r>(response: &'r Response, name: &HeaderName) -> impl Iterator<Item =
     response.headers().filter(move |(known, _)| *known == name).map(|(_, value)| value)
 }
 
-/// Returns the length of the whole from a response's `Content-Range`, if the field has it.
+/// Returns the length of the complete representation from a response's `Content-Range`, if the field has it.
 fn whole_length(response: &Response) -> Option<u64> {
     values(response, &header::CONTENT_RANGE)
         .next()
@@ -245,7 +249,7 @@ fn whole_length(response: &Response) -> Option<u64> {
 #[doc(hidden)]
 pub struct Wish {
     coding: Option<Coding>,
-    /// The values of `If-None-Match` fields with a weak tag, each followed by a comma.
+    /// The values of `If-None-Match` fields that contain a weak tag, each followed by a comma.
     known: Vec<u8>,
 }
 
@@ -267,8 +271,9 @@ impl Middleware for Compression {
             response.add_header(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         let Some(coding) = coding else { return };
-        // A 304 has the fields of the response with the body (RFC 9110 section 15.4.5). Without that body, it is
-        // unknown here whether it would be compressed; but a client that got it compressed has sent its weak tag.
+        // A 304 has the fields of the 200 response that it replaces (RFC 9110 section 15.4.5). Without the body, it is
+        // unknown here whether that response would be compressed. But a client that stored the compressed response has
+        // sent the weak tag.
         if response.status() == StatusCode::NOT_MODIFIED {
             weaken(response, |weak| known.windows(weak.len()).any(|tag| tag == weak));
         } else if response.status() != StatusCode::PARTIAL_CONTENT && self.encode(coding, response.content_mut()) {
@@ -297,8 +302,9 @@ fn weaken(response: &mut Response, is_right: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// Returns true if bodies of a media type, in lower case and without parameters, are worth compressing: texts, formats
-/// with the syntax of JSON, XML or YAML, scripts, WebAssembly, and images and fonts in uncompressed formats.
+/// Returns true if bodies of a media type are usually worth compressing, such as texts, formats with the syntax of
+/// JSON, XML or YAML, scripts, WebAssembly, and images and fonts in uncompressed formats. The media type must be in
+/// lower case and without parameters.
 pub fn compressible(media_type: &str) -> bool {
     const TYPES: [&str; 22] = [
         "application/ecmascript",

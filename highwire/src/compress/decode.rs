@@ -1,8 +1,8 @@
 //! Decoders, and the pipeline that decodes a body.
 //!
 //! A body passes through one decoder for each of its codings, in the reverse of the order in which the client applied
-//! them. The limits apply to the output of every decoder, so that they bound intermediate data as well as the result.
-//! The pipeline makes output one piece at a time, when the caller pulls it; until then, the rest of the input waits.
+//! them. The limits apply to the output of every decoder, so they bound intermediate data as well as the result. The
+//! pipeline makes output one piece at a time, when the caller pulls it; until then, the rest of the input waits.
 
 use super::Coding;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
@@ -13,20 +13,21 @@ use std::cell::RefCell;
 use std::fmt;
 use zstd::stream::raw::{self, DParameter, Operation};
 
-/// The most decoded bytes of one piece.
+/// The most decoded bytes in one piece.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Bytes that each decoder may produce in addition to the ratio: a short body that expands to this length is no attack.
+/// How many bytes each decoder may produce in addition to those that the ratio permits, because a short body that
+/// expands to this length is no attack.
 pub(super) const RATIO_FLOOR: u64 = 1024 * 1024;
 
-/// The number of members of a gzip body, or of frames of a zstd body, that may have any length. Each makes the decoder
-/// start again, which takes time.
+/// The number of members of a gzip body, or of frames of a zstd body, that may have any length. Each member or frame
+/// makes the decoder start again, which takes time.
 const FREE_MEMBERS: u64 = 16;
 
-/// Encoded bytes that must have been read for each member or frame beyond [`FREE_MEMBERS`].
+/// How many encoded bytes must have been read for each member or frame beyond [`FREE_MEMBERS`].
 const MEMBER_BYTES: u64 = 1024;
 
-/// The largest window of zstd that is accepted, as a power of two: 8 MiB (RFC 9659 section 3).
+/// The largest window of zstd that is accepted, as an exponent of two; 23 means 8 MiB (RFC 9659 section 3).
 const ZSTD_WINDOW_BITS: u32 = 23;
 
 const FLATE_WINDOW_BITS: u8 = 15;
@@ -55,7 +56,7 @@ enum Decoder {
     Zstd(raw::Decoder<'static>),
 }
 
-/// The result of one call of a decoder: the bytes that it has read and written.
+/// The result of one call of a decoder, with the numbers of bytes that it has read and written.
 #[derive(Default)]
 struct Step {
     taken: usize,
@@ -71,7 +72,8 @@ impl Decoder {
             Coding::Deflate => Decoder::Deflate(Decompress::new(true)),
             Coding::Brotli => {
                 let alloc = StandardAlloc::default;
-                // Strict: the windows of the RFC, at most 16 MiB, without the extension for larger ones.
+                // The strict decoder accepts the windows of the RFC, at most 16 MiB, but not the extension for larger
+                // ones.
                 Decoder::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())))
             }
             Coding::Zstd => {
@@ -120,8 +122,8 @@ impl Decoder {
         }
     }
 
-    /// Starts the next member or frame, because bytes follow the end of the format. Returns an error if the coding has
-    /// only one.
+    /// Starts the next member or frame, because bytes follow the end of the previous one. Returns an error if the
+    /// coding permits only one.
     fn begin_again(&mut self) -> Result<(), Fault> {
         match self {
             // A gzip body is a sequence of members (RFC 1952 section 2.2).
@@ -142,17 +144,17 @@ struct Bounds {
     ratio: u64,
 }
 
-/// The decoding of one coding of a body.
+/// The state of decoding one coding of a body.
 struct Stage {
     decoder: Decoder,
     input: Bytes,
     taken: u64,
     given: u64,
-    /// Members or frames begun so far.
+    /// Number of members or frames begun so far.
     members: u64,
     /// True if the body may end here.
     ended: bool,
-    /// True if the last piece filled its buffer, so that the decoder may have more output.
+    /// True if the last piece filled its buffer, so the decoder may have more output.
     full: bool,
 }
 
@@ -215,15 +217,15 @@ impl fmt::Debug for Pipeline {
 
 impl Pipeline {
     /// Makes a pipeline that decodes `codings`, listed as in `Content-Encoding`, from the last to the first. A stage
-    /// fails if it has produced more than `limit` bytes, or more than [`RATIO_FLOOR`] plus `ratio` times the bytes that
-    /// it has read.
+    /// fails if it has produced more than `limit` bytes, or more than [`RATIO_FLOOR`] plus `ratio` times the number of
+    /// bytes that it has read.
     pub(super) fn new(codings: &[Coding], limit: u64, ratio: u64) -> Pipeline {
         let stages = codings.iter().rev().map(|&coding| Stage::new(coding)).collect::<Result<Vec<_>, Fault>>();
         let fault = stages.as_ref().err().copied();
         Pipeline { stages: stages.unwrap_or_default(), bounds: Bounds { limit, ratio }, fault }
     }
 
-    /// Adds received bytes. The caller may call this first, and again after each [`Pulled::Starved`].
+    /// Adds received bytes. The caller may call this once at first, and once after each [`Pulled::Starved`].
     pub(super) fn push(&mut self, input: Bytes) {
         if let Some(first) = self.stages.first_mut() {
             debug_assert!(first.input.is_empty(), "input was pushed although `pull` did not return `Starved`");
@@ -244,7 +246,7 @@ impl Pipeline {
         pulled
     }
 
-    /// Makes the next decoded piece with any number of steps. Returns `None` if the pipeline needs more input.
+    /// Makes the next decoded piece without a limit on steps. Returns `None` if the pipeline needs more input.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
             let mut steps = u32::MAX;
@@ -256,7 +258,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns an error if the body may not end here. An empty body may.
+    /// Returns an error if the body must not end here. A body without bytes may end.
     pub(super) fn finish(&self) -> Result<(), Fault> {
         if self.stages.iter().all(|stage| stage.ended) { Ok(()) } else { Err(Fault::Broken) }
     }
@@ -359,12 +361,12 @@ mod tests {
             }
             for behind in [&b"x"[..], &[0], &[0; 100], b"\x1f\x8b\x08"] {
                 for parts in [&[&*body, behind][..], &[&[&*body, behind].concat()]] {
-                    assert_eq!(decoded(plain(&[coding]), parts), Err(Fault::Broken), "{coding:?}: {behind:?} behind");
+                    assert_eq!(decoded(plain(&[coding]), parts), Err(Fault::Broken), "{coding:?}: {behind:?} after the end");
                 }
             }
-            assert_eq!(decoded(plain(&[coding]), &[]), Ok(Vec::new()), "{coding:?}: no body");
+            assert_eq!(decoded(plain(&[coding]), &[]), Ok(Vec::new()), "{coding:?}: a body without bytes");
         }
-        // Deflate in RFC 9110 has the zlib format, so that bare deflate is malformed.
+        // Deflate in RFC 9110 has the zlib format, so bare deflate is malformed.
         let mut bare = flate2::Compress::new(flate2::Compression::new(6), false);
         let mut body = Vec::with_capacity(1000);
         bare.compress_vec(b"hello", &mut body, flate2::FlushCompress::Finish).expect("encoded");
@@ -397,7 +399,7 @@ mod tests {
             assert_eq!(decoded(plain(&[coding]), &[&few]), Ok(Vec::new()), "{coding:?}");
             assert_eq!(decoded(plain(&[coding]), &[&tiny.repeat(1000)]), Err(Fault::Broken), "{coding:?}");
         }
-        assert_eq!(decoded(plain(&[Coding::Zstd]), &[&long.repeat(1000)]), Ok(Vec::new()), "frames of 1,024 bytes");
+        assert_eq!(decoded(plain(&[Coding::Zstd]), &[&long.repeat(1000)]), Ok(Vec::new()), "frames with 1,024 bytes of content");
     }
 
     /// A waker that counts its wake-ups.
@@ -410,8 +412,8 @@ mod tests {
         }
     }
 
-    /// A turn once ended only when the handler got a part: 24 KiB that expand to 24 MiB of skipped bytes took a single
-    /// turn.
+    /// A turn once ended only when the handler got a part, so 24 KiB that expand to 24 MiB of skipped bytes took a
+    /// single turn.
     #[test]
     fn what_unfolds_to_nothing_lets_others_have_their_turn() {
         let skipped = [&b"\x50\x2a\x4d\x18"[..], &(24_u32 << 20).to_le_bytes(), &vec![0; 24 << 20]].concat();
@@ -439,7 +441,7 @@ mod tests {
                         assert_eq!(
                             woken.0.load(Ordering::Relaxed),
                             turns,
-                            "{codings:?}: it wakes its task for the next turn"
+                            "{codings:?}: the body wakes its task for the next turn"
                         );
                         (turns, in_a_row) = (turns + 1, 0);
                     }
@@ -460,9 +462,9 @@ mod tests {
         };
         let (begin, again) = (more(), more());
         match coding {
-            // A flush keeps the window, so that the second part refers to the zeros of the first.
+            // A flush keeps the window, so the second part refers to the zeros of the first.
             Coding::Gzip | Coding::Deflate | Coding::Brotli => (begin, again),
-            // Blocks that repeat one byte for 128 KiB (RLE blocks, RFC 8878 section 3.1.1.2).
+            // These are RLE blocks (RFC 8878 section 3.1.1.2), each of which expands to 128 KiB of one byte.
             Coding::Zstd => {
                 let header = (131_072_u32 << 3 | 1 << 1).to_le_bytes();
                 (b"\x28\xb5\x2f\xfd\x00\x68".to_vec(), [&header[..3], &[0]].concat().repeat(8))
@@ -470,7 +472,7 @@ mod tests {
         }
     }
 
-    /// Decodes a bomb, which must be refused. Returns the bytes that each stage read and wrote before that.
+    /// Decodes a bomb, which must be refused. Returns, for each stage, how many bytes it has read and written by then.
     fn refused(codings: &[Coding], body: Vec<u8>, limit: u64, ratio: u64) -> Vec<(u64, u64)> {
         let mut pipeline = Pipeline::new(codings, limit, ratio);
         pipeline.push(body.into());
@@ -504,7 +506,8 @@ mod tests {
 
     #[test]
     fn what_unfolds_in_between_is_bounded_as_well() {
-        // The inner body is a skippable zstd frame of zeros: many intermediate bytes, and no output.
+        // The inner body is the start of a skippable zstd frame of zeros, which has many intermediate bytes and no
+        // output.
         let skipped = [&b"\x50\x2a\x4d\x18"[..], &(1_u32 << 30).to_le_bytes()].concat();
         let mebibytes = vec![0; 40 << 20];
         let body = encoded(Coding::Gzip, &[skipped, mebibytes].concat());
@@ -512,7 +515,7 @@ mod tests {
         assert!(counts[0].1 <= (2 << 20) + PIECE_BYTES as u64 && counts[1].1 == 0, "{counts:?}");
         let counts = refused(&[Coding::Zstd, Coding::Gzip], body, PLENTY, 100);
         assert!(counts[0].1 <= RATIO_FLOOR + counts[0].0 * 100 + PIECE_BYTES as u64, "{counts:?}");
-        // A bomb inside a bomb.
+        // This is a Brotli bomb inside a gzip bomb.
         let (begin, mebibyte) = zeros(Coding::Brotli);
         let inner = [begin, mebibyte.repeat(100_000)].concat();
         let counts = refused(&[Coding::Brotli, Coding::Gzip], encoded(Coding::Gzip, &inner), PLENTY, 100);
@@ -522,10 +525,12 @@ mod tests {
 
     #[test]
     fn windows_beyond_the_rfcs_are_refused() {
-        // Zstd: a window of 16 MiB; then of 8 MiB, the largest accepted, with one empty block.
+        // Both zstd frames have one empty block. The first has a window of 16 MiB, the second one of 8 MiB, the largest
+        // that is accepted.
         assert_eq!(decoded(plain(&[Coding::Zstd]), &[b"\x28\xb5\x2f\xfd\x00\x70\x01\0\0"]), Err(Fault::Broken));
         assert_eq!(decoded(plain(&[Coding::Zstd]), &[b"\x28\xb5\x2f\xfd\x00\x68\x01\0\0"]), Ok(Vec::new()));
-        // Brotli: 30 bits, by the extension for large windows; then an empty stream with 16 bits.
+        // The first Brotli stream has a window of 30 bits, by the extension for large windows. The second stream is
+        // empty and has a window of 16 bits.
         assert_eq!(decoded(plain(&[Coding::Brotli]), &[b"\x11\xde"]), Err(Fault::Broken));
         assert_eq!(decoded(plain(&[Coding::Brotli]), &[b"\x06"]), Ok(Vec::new()));
     }

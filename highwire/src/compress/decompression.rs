@@ -10,15 +10,15 @@ use highwire_engine::request::Ready;
 use http::HeaderValue;
 use std::cell::Cell;
 
-/// The most codings that a body may have. More than one is rare, and each further one multiplies the length to which a
-/// few bytes can expand.
+/// The most codings that a body may have. More than one is rare, and each further coding multiplies the length to which
+/// a few bytes can expand.
 const MOST_CODINGS: usize = 2;
 
 /// The default limit of decoded bytes per encoded byte, beyond the first `RATIO_FLOOR` bytes. Log files reach about 50.
 /// Deflate can reach 1,032; Brotli and zstd have no maximum.
 const RATIO: u64 = 100;
 
-/// Bytes that the decoders of a worker may hold by default for bodies that are received in parts.
+/// The default limit of the bytes that the decoders of a worker hold in total for bodies that are received in parts.
 const DECODER_MEMORY: usize = 256 * 1024 * 1024;
 
 thread_local! {
@@ -36,9 +36,9 @@ thread_local! {
 /// | has an unknown or disabled coding, or more than two codings | 415, with `Accept-Encoding` (RFC 9110 section 15.5.16) |
 /// | exceeds a limit when decoded | 413 |
 /// | is malformed in its coding | 400 |
-/// | arrives in parts while the worker's decoders hold all their [memory](Self::memory) | 503 |
+/// | is received in parts, and the [memory](Self::memory) of the worker's decoders is used up | 503 |
 ///
-/// A handler that reads the body in parts gets all these errors but the first as a [`BodyError`], which converts into a
+/// For a handler that reads the body in parts, each of these except 415 is a [`BodyError`], which converts into a
 /// response with that status.
 ///
 /// The fields of the request do not change: `Content-Encoding` still names the codings that the middleware has removed.
@@ -95,8 +95,8 @@ impl Decompression {
     }
 
     /// Sets the most bytes that the decoders of each worker may hold for bodies that are received in parts; the default
-    /// is 256 MiB. From its first byte to its end, a Brotli body counts as 17 MiB, a zstd body as 9 MiB and any other
-    /// as 64 KiB.
+    /// is 256 MiB. From the first byte of a body to its end, each of its codings counts: Brotli as 17 MiB, zstd as 9
+    /// MiB, gzip and deflate as 64 KiB.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Decompression {
         self.memory = bytes;
@@ -131,7 +131,8 @@ impl Decompression {
     }
 }
 
-/// Returns the bytes counted for the decoders of a body: their windows, and some for the rest of their state.
+/// Returns the number of bytes counted for the decoders of a body, which is the size of their windows and an allowance
+/// for the rest of their state.
 fn bytes(codings: &[Coding]) -> usize {
     let kibibytes = codings.iter().map(|coding| match coding {
         Coding::Gzip | Coding::Deflate => 64,
@@ -152,14 +153,14 @@ fn decode(body: Bytes, mut pipeline: Pipeline) -> Result<Vec<u8>, BodyError> {
     Ok(whole)
 }
 
-/// The decoding of a body that is received in parts. It creates its decoders when the first part arrives, so that
-/// requests without received body bytes do not take their memory.
+/// The state of decoding a body that is received in parts. The decoders are created when the first part is decoded, so
+/// that a request takes no memory for them before.
 #[derive(Debug)]
 pub(super) struct Decoding {
     codings: Vec<Coding>,
     limit: u64,
     ratio: u64,
-    /// Bytes that all decoders of the worker may hold.
+    /// The most bytes that all decoders of the worker may hold.
     most: usize,
     first: Option<Bytes>,
     begun: Option<(Pipeline, Hold)>,

@@ -1,7 +1,8 @@
 //! Encoders, and response bodies that are encoded while they are sent.
 //!
-//! A body is encoded in pieces, one per turn of the worker. Whenever its source has no data ready, the encoder is
-//! flushed, so that the client gets each event at once. While the source has data ready, the encoder is not flushed.
+//! A body is encoded in pieces, usually one per turn of the worker. If the source of the body has no data ready, the
+//! encoder is flushed, so that the client gets each event at once. While the source has data ready, the encoder is not
+//! flushed.
 
 use super::{Coding, Hold};
 use brotli::CompressorWriter;
@@ -21,27 +22,28 @@ use zstd::stream::raw::{self, CParameter, InBuffer, Operation, OutBuffer};
 /// millisecond at the default levels.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// The most parts of a source that form one piece, so that a source of single bytes does not occupy the worker either.
+/// The most parts of a source that form one piece. This limit keeps a source of single bytes from occupying the worker.
 const PARTS_A_PIECE: usize = 64;
 
-/// Bytes that are reserved for the output of one call of an encoder; also the size of Brotli's buffer.
+/// How many bytes are reserved for the output of one call of an encoder, and the size of Brotli's buffer in bytes.
 const ROOM_BYTES: usize = 8 * 1024;
 
-/// The window of Brotli, as a power of two: 256 KiB. A larger one shortens few responses and costs memory for each
-/// stream.
+/// The window of Brotli as an exponent of two; 18 means 256 KiB. A larger window shortens few responses and costs
+/// memory for each stream.
 const BROTLI_WINDOW_BITS: i32 = 18;
 
-/// The bytes that Brotli collects before it encodes them, as a power of two: 64 KiB. This is its smallest block, so
-/// that each call is short.
+/// The number of bytes that Brotli collects before it encodes them, as an exponent of two; 16 means 64 KiB. This is the
+/// size of Brotli's smallest block, so that each call is short.
 const BROTLI_BLOCK_BITS: i32 = 16;
 
-/// The window of zstd, as a power of two: 512 KiB. Clients must accept up to 8 MiB (RFC 9659).
+/// The window of zstd as an exponent of two; 19 means 512 KiB. Clients must accept windows of up to 8 MiB (RFC 9659).
 const ZSTD_WINDOW_BITS: u32 = 19;
 
-/// Encoders that a worker keeps for later responses. Creating one costs more than compressing a small response.
+/// The most encoders that a worker keeps for later responses. Creating one costs more than compressing a small
+/// response.
 const SPARE_ENCODERS: usize = 4;
 
-/// The window of gzip and deflate, as a power of two: the format's largest.
+/// The window of gzip and deflate as an exponent of two; 15 means 32 KiB, the largest of the format.
 const FLATE_WINDOW_BITS: u8 = 15;
 
 thread_local! {
@@ -49,7 +51,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Counted>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The part of its input that an encoder must have written to its output when the call returns.
+/// How much of its input an encoder must have written to its output when a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// Any part; the encoder may keep input back.
@@ -94,7 +96,8 @@ impl Encoder {
         })
     }
 
-    /// Begins a body of that length. A Brotli encoder is never used again, so it needs no reset.
+    /// Begins a body of `length` bytes, or of unknown length. A Brotli encoder is never used again, so it needs no
+    /// reset.
     fn begin(&mut self, length: Option<usize>) -> io::Result<()> {
         match self {
             Encoder::Flate(encoder) => encoder.reset(),
@@ -187,8 +190,9 @@ struct Counted {
 }
 
 impl Counted {
-    /// Returns a spare encoder, or a new one. If memory is short, it first frees other spare encoders. Returns `None`
-    /// if all encoders of this worker would still hold more than `most` bytes, or if a new one cannot be created.
+    /// Returns a spare encoder of this coding and level, or a new one. If memory is short, first frees other spare
+    /// encoders. Returns `None` if all encoders of this worker would still hold more than `most` bytes, or if a new one
+    /// cannot be created.
     fn take(coding: Coding, level: u32, length: Option<usize>, most: usize) -> Option<Counted> {
         let spare = SPARE.with_borrow_mut(|spare| {
             let at = spare.iter().position(|kept| (kept.coding, kept.level) == (coding, level));
@@ -219,7 +223,7 @@ impl Counted {
     }
 }
 
-/// An encoder for one body. Dropping it keeps the encoder for a later response, unless it is one of Brotli.
+/// An encoder for one body. Dropping the lease keeps the encoder for a later response, unless it is a Brotli encoder.
 pub(super) struct Lease(Option<Counted>);
 
 impl fmt::Debug for Lease {
@@ -230,8 +234,8 @@ impl fmt::Debug for Lease {
 }
 
 impl Lease {
-    /// Takes an encoder for a body of that length. Returns `None` if all encoders of this worker would then hold more
-    /// than `most` bytes, or if the encoder fails.
+    /// Takes an encoder for a body of `length` bytes, or of unknown length. Returns `None` if all encoders of this
+    /// worker would then hold more than `most` bytes, or if the encoder fails.
     pub(super) fn take(coding: Coding, level: u32, length: Option<usize>, most: usize) -> Option<Lease> {
         let mut counted = Counted::take(coding, level, length, most)?;
         match counted.encoder.begin(length) {
@@ -273,8 +277,8 @@ impl Drop for Lease {
     }
 }
 
-/// Returns the bytes counted for an encoder: measured values, rounded up. The measurements are in
-/// `docs/compression.md`.
+/// Returns the number of bytes counted for an encoder. The numbers are measurements in `docs/compression.md`, rounded
+/// up.
 fn bytes(coding: Coding, level: u32) -> usize {
     let kibibytes = match (coding, level) {
         (Coding::Gzip | Coding::Deflate, _) => 384,
@@ -289,20 +293,20 @@ fn bytes(coding: Coding, level: u32) -> usize {
 pub(super) struct Encoded {
     /// The plain body; `None` after its end or an error.
     source: Option<BodyStream>,
-    /// Bytes that the source must still produce, if its length was announced. The encoded body announces no length, so
-    /// that no other check finds a source that is too short or too long.
+    /// The number of bytes that the source must still produce, if its length was announced. The encoded body announces
+    /// no length, so no other check finds a source that is too short or too long.
     left: Option<u64>,
     lease: Lease,
     /// Bytes from the source that are not encoded yet.
     part: Bytes,
     /// True if the encoder has received input since its last flush.
     holds: bool,
-    /// True if a piece was returned in this turn. The next one must wait for the next turn.
+    /// True if the next poll must return `Pending`, so that other connections have their turn after a piece.
     rests: bool,
 }
 
 impl Encoded {
-    /// Creates the encoded form of `source`. `length` is its announced length, if it has one.
+    /// Creates the encoded form of `source`. `length` is the source's announced length, if it has one.
     pub(super) fn new(source: BodyStream, length: Option<u64>, lease: Lease) -> Encoded {
         Encoded { source: Some(source), left: length, lease, part: Bytes::new(), holds: false, rests: false }
     }
@@ -326,7 +330,7 @@ impl Encoded {
                         self.source = None;
                         return Poll::Ready(Some(Err(error)));
                     }
-                    // The source is longer or shorter than announced.
+                    // The source is longer than announced, or, in the next arm, shorter.
                     Poll::Ready(Some(Ok(_))) => return Poll::Ready(Some(Err(self.misfit()))),
                     Poll::Ready(None) if self.left.is_some_and(|left| left > 0) => {
                         return Poll::Ready(Some(Err(self.misfit())));
@@ -345,8 +349,8 @@ impl Encoded {
                 }
             }
             if self.part.is_empty() {
-                // For an empty part, an encoder may write its format's header, which would be lost if the source is
-                // pending next.
+                // For an empty part, an encoder may write the header of its format, which would be lost if the source
+                // is pending next.
                 continue;
             }
             let piece = self.part.split_to(self.part.len().min(PIECE_BYTES - encoded));
@@ -362,7 +366,8 @@ impl Encoded {
         Poll::Ready(Some(Ok(output.into())))
     }
 
-    /// Logs that the length is wrong, and ends the body. Returns the error that it would have without compression.
+    /// Logs that the length is wrong, and ends the body. Returns the error that the body would have without
+    /// compression.
     fn misfit(&mut self) -> BoxError {
         let error = highwire_proto::Error::LengthMismatch;
         highwire_engine::log!(Mistake, error, %error, "a response body does not have its announced length");
@@ -380,7 +385,7 @@ impl Stream for Encoded {
 
 impl Source for Encoded {
     fn held(&self) -> usize {
-        // `part` is not counted: the source has given it away, and it is encoded soon.
+        // `part` is not counted, because the source has given it away and it is encoded soon.
         self.source.as_ref().map_or(0, BodyStream::held)
     }
 }
@@ -405,7 +410,7 @@ mod tests {
         Ok(all)
     }
 
-    /// Yields the queued parts. `None` in the queue ends it; an empty queue is pending.
+    /// Yields the queued parts. `None` in the queue ends the stream; while the queue is empty, the stream is pending.
     struct Queued(Rc<RefCell<VecDeque<Option<Bytes>>>>);
 
     impl Stream for Queued {
@@ -465,7 +470,7 @@ mod tests {
             }
             let before = sent.len();
             drain(&mut encoded, &mut sent);
-            assert_eq!(sent.len(), before, "{coding:?}: nothing is sent while nothing happens");
+            assert_eq!(sent.len(), before, "{coding:?}: nothing is sent while the source is pending");
             queue.borrow_mut().push_back(None);
             drain(&mut encoded, &mut sent);
             assert!(sent.len() > before, "{coding:?}: the end is sent");
@@ -546,7 +551,7 @@ mod tests {
         assert!(Lease::take(Coding::Zstd, 3, None, cost - 1).is_none(), "there is no memory even for a spare encoder");
         assert_eq!((HELD.get(), SPARE.with_borrow(Vec::len)), (0, 0), "spare encoders beyond the limit are freed");
         for coding in Coding::ALL {
-            // The second encoder is the first one again (except Brotli), which was dropped in the middle of a body.
+            // The second encoder is the first one again (except for Brotli), which was dropped in the middle of a body.
             for text in ["cut off", "whole, whole, whole"] {
                 let mut lease = Lease::take(coding, 5, Some(text.len()), PLENTY).expect("an encoder");
                 let mut output = Vec::new();

@@ -23,7 +23,7 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! `docs/compression.md` describes their costs, and how the length of a compressed response can reveal secrets.
+//! `docs/compression.md` describes the costs of both, and how the length of a compressed response can reveal secrets.
 
 mod compression;
 mod decode;
@@ -54,7 +54,8 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All codings, in the server's default order of preference: by saved bytes relative to CPU time, best first.
+    /// All codings, in the server's default order of preference, which is by saved bytes relative to CPU time, best
+    /// first.
     pub const ALL: [Coding; 4] = [Coding::Zstd, Coding::Brotli, Coding::Gzip, Coding::Deflate];
 
     /// Returns the coding's name in header fields.
@@ -84,7 +85,7 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// A reservation of memory for an encoder or for decoders of a worker. Dropping it returns the bytes.
+/// A reservation of memory for an encoder, or for the decoders of a body. Dropping it returns the bytes.
 #[derive(Debug)]
 struct Hold {
     account: &'static LocalKey<Cell<usize>>,

@@ -1,9 +1,9 @@
 //! Selection of a response's coding by `Accept-Encoding` (RFC 9110 section 12.5.3) from the codings that the server
 //! offers.
 //!
-//! The highest weight wins; among equal weights, the server's order decides. The response has no coding (`identity`) if
-//! the client gives `identity` the highest weight, sends no such field, or accepts none of the offered codings.
-//! Malformed elements are ignored.
+//! The coding with the highest weight wins; among equal weights, the server's order decides. The response has no coding
+//! (`identity`) if the client gives `identity` a higher weight than all offered codings, sends no `Accept-Encoding`, or
+//! accepts none of the offered codings. Malformed elements are ignored.
 
 use super::{Coding, elements};
 use crate::weight::{self, FULL, Weight};
@@ -13,7 +13,7 @@ use crate::weight::{self, FULL, Weight};
 pub(super) struct Accepted {
     codings: [Option<Weight>; Coding::ALL.len()],
     identity: Option<Weight>,
-    /// The weight of `*`: of all codings that the field does not name.
+    /// The weight of `*`, which applies to all codings that the field does not name.
     others: Option<Weight>,
 }
 

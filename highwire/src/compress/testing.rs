@@ -19,7 +19,7 @@ impl Encoding {
         Encoding(Lease::take(coding, level, length, usize::MAX / 2).expect("an encoder"))
     }
 
-    /// Encodes a part of a body, and flushes it.
+    /// Encodes a part of a body, and flushes the encoder.
     ///
     /// # Panics
     /// Panics if encoding fails.
@@ -90,7 +90,8 @@ fn decode<'i>(codings: &[Coding], parts: impl Iterator<Item = &'i [u8]>) -> (Vec
 /// length of the parts.
 ///
 /// # Panics
-/// Panics if the decoded body exceeds its limit, or if both runs differ although neither found the body too large.
+/// Panics if the first run gives more bytes than the limit, or if the runs differ although neither finds the body too
+/// large.
 pub fn bodies(input: &[u8]) {
     let [which, cut, body @ ..] = input else { return };
     let coding = |number: u8| Coding::ALL[usize::from(number % 4)];
@@ -99,8 +100,8 @@ pub fn bodies(input: &[u8]) {
     let (whole, whole_end) = decode(codings, body.chunks(body.len().max(1)));
     let (parts, parts_end) = decode(codings, body.chunks(usize::from(*cut) + 1));
     assert!(whole.len() as u64 <= LIMIT, "{} bytes", whole.len());
-    // With other parts, a decoder may have read more or less input when it checks the ratio. `TooLarge` may differ
-    // then.
+    // The length of the parts decides how much input a decoder has read when it checks the ratio, so only one of the
+    // runs may find the body too large.
     if ![whole_end, parts_end].contains(&Err(Fault::TooLarge)) {
         assert_eq!(whole_end, parts_end, "{codings:?}");
         assert!(whole_end.is_err() || whole == parts, "{codings:?}");

@@ -4,8 +4,8 @@
 //! value. A private value is, in base64url, 12 random bytes (the nonce), the ciphertext, and a tag of 16 bytes. It is
 //! encrypted by AES-256-GCM-SIV, which also authenticates the name. Neither is valid in a cookie of another name.
 //!
-//! It is GCM-SIV and not GCM, because several machines share a key and choose nonces at random. If a nonce repeated
-//! under GCM, an attacker could forge values.
+//! GCM-SIV is used instead of GCM, because several machines may share a key, and all choose nonces at random. If a
+//! nonce repeated under GCM, an attacker could forge values.
 
 use super::{Cookie, Cookies};
 use crate::base64::{decode_url, encode_url};
@@ -13,19 +13,19 @@ use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, Unbou
 use aws_lc_rs::{hkdf, hmac};
 use std::fmt;
 
-/// The shortest secret in bytes: as long as the keys that are derived from it.
+/// The length of the shortest accepted secret in bytes, which is also the length of the keys derived from it.
 const LEAST_SECRET_BYTES: usize = 32;
 
 /// Keys that sign and encrypt cookies, the newest first. The newest key makes cookies; all keys verify and decrypt
-/// them. To rotate, put a new secret in front, and remove the last one when its cookies have expired.
+/// them. To rotate, put a new secret in front, and remove the last secret when the cookies made with it have expired.
 ///
-/// Servers with the same secret accept each other's cookies.
+/// Servers with the same secrets accept each other's cookies.
 ///
 /// ```
 /// use highwire::cookie::{Cookie, Cookies, Keys};
 /// use highwire::{App, State, testing::Client};
 ///
-/// // In production, read them from files that only the server can read, made by `openssl rand 32`.
+/// // In production, read the secrets from files that only the server can read, made by `openssl rand 32`.
 /// let keys = Keys::new(&[b"the newest secret, 32 bytes long", b"the one before: 32 bytes as well"])?;
 /// let app = App::new()
 ///     .state(keys)
@@ -86,13 +86,13 @@ impl fmt::Debug for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// The purposes for which keys are derived from a secret.
+/// The purpose of a derived key that signs (the `info` of HKDF). [`SEALING`] is that of a key that encrypts.
 const SIGNING: &[u8] = b"highwire cookies, signed";
 const SEALING: &[u8] = b"highwire cookies, private";
 
 impl Keys {
-    /// Derives keys from secrets, the newest first. A secret must be random and have at least 32 bytes; do not use a
-    /// password.
+    /// Derives a key from each secret, the newest secret first. A secret must be random and have at least 32 bytes; do
+    /// not use a password.
     ///
     /// # Errors
     /// Returns an error if there is no secret, one is too short, or the cryptography library fails.
@@ -104,7 +104,7 @@ impl Keys {
         Ok(Keys { keys })
     }
 
-    /// Makes a random key. No other process accepts its cookies, nor does this server after a restart.
+    /// Makes a random key. Cookies made with it are invalid in other processes, and after a restart of this one.
     ///
     /// # Errors
     /// Returns an error if the system has no random bytes, or the cryptography library fails.
@@ -148,7 +148,7 @@ impl Keys {
     }
 }
 
-/// Returns the message to sign. The zero byte separates name and value, because a name contains none.
+/// Returns the message to sign. A zero byte separates name and value, because a valid name contains none.
 fn signed(name: &str, value: &str) -> Vec<u8> {
     [name.as_bytes(), b"\0", value.as_bytes()].concat()
 }
@@ -171,14 +171,15 @@ impl Key {
     }
 }
 
-/// Cookies with signed values. A client can read but not change them.
+/// Cookies with signed values. A client can read the values; [`get`](Self::get) ignores values that it has changed.
 #[derive(Debug)]
 pub struct Signed<'c> {
     cookies: &'c mut Cookies,
     keys: &'c Keys,
 }
 
-/// Cookies with encrypted values. A client can neither read nor change them.
+/// Cookies with encrypted values. A client cannot read the values; [`get`](Self::get) ignores values that it has
+/// changed.
 #[derive(Debug)]
 pub struct Private<'c> {
     cookies: &'c mut Cookies,
@@ -224,7 +225,7 @@ impl Private<'_> {
     }
 }
 
-/// Adds a cookie with the given value in place of its own, or logs an error if there is none.
+/// Adds a cookie with `value` in place of the cookie's own value, or logs an error if `value` is `None`.
 fn put(cookies: &mut Cookies, cookie: Cookie, value: Option<String>) {
     match value {
         Some(value) => cookies.add(Cookie { value, ..cookie }),
@@ -263,7 +264,7 @@ mod tests {
         let signed = keys(&[OLD]).sign("a", "value.x").expect("a signature");
         assert_eq!(keys(&[OLD]).verify("a", &signed), Some("value.x"));
         assert_eq!(keys(&[NEW, OLD]).verify("a", &signed), Some("value.x"), "an old key still verifies");
-        assert_eq!(keys(&[NEW]).verify("a", &signed), None, "a removed key does not");
+        assert_eq!(keys(&[NEW]).verify("a", &signed), None, "a removed key does not verify");
         assert_eq!(keys(&[OLD]).verify("b", &signed), None, "a value under another name is invalid");
         assert_ne!(keys(&[NEW, OLD]).sign("a", "value.x"), Some(signed.clone()), "the newest key signs");
         for changed in changed(&signed).chain(["".into(), ".".into(), "value.x".into()]) {
@@ -276,7 +277,7 @@ mod tests {
         let sealed = keys(&[OLD]).seal("a", b"value").expect("a cookie");
         assert_eq!(keys(&[OLD]).open("a", &sealed).as_deref(), Some(&b"value"[..]));
         assert_eq!(keys(&[NEW, OLD]).open("a", &sealed).as_deref(), Some(&b"value"[..]), "an old key still decrypts");
-        assert_eq!(keys(&[NEW]).open("a", &sealed), None, "a removed key does not");
+        assert_eq!(keys(&[NEW]).open("a", &sealed), None, "a removed key does not decrypt");
         assert_eq!(keys(&[OLD]).open("b", &sealed), None, "a value under another name is invalid");
         assert_ne!(keys(&[OLD]).seal("a", b"value"), Some(sealed.clone()), "equal values have different ciphertexts");
         for changed in changed(&sealed).chain((0..sealed.len()).map(|end| sealed[..end].to_string())) {

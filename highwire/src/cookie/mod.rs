@@ -17,8 +17,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// The most bytes of a `Set-Cookie` value that browsers must accept (RFC 6265 section 6.1). They silently drop longer
-/// ones.
+/// The length in bytes up to which browsers must accept a `Set-Cookie` value (RFC 6265 section 6.1). Browsers may
+/// silently drop a longer one.
 pub const MOST_BYTES: usize = 4096;
 
 /// The requests from other sites with which a browser sends a cookie.
@@ -35,8 +35,8 @@ pub enum SameSite {
 
 /// A cookie that a response sets.
 ///
-/// By default, it is valid for the whole host (`Path=/`), sent over https only (`Secure`), hidden from scripts
-/// (`HttpOnly`) and `SameSite=Lax`, and the browser keeps it until it is closed.
+/// By default, the cookie is valid for the whole host (`Path=/`), sent over https only (`Secure`), hidden from scripts
+/// (`HttpOnly`), `SameSite=Lax`, and kept until the browser is closed.
 ///
 /// ```
 /// use highwire::cookie::{Cookie, CookieError, SameSite};
@@ -61,7 +61,7 @@ pub struct Cookie {
     same_site: SameSite,
 }
 
-/// The reason why a cookie cannot be sent: a mistake of the program.
+/// The reason why a cookie cannot be sent, which is a mistake in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CookieError {
@@ -69,8 +69,8 @@ pub enum CookieError {
     Name,
     /// The path or the domain has a semicolon, a control character or a character outside ASCII.
     Attribute,
-    /// The cookie is not `Secure`, but its name begins with `__Host-` or `__Secure-`, or [`SameSite::None`] is set; or
-    /// its name begins with `__Host-`, but it has a domain or a path other than `/`.
+    /// The cookie is not `Secure`, although its name begins with `__Host-` or `__Secure-` or [`SameSite::None`] is set.
+    /// Or its name begins with `__Host-`, although the cookie has a domain or a path other than `/`.
     Unsafe,
     /// The value of `Set-Cookie` is longer than [`MOST_BYTES`].
     TooLong,
@@ -82,7 +82,7 @@ impl fmt::Display for CookieError {
             CookieError::Name => "a cookie's name is not a token (RFC 9110 section 5.6.2)",
             CookieError::Attribute => "a cookie's path or domain has a semicolon, control or non-ASCII character",
             CookieError::Unsafe => "a __Host-, __Secure- or SameSite=None cookie lacks required attributes",
-            CookieError::TooLong => "a cookie is longer than 4096 bytes; browsers would drop it",
+            CookieError::TooLong => "a cookie with its attributes is longer than 4096 bytes; browsers may drop it",
         })
     }
 }
@@ -173,10 +173,10 @@ impl Cookie {
         Cookie { value: String::new(), max_age: Some(Duration::ZERO), ..self }
     }
 
-    /// Returns the value of `Set-Cookie`.
+    /// Returns the value of the `Set-Cookie` field.
     ///
     /// # Errors
-    /// Returns an error if the cookie is malformed, or if browsers would not keep it.
+    /// Returns an error if the cookie is malformed, or if browsers might not keep it.
     pub fn header(&self) -> Result<HeaderValue, CookieError> {
         if !is_token(&self.name) {
             return Err(CookieError::Name);
@@ -261,8 +261,8 @@ pub(crate) fn parse(field: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The cookies of a request, and the changes that the response makes. It is an extractor; a handler that changes
-/// cookies returns it in a tuple before the rest of the response.
+/// The cookies of a request, and the changes that the response makes. This is an extractor; a handler that changes
+/// cookies must return it in a tuple before the rest of the response.
 ///
 /// ```
 /// use highwire::cookie::{Cookie, Cookies};
@@ -293,8 +293,8 @@ impl Cookies {
 
     /// Returns the value of the first cookie with that name. Browsers send the cookie with the longest path first.
     ///
-    /// Do not trust the value: a client can send any, and a server on another host of the same domain can set a cookie
-    /// with this name.
+    /// Do not trust the value, because a client can send any value, and a server on another host of the same domain can
+    /// set a cookie with this name.
     pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         self.all(name).next()
     }
@@ -309,7 +309,7 @@ impl Cookies {
         parse(&self.sent).map(|(name, value)| (name, decoded(value)))
     }
 
-    /// Adds a cookie for the client to keep. It replaces an earlier change with the same name, path and domain.
+    /// Adds a cookie for the client to keep. The cookie replaces an earlier change with the same name, path and domain.
     pub fn add(&mut self, cookie: Cookie) {
         let same =
             |known: &Cookie| known.name == cookie.name && known.path == cookie.path && known.domain == cookie.domain;
@@ -317,7 +317,7 @@ impl Cookies {
         self.changed.push(cookie);
     }
 
-    /// Makes the client delete the cookie with the same name, path and domain.
+    /// Makes the client delete the cookie with the same name, path and domain as `cookie`.
     pub fn remove(&mut self, cookie: Cookie) {
         self.add(cookie.forgotten());
     }

@@ -1,4 +1,4 @@
-//! The response with a file, by the request's conditions, range and accepted codings.
+//! The response with a file, which depends on the request's conditions, range and accepted codings.
 
 use super::body::{self, Piece};
 use super::coding::Wanted;
@@ -62,7 +62,7 @@ impl<'r> Terms<'r> {
     }
 }
 
-/// Adds a field line to those of the same name: they form one list (RFC 9110 section 5.3).
+/// Joins a field line to earlier lines of the same name, because together they form one list (RFC 9110 section 5.3).
 fn add<'r>(place: &mut Option<Cow<'r, [u8]>>, value: &'r [u8]) {
     match place {
         None => *place = Some(Cow::Borrowed(value)),
@@ -70,7 +70,7 @@ fn add<'r>(place: &mut Option<Cow<'r, [u8]>>, value: &'r [u8]) {
     }
 }
 
-/// Returns the response with a file: the whole, parts of it, 304, 412 or 416.
+/// Returns the response for a file, which is the whole file, parts of it, or a 304, 412 or 416.
 pub(super) fn answer(variant: &Variant, terms: &Terms<'_>, shared: &Shared) -> Response {
     match terms.conditions.judge(&variant.validators) {
         Verdict::Send => {}

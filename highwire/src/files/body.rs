@@ -19,7 +19,7 @@ pub(super) enum Piece {
     File(Range<u64>),
 }
 
-/// Returns a response whose body consists of the pieces, without header fields.
+/// Returns a response without header fields, whose body consists of the pieces.
 pub(super) fn response(file: &Arc<Held>, pieces: Vec<Piece>) -> Response {
     let length = pieces.iter().map(|piece| match piece {
         Piece::Bytes(bytes) => bytes.len() as u64,

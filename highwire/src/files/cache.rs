@@ -1,8 +1,9 @@
-//! A worker's cache of the files that it has sent: the bytes of small files, and large files kept open.
+//! A worker's cache of requested files. It holds the bytes of small files, and keeps large files open.
 //!
 //! Each kind has its own limit. Only paths of existing files are cached, so that a client cannot fill the cache with
-//! invented paths. The CLOCK algorithm removes entries that were not used for long: a hand circles over the entries,
-//! clears the mark of each one used since its last visit, and removes the first one without a mark.
+//! invented paths. To make room, the CLOCK algorithm removes entries that have not been used for long: a hand circles
+//! over the entries, clears the mark of each entry that was used since the hand's last visit, and removes the first
+//! entry without a mark.
 
 use super::entry::Entry;
 use super::open::Keeping;
@@ -11,23 +12,24 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an entry is served after a check without another look into the folder. A changed file is noticed after this
-/// time at the latest.
+/// How long an entry is served after a check without another look into the folder. The first request after this time
+/// makes the worker compare the entry with the folder again.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// How long an entry is served if the system cannot check it, counted from its last successful check. A server that has
 /// run out of descriptors gets some back when connections end; until then it sends cached files instead of errors.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// How long a file stays open without a request for it. Requests for other files trigger the check. The bytes of a
-/// removed file stay on the disk until it is closed.
+/// The time after which a file is closed if it is not requested. Requests for other files trigger the check. The cache
+/// may close the file earlier to make room. The bytes of a deleted file stay on the disk while the file is open.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Descriptors of large files that a worker keeps for a folder: few compared with its connections, and enough for the
-/// large files of most sites.
+/// The most descriptors of large files that a worker keeps for a folder. This is few compared with the worker's
+/// connections, and enough for the large files of most sites.
 const OPEN_FILES: usize = 64;
 
-/// The divisor for a lower limit in processes with few descriptors: 1/256 of them, for each worker and folder.
+/// The divisor for a lower limit in processes with few descriptors. Each worker keeps at most 1/256 of the process's
+/// descriptors for a folder.
 const OPEN_SHARE: usize = 256;
 
 /// The cache of one folder in one worker. The module describes it.
@@ -41,7 +43,7 @@ pub(super) struct Cache {
 /// Entries with a limit on their total weight.
 struct Kind {
     most: usize,
-    /// The most weight of one entry.
+    /// The largest permitted weight of one entry.
     most_of_one: usize,
     weight: usize,
     places: HashMap<Box<[u8]>, usize>,
@@ -57,9 +59,9 @@ struct Kept {
     weight: usize,
     was_used: bool,
     looked_at: Instant,
-    /// When a check last found it equal to the files in the folder.
+    /// The time at which a check last found the entry equal to the files in the folder.
     seen_at: Instant,
-    /// Its reserved places among the open files of all caches.
+    /// The entry's reserved places among the open files of all caches.
     _keeping: Keeping,
 }
 
@@ -73,7 +75,8 @@ pub(super) enum Known {
 }
 
 impl Cache {
-    /// Creates a cache for `most_bytes` of small files. If this is 0, it does not keep large files open either.
+    /// Creates a cache for up to `most_bytes` bytes of small files. If this is 0, the cache does not keep large files
+    /// open either.
     pub(super) fn new(most_bytes: usize) -> Cache {
         let open = if most_bytes == 0 { 0 } else { OPEN_FILES.min(highwire_io::memory::descriptors() / OPEN_SHARE) };
         Cache::with_open(most_bytes, open)
@@ -81,7 +84,7 @@ impl Cache {
 
     fn with_open(most_bytes: usize, open: usize) -> Cache {
         // One small file may use a fourth of the bytes. One large file with its precompressed siblings may use all
-        // descriptors: it has few, and if the limit is low, keeping one file is better than none.
+        // descriptors, because it needs few, and if the limit is low, keeping one file is better than keeping none.
         Cache { small: Kind::new(most_bytes, most_bytes / 4), open: Kind::new(open, open) }
     }
 
@@ -175,7 +178,8 @@ impl Kind {
     fn throw_one_out(&mut self) {
         loop {
             let place = if self.hand < self.kept.len() { self.hand } else { 0 };
-            // Removal moves the last entry to this place. The hand skips it, so that it has a full round to be used.
+            // Removal moves the last entry to this place. The hand skips that entry, so that it has a full round to be
+            // used.
             self.hand = place + 1;
             let kept = &mut self.kept[place];
             if !std::mem::take(&mut kept.was_used) {
@@ -185,7 +189,7 @@ impl Kind {
         }
     }
 
-    /// Checks one entry, another one at each call, and removes it if it was not requested for [`IDLE`].
+    /// Checks the next entry, and removes it if no request has led to a look at its file for [`IDLE`].
     fn close_idle(&mut self, now: Instant) {
         self.next = if self.next < self.kept.len() { self.next } else { 0 };
         let Some(kept) = self.kept.get(self.next) else { return };
@@ -276,7 +280,7 @@ mod tests {
         let mut cache = Cache::with_open(100_000, OPEN_FILES);
         let (small, large, open) = (entry(9_000), entry(30_000), open_entry());
         cache.insert(b"large", &large, NOW, keeping());
-        assert!(!has(&mut cache, "large"), "it is larger than a fourth of the limit");
+        assert!(!has(&mut cache, "large"), "the entry is larger than a fourth of the limit");
         for (entry, name) in [(&small, "small"), (&open, "open")] {
             cache.insert(b"wanted", entry, NOW, keeping());
             for number in 0..100 {
@@ -286,7 +290,7 @@ mod tests {
                 check(&cache.open, OPEN_FILES);
             }
             let living = (0..100).filter(|number| has(&mut cache, &format!("{name}{number}"))).count();
-            assert!((1..OPEN_FILES).contains(&living), "{living}");
+            assert!((1..OPEN_FILES).contains(&living), "{living} entries are left");
         }
         let mut none = Cache::new(0);
         none.insert(b"a", &open, NOW, keeping());

@@ -1,8 +1,8 @@
-//! The codings of a file that a client accepts: Accept-Encoding (RFC 9110 section 12.5.3).
+//! The codings of a file that a client accepts by `Accept-Encoding` (RFC 9110 section 12.5.3).
 
 use crate::weight::{self, FULL, Weight};
 
-/// A coding of a precompressed file. The order decides between equal weights: better compression first.
+/// A coding of a precompressed file. The order, from the best compression to the worst, decides between equal weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Brotli,
@@ -32,17 +32,17 @@ impl Coding {
     }
 }
 
-/// The codings that a client prefers to the original file, best first.
+/// The codings that the server may send to a client instead of the original file, most preferred first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     order: [Option<Coding>; CODINGS.len()],
 }
 
 impl Wanted {
-    /// Parses the field's value.
+    /// Parses the value of `Accept-Encoding`.
     pub(super) fn parse(value: &[u8]) -> Wanted {
-        // Weights are in thousandths. A coding that is not named has the weight of `*`. The original file, if it is not
-        // named, has the lowest weight that is not 0.
+        // Weights are in thousandths. A coding that the client does not name has the weight of `*`. If the client does
+        // not name `identity`, the original file has the lowest weight that is not 0.
         let mut weights: [Option<Weight>; CODINGS.len()] = [None; CODINGS.len()];
         let (mut any, mut itself) = (None, None);
         for element in value.split(|&byte| byte == b',') {

@@ -1,5 +1,5 @@
-//! The route of a folder. It responds from the cache, after a look that needs no wait, or after one on the blocking
-//! pool.
+//! The route of a folder. It responds from the cache, or after a look that does not wait for the disk, or after a look
+//! on the blocking pool.
 
 use super::Site;
 use super::answer::{Terms, answer, page};
@@ -57,7 +57,7 @@ struct Case<'r> {
 }
 
 impl FilesEndpoint {
-    /// Returns the cached entry if it is still valid, and removes it otherwise.
+    /// Returns the cached entry if it may still be served, and removes it otherwise.
     #[inline]
     fn cached(&self, name: &Name<'_>, shared: &Shared) -> Option<Rc<Entry>> {
         let now = context::now();
@@ -79,7 +79,7 @@ impl FilesEndpoint {
         stays.then_some(entry)
     }
 
-    /// Compares a stale entry with the folder. Returns true if it may still be served.
+    /// Compares a stale entry with the folder. Returns true if the entry may still be served.
     fn stays(&self, name: &Name<'_>, entry: &Entry, shared: &Shared) -> bool {
         let now = context::now();
         match entry.standing(self.look(shared)) {
@@ -97,7 +97,7 @@ impl FilesEndpoint {
         Look { site: &self.site, open_files: &shared.app.open_files, patience: Patience::None, at }
     }
 
-    /// Returns the response with the result of a look, and caches a file that was found.
+    /// Returns the response for the result of a look. Caches a found file if it may be kept.
     fn finish(&self, found: Found, case: &Case<'_>, location: impl FnOnce() -> Option<HeaderValue>) -> Response {
         let Case { name, terms, shared } = case;
         match found {
@@ -183,8 +183,8 @@ impl Endpoint for FilesEndpoint {
     }
 }
 
-/// Returns the target of a redirect to a folder whose path lacks the final slash: the path with the slash, and the
-/// query.
+/// Returns the target of a redirect to a folder whose path lacks the final slash, which is the path with the slash, and
+/// the query. Returns `None` if the target could lead to another host.
 pub(super) fn location(request: &Request<'_>) -> Option<HeaderValue> {
     let path = request.params.path;
     // A target that begins with two slashes leads to another host. Some clients treat a backslash as a slash.

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-/// The estimated bytes of an entry without its contents and path: fields, heads, tables.
+/// The estimated number of bytes that an entry needs for fields, heads and tables, beside its contents and path.
 const ENTRY_BYTES: usize = 1024;
 
 /// A file with its precompressed variants.
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     itself: Variant,
     coded: [Option<Variant>; CODINGS.len()],
     pub(super) may_be_kept: bool,
-    /// When the open files were last seen unchanged.
+    /// The time at which the open files were last seen unchanged.
     seen_at: Cell<Option<Instant>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Entry {
 pub(super) enum Standing {
     Current,
     Outdated,
-    /// The system cannot look into the folder: it has no descriptors left, or the disk failed.
+    /// The system cannot look into the folder, for example because no descriptors are left or the disk has failed.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Variant {
     warm_until: Cell<Option<Instant>>,
 }
 
-/// How long the beginning of a file is assumed to stay in memory: the kernel evicts recently read bytes last.
+/// How long the beginning of a file is assumed to stay in memory, because the kernel evicts recently read bytes last.
 const WARM: Duration = Duration::from_secs(1);
 
 impl Entry {
@@ -70,7 +70,7 @@ impl Entry {
         wanted.iter().find_map(|coding| self.coded[coding as usize].as_ref()).unwrap_or(&self.itself)
     }
 
-    /// Returns the bytes of memory that keeping the entry costs, without the path as the cache's key.
+    /// Returns the number of bytes of memory that keeping the entry costs, without the cache's copy of the path.
     pub(super) fn cost(&self) -> usize {
         let contents = self.variants().map(|variant| match &variant.content {
             Content::Bytes(bytes) => bytes.len(),
@@ -96,7 +96,7 @@ impl Entry {
     }
 
     /// Returns true if the metadata of the entry's open files has not changed since they were opened. All requests of a
-    /// worker's turn have the same `now`; the kernel is asked once for all of them, unless a file has changed.
+    /// worker's turn have the same `now`, so the kernel is asked only once per turn, unless a file has changed.
     pub(super) fn is_unchanged(&self, now: Instant) -> bool {
         let is_same = |(variant, file): (&Variant, &Open)| file.metadata_now().is_ok_and(|now| now == variant.metadata);
         if self.seen_at.get() == Some(now) {
@@ -114,8 +114,8 @@ impl Entry {
         let mut standing = Standing::Current;
         for (coding, variant) in variants.chain([(None, Some(&self.itself))]) {
             match (look.metadata(&self.path, coding), variant) {
-                // Unchanged. A file with a weak validator counts as changed: its bytes may differ under the same
-                // metadata.
+                // This file is unchanged. A file with a weak validator counts as changed, because its bytes may differ
+                // under the same metadata.
                 (Ok(metadata), Some(variant)) if metadata == variant.metadata && !variant.validators.is_weak() => {}
                 (Err(Obstacle::Missing), None) => {}
                 (Err(Obstacle::Failed), _) => standing = Standing::Unknown,
@@ -131,7 +131,7 @@ impl Variant {
         self.metadata.length
     }
 
-    /// Returns true if the beginning of the file is in memory, as of a check at most [`WARM`] ago.
+    /// Returns true if the beginning of the file is in memory, or was at a check less than [`WARM`] ago.
     pub(super) fn begins_warm(&self, file: &Open, now: Instant) -> bool {
         if self.warm_until.get().is_some_and(|until| now < until) {
             return true;
@@ -169,7 +169,7 @@ impl Variant {
     }
 }
 
-/// Returns true if a path matches a pattern, in which one `*` stands for any text.
+/// Returns true if a path matches a pattern, in which the first `*` stands for any text.
 fn matches(pattern: &str, path: &[u8]) -> bool {
     match pattern.split_once('*') {
         None => pattern.as_bytes() == path,

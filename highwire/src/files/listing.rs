@@ -5,10 +5,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The most items on a page. A longer list is of no use to a reader, and its page would have megabytes.
+/// The most items on a page. A longer list is of no use to a reader, and its page would be megabytes long.
 pub(super) const MOST_ITEMS: usize = 10_000;
 
-/// Characters that are percent-encoded in a link: all but the unreserved ones (RFC 3986 section 2.3).
+/// The characters that are percent-encoded in a link, which are all but the unreserved ones (RFC 3986 section 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The last second of the year 9999. A file's date may be later, but an HTTP date has only four digits for the year.
@@ -59,12 +59,12 @@ pub(super) fn page(path: &[u8], mut listing: Listing) -> String {
     page
 }
 
-/// Returns true if a request for an item with this name can succeed.
+/// Returns true if the listing shows an item with this name, because a request for it can succeed.
 pub(super) fn is_shown(name: &[u8], hidden: bool) -> bool {
     (hidden || !name.starts_with(b".")) && !name.contains(&b'\\')
 }
 
-/// Escapes text for HTML, also for attribute values in quotes.
+/// Escapes text for HTML, including attribute values in quotes.
 fn escape(text: &str, page: &mut String) {
     for letter in text.chars() {
         match letter {

@@ -1,6 +1,6 @@
 //! Looking up a name in the folder, and reading the file if it is small.
 //!
-//! A worker looks up only what the kernel has in its caches, and gives up if it would have to wait
+//! A worker uses only data that the kernel has in its caches, and gives up if the look would have to wait for the disk
 //! ([`Obstacle::Cold`]). Then the blocking pool repeats the same look, and may wait.
 
 use super::coding::{CODINGS, Coding};
@@ -15,8 +15,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A file up to this length is read whole and cached in memory; a longer one is kept open and sent in parts. Most
-/// scripts and styles of pages have a sixteenth of this length.
+/// The length in bytes up to which a file is read whole and cached in memory. A longer file is kept open and sent in
+/// parts. Most scripts and styles of pages are much shorter.
 pub(super) const SMALL_BYTES: u64 = 64 * 1024;
 
 /// The result of looking up a name.
@@ -37,9 +37,9 @@ pub(super) struct Source {
     /// The decoded path, relative to the folder.
     pub(super) path: Vec<u8>,
     pub(super) itself: Part,
-    /// In the order of [`CODINGS`].
+    /// The precompressed variants, in the order of [`CODINGS`].
     pub(super) coded: [Option<Part>; CODINGS.len()],
-    /// True if the file may be cached: neither it nor a variant was being written.
+    /// True if the file may be cached. False if the file or a variant was being written during the look.
     pub(super) may_be_kept: bool,
     pub(super) looked_at: Moment,
 }
@@ -56,7 +56,7 @@ pub(super) enum Content {
     File(Arc<Held>),
 }
 
-/// The reason why a look found nothing.
+/// The reason why a look has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     /// The look would have to wait for the disk.
@@ -72,8 +72,8 @@ pub(super) enum Obstacle {
 impl From<std::io::Error> for Obstacle {
     fn from(error: std::io::Error) -> Obstacle {
         match error.kind() {
-            // This includes links out of the folder, files without permission and devices. Clients must not learn that
-            // they exist.
+            // This includes links out of the folder, files without permission, and devices. Clients must not learn that
+            // such items exist.
             ErrorKind::NotFound
             | ErrorKind::NotADirectory
             | ErrorKind::PermissionDenied
@@ -112,7 +112,7 @@ pub(super) struct Look<'s> {
 }
 
 impl Look<'_> {
-    /// Looks up a name; `None` is one that cannot exist. The only error is [`Obstacle::Cold`].
+    /// Looks up a name; `None` stands for a name that cannot exist. The only error is [`Obstacle::Cold`].
     pub(super) fn find(self, name: Option<&Name<'_>>) -> Result<Found, Obstacle> {
         let found = match name {
             None => Err(Obstacle::Missing),
@@ -192,8 +192,8 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the current metadata of a file or of its variant in a coding. If there is no such file, returns
-    /// [`Obstacle::Missing`].
+    /// Returns the current metadata of a file, or of its variant in a coding. Returns [`Obstacle::Missing`] if there is
+    /// no such file.
     pub(super) fn metadata(self, path: &[u8], coding: Option<Coding>) -> Result<Metadata, Obstacle> {
         let file = match coding {
             None => self.open(path)?,
@@ -202,7 +202,8 @@ impl Look<'_> {
         if file.metadata().is_folder { Err(Obstacle::Missing) } else { Ok(file.metadata()) }
     }
 
-    /// Reads a file in all its codings, so that the cache can serve every client.
+    /// Reads a file and its precompressed variants, or keeps them open if they are large, so that the cache can serve
+    /// every client.
     fn source(self, path: &[u8], file: Open) -> Result<Source, Obstacle> {
         let mut coded = [const { None }; CODINGS.len()];
         for coding in CODINGS.into_iter().filter(|_| self.site.precompressed) {
@@ -224,7 +225,7 @@ impl Look<'_> {
         if metadata.length > SMALL_BYTES {
             return self.hold(file);
         }
-        // One byte more than the file's length, to notice that it has grown.
+        // The buffer is one byte longer than the file, to notice that the file has grown.
         let mut bytes = vec![0; metadata.length as usize + 1];
         let mut length = 0;
         while length < bytes.len() {
@@ -239,7 +240,7 @@ impl Look<'_> {
             length += count;
         }
         if length as u64 != metadata.length {
-            // The file is being written. It is kept open, and read while it is sent.
+            // The file's length has changed, so the file is being written. It is kept open, and read while it is sent.
             return self.hold(file);
         }
         bytes.truncate(length);
@@ -278,7 +279,7 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("a");
         std::fs::write(&path, "a").expect("a file");
-        // A date long ago, so that the file would count as old by the machine's clock.
+        // The date is long ago, so that the file would count as old by the machine's clock.
         let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
         std::fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(date)).expect("a date");
         let site = Site::open(crate::files::Files::new(&folder)).expect("a folder");

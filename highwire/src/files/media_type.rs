@@ -1,14 +1,14 @@
 //! Media types by the endings of file names.
 //!
-//! The table replaces a library: browsers act on about a hundred types, each row is a complete field value with its
-//! charset, and the choice is visible where registries disagree (`.js`, `.ts`, `.xml`). All other files are
-//! `application/octet-stream`, which browsers save and do not run; [`Files::media_type`](super::Files::media_type) adds
-//! types.
+//! A table is used instead of a library, because browsers act on only about a hundred types, each row is a complete
+//! field value with its charset, and the choice is visible where registries disagree (`.js`, `.ts`, `.xml`). All other
+//! files are `application/octet-stream`, which browsers save and do not run;
+//! [`Files::media_type`](super::Files::media_type) adds types.
 
-/// The type of files with an unknown ending.
+/// The type of files with an unknown ending or none.
 pub(super) const UNKNOWN: &str = "application/octet-stream";
 
-/// The longest ending that is looked up, in bytes.
+/// The length of the longest ending that is looked up, in bytes.
 const ENDING_BYTES: usize = 16;
 
 /// Returns the ending of a file's name after its last dot.

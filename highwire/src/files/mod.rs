@@ -23,10 +23,10 @@ use crate::{Error, HeaderValue, Response, Result, StatusCode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A folder to serve, with its settings: an argument of [`App::files`](crate::App::files), which also takes a path.
+/// A folder to serve, with its settings. [`App::files`](crate::App::files) takes this, or only the path of a folder.
 ///
-/// A request cannot reach a file outside of the folder: the kernel resolves each path, and refuses to leave the folder,
-/// also through symbolic links. Paths in these settings are relative to the folder and use slashes.
+/// A request cannot reach a file outside of the folder, neither by `..` nor through symbolic links; on Linux, the
+/// kernel ensures this. Paths in these settings are relative to the folder and use slashes.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -61,12 +61,12 @@ pub struct Files {
     cache_bytes: usize,
 }
 
-/// Bytes of small files that each worker keeps by default. Most sites' pages, scripts and styles fit.
+/// The default limit of the bytes of small files that each worker keeps. Most sites' pages, scripts and styles fit.
 const CACHE_BYTES: usize = 16 << 20;
 
 impl Files {
-    /// Serves the files of a folder. The folder is opened when the app is built; if its path later leads to another
-    /// folder, this one is still served.
+    /// Serves the files of a folder. [`App::files`](crate::App::files) opens the folder; if the path later leads to
+    /// another folder, the opened one is still served.
     pub fn new(folder: impl Into<PathBuf>) -> Files {
         Files {
             folder: folder.into(),
@@ -107,20 +107,21 @@ impl Files {
     }
 
     /// Sends `a.js.br`, `a.js.zst` or `a.js.gz` for `a.js`, if it exists and the client accepts it. You must update
-    /// these files together with the original: their dates are not compared.
+    /// these files together with the original, because their dates are not compared.
     pub fn precompressed(mut self) -> Files {
         self.precompressed = true;
         self
     }
 
-    /// Sends this file with status 200 for paths that do not exist, if their last part has no dot: for applications
-    /// that route in the browser. A missing script or image still gets 404.
+    /// Sends this file with status 200 for paths that do not exist, if their last part has no dot. Use it for
+    /// applications that route in the browser. A missing script or image, whose name has a dot, still gets 404.
     pub fn single_page(mut self, path: impl Into<String>) -> Files {
         self.single_page = Some(path.into());
         self
     }
 
-    /// Sends this file as the body of an error: 404 (not found) or 503 (the system cannot open or read a file).
+    /// Sends this file as the body of responses with an error status: 404 (not found) or 503 (a file cannot be opened
+    /// or read now).
     pub fn error_page(mut self, status: StatusCode, path: impl Into<String>) -> Files {
         self.error_pages.push((status, path.into()));
         self
@@ -133,14 +134,16 @@ impl Files {
         self
     }
 
-    /// Sets the media type, including its charset, of files with this ending (such as `md`). Case is ignored.
+    /// Sets the media type, including its charset, of files with this ending (such as `md`). The case of the ending is
+    /// ignored.
     pub fn media_type(mut self, ending: impl Into<String>, media_type: impl Into<String>) -> Files {
         self.media_types.push((ending.into(), media_type.into()));
         self
     }
 
     /// Sets the most bytes of small files that each worker keeps in memory, including overhead; the default is 16 MiB,
-    /// and 0 disables it. Unless it is 0, each worker also keeps up to 64 larger files open.
+    /// and 0 disables the cache. Unless it is 0, each worker also keeps up to 64 larger files open, fewer if the
+    /// process may have few descriptors.
     pub fn cache_bytes(mut self, bytes: usize) -> Files {
         self.cache_bytes = bytes;
         self
@@ -227,7 +230,7 @@ pub(crate) fn route(files: Files) -> Result<Arc<dyn Route>> {
     Ok(Arc::new(endpoint::FilesRoute(Arc::new(Site::open(files)?))))
 }
 
-/// Redirects a request for the folder whose path lacks the final slash.
+/// Redirects a request whose path is that of the folder without the final slash.
 pub(crate) fn to_folder(request: &crate::Request<'_>) -> Response {
     endpoint::redirect(endpoint::location(request))
 }

@@ -1,13 +1,13 @@
 //! The path of a request, relative to the folder.
 //!
-//! Only the kernel decides where a path leads ([`highwire_io::file`]). This module checks its spelling: it decodes a
-//! path once, accepts one decoded path for each file, and refuses hidden files in every spelling.
+//! [`highwire_io::file`] decides where a path leads. This module checks only its spelling: it decodes a path once,
+//! accepts one decoded path for each file, and refuses hidden files in every spelling unless they are to be served.
 
 use percent_encoding::percent_decode;
 use std::borrow::Cow;
 
-/// A decoded path relative to the folder. It is empty for the folder itself, and ends with a slash if it names a folder
-/// in it.
+/// A decoded path relative to the folder. It is empty for the folder itself. With a slash at its end, it can only be
+/// the path of a folder in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name<'p>(pub(super) Cow<'p, [u8]>);
 
@@ -24,7 +24,7 @@ impl<'p> Name<'p> {
             }
             let begin = decoded.len();
             decoded.extend(percent_decode(segment));
-            // An encoded slash is not a separator, and file names contain none.
+            // An encoded slash is not a separator, and no file name contains a slash.
             if decoded[begin..].contains(&b'/') {
                 return None;
             }
@@ -32,7 +32,7 @@ impl<'p> Name<'p> {
         is_name(&decoded, hidden).then_some(Name(Cow::Owned(decoded)))
     }
 
-    /// Returns true if the path names a folder.
+    /// Returns true if the path is empty or ends with a slash, so that it can only name a folder.
     pub(super) fn is_folder(&self) -> bool {
         self.0.is_empty() || self.0.ends_with(b"/")
     }

@@ -1,6 +1,6 @@
-//! The count of open files over all workers, and its limit. It includes files that are being sent and cached files.
+//! The count of open files over all workers, and its limit. Files that are being sent and cached files are counted.
 //!
-//! A client decides how long a response takes, and over HTTP/2 how many are in progress on a connection. Without a
+//! A client can make a response last long, and over HTTP/2 it can have many in progress on one connection. Without a
 //! limit, a few clients that request large files and do not read them would use up all descriptors of the process.
 
 use highwire_io::file::{File, FileHandle, Metadata, Open};
@@ -8,10 +8,12 @@ use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The divisor for the limit on open files: a fourth of the process's descriptors. The rest is for connections.
+/// The divisor for the limit on open files, which is a fourth of the process's descriptors. The rest is for
+/// connections.
 const FILES_SHARE: usize = 4;
 
-/// The divisor for the files that caches keep open: half of the limit on open files, even if no response uses the rest.
+/// The divisor for the limit on files that caches keep open, which is half of the limit on open files, even if no
+/// response uses the rest.
 const KEPT_SHARE: usize = 2;
 
 /// The number of open files over all workers and folders.

@@ -2,11 +2,11 @@
 //!
 //! Parts are sent in the order of the file. Parts that overlap or nearly touch are merged, so that a client that
 //! requests the same bytes many times gets them once. A client that requests too many parts gets the whole file, as
-//! from a server without ranges.
+//! from a server that does not support ranges.
 
 use std::ops::Range;
 
-/// The most parts of a request. Media players and document viewers request a few; hundreds are an attack
+/// The most parts that a request may name. Media players and document viewers request a few; hundreds are an attack
 /// (CVE-2011-3192).
 const MOST_PARTS: usize = 16;
 
@@ -16,9 +16,9 @@ const GAP_BYTES: u64 = 80;
 /// The meaning of a Range field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ranges {
-    /// The whole file: the field is malformed, has an unknown unit or requests too many parts.
+    /// The whole file, for example because the field is malformed, has an unknown unit or requests too many parts.
     Whole,
-    /// These parts: in order, none empty, and at least [`GAP_BYTES`] apart.
+    /// These parts. They are in order, none is empty, and they are at least [`GAP_BYTES`] apart.
     Parts(Vec<Range<u64>>),
     /// None of the requested parts is in the file (416).
     Unsatisfiable,
@@ -58,8 +58,8 @@ impl Ranges {
     }
 }
 
-/// Parses `first-last`, `first-` or `-count`. Returns `None` if it is malformed, and an empty range if no byte of it is
-/// in the file.
+/// Parses `first-last`, `first-` or `-count`. Returns `None` if the text is malformed, and an empty range if no byte of
+/// the requested range is in the file.
 fn part(text: &[u8], length: u64) -> Option<Range<u64>> {
     let dash = text.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&text[..dash], &text[dash + 1..]);
@@ -74,7 +74,7 @@ fn part(text: &[u8], length: u64) -> Option<Range<u64>> {
     }
 }
 
-/// Parses digits. A number that does not fit becomes `u64::MAX`.
+/// Parses digits. A number that is too large becomes `u64::MAX`.
 fn number(digits: &[u8]) -> Option<u64> {
     let digit = |number: u64, digit: u8| {
         digit.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
@@ -95,8 +95,8 @@ fn merged(mut parts: Vec<Range<u64>>) -> Vec<Range<u64>> {
 }
 
 /// The assertion of a fuzz target. The file's length is three times the first byte; the other bytes are the field's
-/// value. The parsed parts must contain the same bytes as those of the naive [`twin`], except for gaps between merged
-/// parts.
+/// value. The parsed parts must contain the same bytes as the parts of the naive [`twin`], and may contain the gaps
+/// between merged parts.
 pub(crate) fn assert_equals_twin(input: &[u8]) {
     let Some((&length, value)) = input.split_first() else { return };
     let length = u64::from(length) * 3;

@@ -4,13 +4,13 @@ use http::HeaderValue;
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file that changed less than this time ago may change again with the same date and length: the clocks of file
-/// systems tick every few milliseconds, of some only every second or two.
+/// A file that changed less than this time ago may change again with the same date and length, because the clocks of
+/// most file systems tick every few milliseconds, and of some only every second or two.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// Dates before this one (1990-01-01) count as placeholders of build tools and archives: 1970-01-01, 1980-01-01 (zip),
-/// 1980-02-01 (Gradle), 1985-10-26 (npm). The tag of such a file uses its change time (`ctime`), and it has no
-/// `Last-Modified`.
+/// Dates before this one (1990-01-01) count as placeholders of build tools and archives, such as 1970-01-01, 1980-01-01
+/// (zip), 1980-02-01 (Gradle) and 1985-10-26 (npm). The tag of a file with such a date uses its change time (`ctime`),
+/// and the file has no `Last-Modified`.
 const FIRST_DATE: Duration = Duration::from_secs(631_152_000);
 
 /// A file's ETag and Last-Modified.
@@ -19,7 +19,7 @@ pub(crate) struct Validators {
     /// The tag in quotes, without the `W/` of a weak tag.
     tag: String,
     is_weak: bool,
-    /// The date in whole seconds, as in the field.
+    /// The date of `Last-Modified`, in whole seconds.
     modified: Option<SystemTime>,
     modified_text: String,
 }
@@ -30,7 +30,7 @@ pub(crate) struct State<'a> {
     pub(crate) length: u64,
     pub(crate) modified: SystemTime,
     pub(crate) changed: SystemTime,
-    /// The coding of the file's variant, or empty. Two variants have different bytes, and so different tags.
+    /// The coding of the file's variant, or empty. Two variants have different bytes and therefore need different tags.
     pub(crate) coding: &'a str,
     pub(crate) now: SystemTime,
 }
@@ -110,13 +110,14 @@ impl Conditions<'_> {
         Verdict::Send
     }
 
-    /// Returns true if a Range field counts: there is no If-Range, or it matches the current file (section 13.1.5).
+    /// Returns true if the request has no If-Range, or if If-Range matches the current file, so that a Range field
+    /// counts (section 13.1.5).
     pub(crate) fn ranges_count(&self, of: &Validators) -> bool {
         let Some(value) = self.if_range.as_deref() else { return true };
         match value.first() {
             Some(b'"') => !of.is_weak && value == of.tag.as_bytes(),
-            // A date identifies the file's state only if the file has not changed for some time. Its tag is strong
-            // then.
+            // A date identifies the file's state only if the file has not changed for some time. In that case its tag
+            // is strong.
             _ => !of.is_weak && of.modified.is_some() && value == of.modified_text.as_bytes(),
         }
     }
@@ -133,7 +134,7 @@ impl Conditions<'_> {
     }
 }
 
-/// Parses a date in any of the three forms. A field with a malformed date is ignored.
+/// Parses a date in any of the three forms of RFC 9110 section 5.6.7. The caller ignores a malformed date.
 fn date(text: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()
 }
@@ -147,8 +148,8 @@ enum Comparison {
     Weak,
 }
 
-/// Returns true if a field's value is `*`, or a list of tags that contains the file's tag. A malformed list contains
-/// none.
+/// Returns true if a field's value is `*`, or a list of tags that contains the file's tag. A malformed list contains no
+/// tag.
 fn names(list: &[u8], of: &Validators, comparison: Comparison) -> bool {
     if list.trim_ascii() == b"*" {
         return true;
@@ -182,9 +183,9 @@ fn names(list: &[u8], of: &Validators, comparison: Comparison) -> bool {
     }
 }
 
-/// The assertion of a fuzz target. The first byte selects the fields, the file's age and its coding; the lines after it
-/// are the fields' values. The verdict must equal that of a naive [`twin`], which follows the text of section 13.2.2
-/// and splits lists at their quotes.
+/// The assertion of a fuzz target. The first byte selects the fields, the file's age and its coding; the lines after
+/// this byte are the fields' values. The verdict must equal that of a naive [`twin`], which follows the text of section
+/// 13.2.2 and splits lists at their quotes.
 pub(crate) fn assert_equals_twin(input: &[u8]) {
     let Some((&flags, text)) = input.split_first() else { return };
     let mut lines = text.split(|&byte| byte == b'\n');
@@ -196,7 +197,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
         if_modified_since: next(3),
         if_range: next(4),
     };
-    // Friday, 15 January 2027, 08:00:00. The fuzzer's seeds contain the tag and the date.
+    // This is Friday, 15 January 2027, 08:00:00. The fuzzer's seeds contain the tag and the date.
     let modified = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let age = if flags >> 5 & 1 == 1 { Duration::ZERO } else { YOUNG };
     let coding = if flags >> 6 & 1 == 1 { "br" } else { "" };
@@ -212,7 +213,7 @@ pub(crate) fn assert_equals_twin(input: &[u8]) {
 
 fn twin(conditions: &Conditions<'_>, of: &Validators) -> Verdict {
     let listed = |list: &[u8]| -> Vec<(bool, Vec<u8>)> {
-        // Every second piece was in quotes.
+        // Every second piece was between quotes.
         let pieces: Vec<&[u8]> = list.split(|&byte| byte == b'"').collect();
         let mut tags = Vec::new();
         for (number, piece) in pieces.iter().enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! Browsers write `"`, CR and LF in names as `%22`, `%0D` and `%0A`, and a backslash as itself. Other clients put a
 //! backslash before a quote and before a backslash. The parser accepts both. It accepts `filename*` (RFC 8187), which
-//! RFC 7578 forbids but some clients send, only without `filename`.
+//! RFC 7578 forbids but some clients send, only if there is no `filename`.
 
 use crate::media::{Parameters, Value, hex, is_token, trim, unescape};
 use bytes::Bytes;
@@ -48,7 +48,7 @@ pub(crate) fn parse(lines: &Bytes) -> Result<Head, HeadFault> {
     let (mut disposition, mut content_type, mut encoding) = (None, None, None);
     for line in lines.split_terminator("\r\n") {
         let (name, value) = line.split_once(':').ok_or(HeadFault::Line)?;
-        // This also refuses folded lines: they begin with white space, so that the name is not a token.
+        // This also refuses folded lines, because they begin with white space, so their name is not a token.
         if !is_token(name) || value.chars().any(|character| character != '\t' && character.is_ascii_control()) {
             return Err(HeadFault::Line);
         }
@@ -63,7 +63,7 @@ pub(crate) fn parse(lines: &Bytes) -> Result<Head, HeadFault> {
             return Err(HeadFault::Twice);
         }
     }
-    // RFC 7578 section 4.7 deprecates this field. A reader that ignores it would misread encoded data.
+    // RFC 7578 section 4.7 deprecates this field. A reader that ignores the field would misread encoded data.
     if encoding
         .is_some_and(|encoding| !["7bit", "8bit", "binary"].iter().any(|plain| encoding.eq_ignore_ascii_case(plain)))
     {
@@ -102,7 +102,7 @@ fn names(disposition: &str) -> Result<(String, Option<String>), HeadFault> {
     Ok((name.map(written).ok_or(HeadFault::Name)?, file_name))
 }
 
-/// Decodes a name, as the module describes.
+/// Decodes a name as the module's documentation describes.
 fn written(value: Value<'_>) -> String {
     match value {
         Value::Token(text) => text.to_string(),
@@ -116,13 +116,13 @@ fn written(value: Value<'_>) -> String {
     }
 }
 
-/// The most bytes of a safe file name. File systems allow 255, and the program may append to the name.
+/// The most bytes of a safe file name. File systems usually allow 255, and the program may append to the name.
 const MOST_NAME_BYTES: usize = 200;
 
-/// Names of devices on Windows. Digits, or a dot and any text, may follow.
+/// Names of devices on Windows. Digits may follow, and then a dot and any text.
 const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
 
-/// Makes a safe name for a file from the name that the peer sent.
+/// Makes a safe name for a file from the name that the peer sent. Returns `None` if no character is left.
 pub(super) fn safe_file_name(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let unsafe_character = |character: char| character.is_control() || "<>:\"|?*".contains(character);

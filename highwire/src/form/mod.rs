@@ -1,7 +1,7 @@
 //! Forms: `application/x-www-form-urlencoded` and `multipart/form-data`.
 //!
-//! [`Form`] reads the fields of either into a type. [`Multipart`] returns the parts of a body while it is received, and
-//! reads each into memory or a file:
+//! [`Form`] reads the fields of either into a type. [`Multipart`] returns the parts of a body while it is received;
+//! each part can be read into memory or into a file:
 //!
 //! ```
 //! use highwire::{App, IntoResponse, Multipart, form::MultipartError, testing::Client};
@@ -45,10 +45,10 @@ pub(crate) use spool::remove_dropped;
 #[cfg(feature = "json")]
 pub use typed::Form;
 
-/// The most fields of a query or a form. PHP and Express have the same limit.
+/// The most fields of a query or a form. PHP and Express have the same default.
 pub const MOST_FIELDS: usize = 1000;
 
-/// Limits on multipart bodies. Set them for all routes by [`App::state`](crate::App::state), for one by
+/// Limits on multipart bodies. Set them for all routes by [`App::state`](crate::App::state), and for one request by
 /// [`Multipart::limited`].
 ///
 /// ```
@@ -57,9 +57,9 @@ pub const MOST_FIELDS: usize = 1000;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most parts.
+    /// The most parts of a body.
     pub parts: usize,
-    /// The most bytes of a part's header fields, and of the preamble before the first part.
+    /// The most bytes of a part's header fields, and the most bytes of the preamble before the first part.
     pub head_bytes: usize,
     /// The most bytes of one part's data.
     pub part_bytes: u64,
@@ -70,11 +70,11 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            // The same as for a form that is not multipart.
+            // This is also the limit of a form that is not multipart.
             parts: MOST_FIELDS,
             // A name, a file's name and a media type take a few hundred bytes.
             head_bytes: 8 * 1024,
-            // Enough for photographs and documents; apps that accept videos must set more.
+            // This is enough for photographs and documents; apps that accept videos must set more.
             part_bytes: 64 << 20,
             total_bytes: 256 << 20,
         }

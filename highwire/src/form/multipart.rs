@@ -18,8 +18,8 @@ use std::path::Path;
 
 const MEDIA_TYPE: &str = "multipart/form-data";
 
-/// An error of a multipart body or of one of its parts. It converts into a response: a [`Problem`] with the position,
-/// or 503 with `Retry-After` for [`Fault::Busy`].
+/// An error of a multipart body or of one of its parts. It converts into a response, which is a [`Problem`] with the
+/// position, or 503 with `Retry-After` for [`Fault::Busy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MultipartError {
@@ -37,7 +37,7 @@ pub struct MultipartError {
 pub enum Fault {
     /// The body is not a well-formed multipart form (400).
     Malformed(String),
-    /// The body or a part exceeds one of the [`Limits`], or the handler's limit (413).
+    /// The body or a part exceeds one of the [`Limits`], or the `limit` of [`Part::bytes`] or [`Part::text`] (413).
     TooLarge(String),
     /// A part that must be text is not UTF-8 (422).
     NotText,
@@ -47,7 +47,7 @@ pub enum Fault {
     Body(BodyError),
     /// A file cannot be created or written: 507 if the disk or a quota is full, otherwise 500.
     Disk(ErrorKind),
-    /// The blocking pool is full, so that a file cannot be written (503).
+    /// The blocking pool is full, so a file cannot be created or written (503).
     Busy,
 }
 
@@ -121,10 +121,10 @@ impl IntoResponse for MultipartError {
 
 /// An extractor of a multipart form, which returns the parts while the body is received.
 ///
-/// Back-pressure reaches the peer: while the handler does not read, the connection receives no more than a bounded
-/// amount. Do not trust the names of parts and files, and do not store a file under the name that the peer sent;
+/// Back-pressure reaches the peer, because the connection receives only a bounded number of bytes that the handler has
+/// not read. Do not trust the names of parts and files, and do not store a file under the name that the peer sent;
 /// [`Part::safe_file_name`] makes a safe one. [`Limits`] apply to the body, as does
-/// [`Limits::streamed_body_bytes`](crate::server::Limits). For another media type, the response is 415.
+/// [`Limits::streamed_body_bytes`](crate::server::Limits). If the body has another media type, the response is 415.
 ///
 /// ```
 /// use highwire::form::MultipartError;
@@ -221,10 +221,11 @@ impl Multipart {
         self
     }
 
-    /// Returns the next part, or `None` after the last one. Drops the unread rest of the part before.
+    /// Returns the next part, or `None` after the last one. Drops the unread rest of the previous part.
     ///
     /// # Errors
-    /// Returns an error if the body is malformed, exceeds a limit or is not received whole. `None` follows.
+    /// Returns an error if the body is malformed, exceeds a limit or is not received whole. The next call returns
+    /// `None`.
     pub async fn next(&mut self) -> Option<Result<Part<'_>, MultipartError>> {
         match self.advance().await {
             Ok(Some(head)) => Some(Ok(Part { multipart: self, head, bytes: 0 })),
@@ -247,7 +248,7 @@ impl Multipart {
                     self.ended = true;
                     self.leave().await?;
                 }
-                // Between parts there is no data.
+                // None of these events occurs between parts.
                 Event::Data(_) | Event::PartEnd | Event::NeedMore => {}
             }
         }
@@ -302,7 +303,7 @@ impl Multipart {
         }
     }
 
-    /// Ends the form: no part and no bytes follow.
+    /// Ends the form, so that neither parts nor bytes follow.
     fn end(&mut self) {
         (self.in_part, self.ended) = (false, true);
     }
@@ -331,20 +332,21 @@ impl Part<'_> {
         &self.head.name
     }
 
-    /// Returns the file name that the peer sent, if the part is a file. It may be empty, and it may be a path: do not
-    /// store the file under it.
+    /// Returns the file name that the peer sent, if the part is a file. The name may be empty, and it may be a path, so
+    /// do not store the file under this name.
     pub fn file_name(&self) -> Option<&str> {
         self.head.file_name.as_deref()
     }
 
-    /// Returns a safe name for storing the file, made from [`file_name`](Self::file_name): its last component, without
-    /// characters that are special on some system, in at most 200 bytes. The name of a Windows device gets a `_` before
-    /// it. Returns `None` if the part is no file, or if no character is left. Two files may have the same name.
+    /// Returns a safe name for storing the file. It is the last component of [`file_name`](Self::file_name) without
+    /// characters that are special on some system and without dots and spaces at its ends, cut to at most 200 bytes.
+    /// The name of a Windows device gets a `_` before it. Returns `None` if the part is no file, or if no character is
+    /// left. Two files may have the same name.
     pub fn safe_file_name(&self) -> Option<String> {
         head::safe_file_name(self.file_name()?)
     }
 
-    /// Returns the media type that the peer sent. A part without one is `text/plain`.
+    /// Returns the media type that the peer sent. A part without one is `text/plain` by default (RFC 7578 section 4.4).
     pub fn content_type(&self) -> Option<&str> {
         self.head.content_type.as_deref()
     }
@@ -352,7 +354,8 @@ impl Part<'_> {
     /// Returns the next bytes, or `None` at the part's end.
     ///
     /// # Errors
-    /// Returns an error if the body is malformed, exceeds a limit or is not received whole. `None` follows.
+    /// Returns an error if the body is malformed, exceeds a limit or is not received whole. The next call returns
+    /// `None`.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, MultipartError> {
         let chunk = self.multipart.data().await.map_err(|error| self.named(error))?;
         self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);

@@ -14,10 +14,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem::{self, Finder};
 use std::fmt;
 
-/// The longest boundary in bytes (RFC 2046 section 5.1.1).
+/// The length of the longest permitted boundary, in bytes (RFC 2046 section 5.1.1).
 const MOST_BOUNDARY_BYTES: usize = 70;
 
-/// The most white space after a boundary. Mail transports once added some; HTTP adds none.
+/// The most bytes of white space after a boundary. Mail transports once added some; HTTP clients add none.
 const MOST_PADDING_BYTES: usize = 64;
 
 const LINE_END: &[u8] = b"\r\n";
@@ -36,10 +36,10 @@ pub(crate) enum Event {
     End,
 }
 
-/// An error of a multipart body: its syntax is wrong, or it exceeds a limit.
+/// An error of a multipart body, whose syntax is wrong or which exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A boundary is not followed by white space and a line end, or by two hyphens if it is the last.
+    /// A boundary, or the two hyphens after the last boundary, is followed by more than white space and a line end.
     Delimiter,
     /// The preamble before the first delimiter is longer than [`Limits::head_bytes`].
     Preamble,
@@ -82,12 +82,12 @@ pub(crate) struct Parser {
     limits: Limits,
     buffer: BytesMut,
     state: State,
-    /// Bytes at the buffer's front that were searched for the end of a head.
+    /// The number of bytes at the buffer's front that were searched for the end of a head.
     searched: usize,
-    /// Bytes at the buffer's front that end the head: the CR LF of the empty line. If a delimiter follows at once, they
-    /// are part of it as well.
+    /// The number of bytes at the buffer's front that end the head: 2 after a head, for the CR LF of the empty line,
+    /// otherwise 0. If a delimiter follows at once, this CR LF is also part of the delimiter.
     lead: usize,
-    /// Bytes before the buffer: those of the body, and the line end that the parser puts before it.
+    /// The number of bytes before the buffer, including the line end that the parser puts before the body.
     passed: u64,
     received: u64,
     preamble: usize,
@@ -104,7 +104,7 @@ fn delimiter(boundary: &str) -> Option<Vec<u8>> {
 }
 
 impl Parser {
-    /// Creates a parser of a body with that boundary. Returns `None` if the boundary is invalid.
+    /// Creates a parser of a body with this boundary. Returns `None` if the boundary is invalid.
     pub(crate) fn new(boundary: &str, limits: Limits) -> Option<Parser> {
         let delimiter = Finder::new(&delimiter(boundary)?).into_owned();
         Some(Parser {
@@ -156,8 +156,8 @@ impl Parser {
     /// Returns the next event in the received bytes.
     ///
     /// # Errors
-    /// Returns an error if the syntax is wrong or a limit is exceeded. [`offset`](Self::offset) is the position. The
-    /// caller must not call this again after an error.
+    /// Returns an error if the syntax is wrong or a limit is exceeded; [`offset`](Self::offset) then returns its
+    /// position. The caller must not call this again after an error.
     pub(crate) fn next(&mut self) -> Result<Event, Fault> {
         let event = match self.state {
             State::Preamble => self.preamble()?,
@@ -302,7 +302,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { parts: 3, head_bytes: 16, part_bytes: 1000, total_bytes: 60 };
 
-    /// Parses a body in every split, and with a naive parser that gets it whole.
+    /// Parses a body in every split, and with a naive parser that gets it whole, and compares the events.
     fn check(body: &str, expected: &str) {
         let read = |cut: &[&[u8]]| fuzz::read_parts(&mut Parser::new("B", LIMITS).expect("a boundary"), cut);
         for cut in highwire_proto::testing::splits(body.as_bytes()) {

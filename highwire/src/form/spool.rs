@@ -1,4 +1,4 @@
-//! A part's data in a temporary file, which is removed when its handle is dropped.
+//! A part's data in a temporary file, which is removed when its handle is dropped, unless the handler keeps it.
 //!
 //! The blocking pool writes the file, so that a slow or stalled disk stops this upload but no worker. Received bytes
 //! are collected first, because each job of the pool costs two hand-overs between threads. A complete file is closed,
@@ -14,13 +14,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are collected before a write.
+/// The number of bytes that are collected before a write.
 const WRITE_BYTES: usize = 256 * 1024;
 
 /// An uploaded file. Dropping the handle removes the file; [`keep`](Self::keep) prevents this.
 ///
-/// The file's name is `highwire-` and a random number, and only the server's user may read it. The file stays if the
-/// process is killed. It is written, but not synchronized with the disk (`fsync`).
+/// The file's name is `highwire-` and a random number. On Unix, only the server's user may read it. The file stays if
+/// the process is killed. Its bytes are written, but not synchronized with the disk (`fsync`).
 ///
 /// ```
 /// use highwire::form::MultipartError;
@@ -47,7 +47,7 @@ pub struct Spool {
     bytes: u64,
 }
 
-/// A file that is removed when this is dropped, by the thread that drops it.
+/// A file that is removed when this is dropped, by the thread that drops it, unless `kept` is true.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
@@ -111,7 +111,8 @@ impl Spool {
     async fn flush(mut self, rest: Rest) -> Result<Spool, Fault> {
         let Some(mut file) = self.file.take() else { return Ok(self) };
         let mut gathered = std::mem::take(&mut self.gathered);
-        // If the write fails, or if its caller is gone when it ends, the file is dropped, which removes it.
+        // If the write fails, or if the upload's future is gone when the write ends, the file is dropped, which removes
+        // it.
         let write = move || {
             file.write(&gathered)?;
             gathered.clear();
@@ -146,7 +147,7 @@ impl Spool {
         self.file.as_ref().map_or(Path::new(""), |file| &file.path)
     }
 
-    /// Keeps the file, and returns its path. The program must rename or remove the file.
+    /// Keeps the file, and returns its path. From then on, the program must rename or remove the file.
     pub fn keep(mut self) -> PathBuf {
         let Some(mut file) = self.file.take() else { return PathBuf::new() };
         file.kept = true;
@@ -154,7 +155,7 @@ impl Spool {
     }
 }
 
-/// The bytes of a file that follow those being written.
+/// The rest of a file, after the bytes that are being written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Follows,
@@ -215,8 +216,8 @@ fn lock(dropped: &Mutex<Dropped>) -> MutexGuard<'_, Dropped> {
     dropped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes dropped files when it is dropped itself: by its job on the pool; when the pool ends before it runs the job;
-/// or at once if the pool is full.
+/// Removes dropped files when it is dropped itself. Its job on the pool drops it, or the pool if it ends before it runs
+/// the job, or the caller at once if the pool is full.
 struct Remover(Arc<Mutex<Dropped>>);
 
 impl Drop for Remover {
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn a_thread_that_ends_leaves_no_file() {
         let paths = std::thread::spawn(|| {
-            // As if the pool had a job for these files, but had not run it.
+            // In this state, the pool has a job for these files, but has not run it.
             DROPPED.with(|its| lock(&its.0).has_remover = true);
             let write = |number: u32| {
                 let path = std::env::temp_dir().join(format!("highwire-ends-{}-{number}", std::process::id()));

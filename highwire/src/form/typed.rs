@@ -16,14 +16,14 @@ use serde::de::DeserializeOwned;
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 const BOTH: &str = "application/x-www-form-urlencoded, multipart/form-data";
 
-/// An extractor that reads a form into a struct, a map or a sequence of pairs. Names of fields select the members; a
-/// name that occurs several times needs a `Vec`.
+/// An extractor that reads a form into a struct, a map or a sequence of pairs. The names of fields select the members;
+/// a member whose name may occur several times needs a `Vec`.
 ///
 /// The body is `application/x-www-form-urlencoded` in UTF-8, or `multipart/form-data` with text fields only; use
-/// [`Multipart`](crate::Multipart) for files. The status is 415 for another media type, 400 for a malformed body (the
-/// response has the position), 422 for a body that does not fit the type (the response has the field) or has a file or
-/// a field that is not UTF-8, and 413 for more than [`MOST_FIELDS`](super::MOST_FIELDS) fields or a multipart body that
-/// exceeds [`Limits`](super::Limits).
+/// [`Multipart`](crate::Multipart) for files. The response is 415 for another media type, 400 for a malformed body
+/// (with the position), 422 for a body that does not fit the type (with the field) or that has a file or a field that
+/// is not UTF-8, and 413 for more than [`MOST_FIELDS`](super::MOST_FIELDS) fields or a multipart body that exceeds
+/// [`Limits`](super::Limits).
 ///
 /// ```
 /// use highwire::{App, Form, testing::Client};

@@ -9,7 +9,7 @@ use crate::media::hex;
 use std::borrow::Cow;
 use std::fmt;
 
-/// The kind of a [`Malformed`].
+/// The kind of a [`Malformed`] form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Percent,
@@ -35,7 +35,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Splits a form into names and values, in order. Skips empty pieces between ampersands.
+/// Splits a form into names and values, in the order of the form. Skips empty pieces between ampersands.
 pub(crate) fn pairs(form: &[u8]) -> Result<Vec<Pair<'_>>, Malformed> {
     let mut pairs = Vec::new();
     let mut offset = 0;

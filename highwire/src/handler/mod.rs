@@ -1,8 +1,8 @@
-//! Handlers: plain functions, async functions and blocking ones, behind one trait.
+//! Handlers, which are plain functions, async functions and blocking functions, behind one trait.
 //!
 //! An app registers a handler once, and each worker makes an *endpoint* of it. The endpoint of a plain function calls
-//! it. The endpoint of an async function keeps a pool of pinned places for its futures. A future stays in its place
-//! from its first poll on, and places are reused, so that the steady state allocates nothing.
+//! the function. The endpoint of an async function keeps a pool of pinned places for the function's futures. A future
+//! stays in its place from its first poll on, and places are reused, so that the steady state allocates nothing.
 
 mod pool;
 
@@ -19,8 +19,9 @@ use std::task::{Context, Poll};
 
 /// A handler on one worker.
 pub(crate) trait Endpoint {
-    /// Calls the handler. A ready response is put into `answer` and not returned: the large struct would be copied at
-    /// each of several returns, and each copy waits for the stores of the one before (measured: 25 of 120 ns).
+    /// Calls the handler. A ready response is put into `answer` and not returned, because the large struct would be
+    /// copied at each of several returns, and each copy would wait for the stores of the previous one (measured: 25 of
+    /// 120 ns).
     fn call(&self, request: &mut Request<'_>, answer: &mut Option<Response>) -> Outcome;
     /// Polls a pending future again. If the future is ready, its place becomes free.
     fn poll(&self, place: u32, cx: &mut Context<'_>) -> Poll<Response>;
@@ -35,8 +36,8 @@ pub(crate) trait Route: Send + Sync {
     fn body_limit(&self) -> Option<u64> {
         None
     }
-    /// Returns true if a future makes the response. A warning that the handler holds its worker is then about a single
-    /// poll.
+    /// Returns true if a future makes the response. If a handler holds its worker for too long, the warning is then
+    /// about a single poll.
     fn is_async(&self) -> bool {
         false
     }
@@ -45,7 +46,7 @@ pub(crate) trait Route: Send + Sync {
 
 /// A function that [`App`](crate::App) takes as a handler: a plain function, an async function or [`blocking`], each
 /// with up to eight extractors as arguments; or a plain function of `&Request`, for data that no extractor gives. `M`
-/// only distinguishes these kinds.
+/// only distinguishes the implementations of this trait.
 ///
 /// ```
 /// use highwire::testing::Client;
@@ -72,7 +73,7 @@ pub(crate) trait Route: Send + Sync {
     note = "a handler is a function whose arguments are extractors (`FromRequest`) and whose result, or whose future's result, is a response (`IntoResponse`)"
 )]
 pub trait Handler<M>: private::IntoRoute<M> + Send + Sync + 'static {
-    /// Wraps a middleware around this handler alone. The last one added is the outermost.
+    /// Wraps a middleware around this handler alone. The middleware that is added last is the outermost.
     fn with(self, middleware: impl IntoLayer) -> With<Self>
     where
         Self: Sized,
@@ -131,13 +132,13 @@ pub struct Borrowing;
 #[derive(Debug)]
 pub struct Offloaded<A>(PhantomData<A>);
 
-/// A function that may block: see [`blocking`].
+/// A handler that runs a function on the blocking pool. [`blocking`] makes it.
 #[derive(Clone, Debug)]
 pub struct Blocking<F>(F);
 
 /// Makes a handler of a function that blocks or computes for long. The worker runs the extractors; a thread of the
-/// bounded blocking pool then runs the function. Responds with 503 if the pool is full. If the client disconnects or a
-/// deadline passes before the function has begun, the function never runs, so that the client can safely try again. A
+/// bounded blocking pool then runs the function. The response is 503 if the pool is full. If the client disconnects or
+/// a deadline passes before the function has begun, the function never runs, so the client can safely try again. A
 /// function that has begun runs to its end.
 ///
 /// ```
@@ -346,7 +347,7 @@ handlers!(A B C D E);
 handlers!(A B C D E G);
 handlers!(A B C D E G H);
 handlers!(A B C D E G H I);
-// One argument more than handlers may have, because `blocking` adds an `Offload`.
+// This is one argument more than handlers may have, because `blocking` adds an `Offload`.
 macro_rules! ninth {
     ($($argument:ident)*) => {
         impl<F, R, $($argument),*> Route for PlainRoute<F, ($($argument,)*)>

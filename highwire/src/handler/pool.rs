@@ -1,7 +1,7 @@
 //! Pinned places for the futures of one route.
 //!
 //! A future stays in one place from its first poll on. Places are reused, so that the steady state allocates nothing. A
-//! place is taken out of the pool while its future is polled, so that a handler may call its own route.
+//! place is taken out of the pool while its future is polled, so that a handler can call its own route.
 
 use super::Outcome;
 use crate::{IntoResponse, Response};
@@ -30,11 +30,12 @@ impl<Fut> Default for Pool<Fut> {
     }
 }
 
-/// Bytes of free places that a route keeps for reuse per worker. Further places, left by a peak of requests, are freed.
+/// The most bytes of free places that a route keeps for reuse per worker; but it may keep 16 places of any size.
+/// Further places, left by a peak of requests, are freed.
 const KEPT_BYTES: usize = 256 * 1024;
 
 impl<Fut> Places<Fut> {
-    /// The number of free places in [`KEPT_BYTES`], but at least 16.
+    /// The most free places that are kept. This is the number that fits into [`KEPT_BYTES`], but at least 16.
     const KEPT: usize = {
         let kept = KEPT_BYTES / (size_of::<Option<Fut>>() + 1);
         if kept < 16 { 16 } else { kept }

@@ -1,4 +1,4 @@
-//! The access log: a line for each request, in the usual formats.
+//! The access log, which writes a line per response in the common, combined or JSON format.
 
 use super::Middleware;
 use crate::request::FromRequest;
@@ -23,19 +23,20 @@ enum Format {
     Json,
 }
 
-/// Writes a line for each request when its response is ready; if the response is streamed, when its body has ended or
-/// is dropped. The constructors choose the fields:
+/// Writes a line for each response that passes through this middleware. If the response's body is a stream, the line is
+/// written when the stream is dropped, whether or not it was sent completely; otherwise when the response is ready. The
+/// constructors choose the fields:
 ///
 /// | | |
 /// |---|---|
-/// | [`common`](Self::common) | address, user, time, request line, status, bytes of the body |
-/// | [`combined`](Self::combined) | the same, `Referer` and `User-Agent` |
-/// | [`json`](Self::json) | the same as a JSON object, with the authority, the protocol and the duration |
+/// | [`common`](Self::common) | address, user, time, request line, status, number of body bytes |
+/// | [`combined`](Self::combined) | the fields of `common`, `Referer` and `User-Agent` |
+/// | [`json`](Self::json) | the fields of `combined`, the authority and the duration, as a JSON object |
 ///
-/// Input of clients is escaped: quotes, backslashes, control bytes and bytes beyond ASCII as `\xHH`; in JSON, quotes
-/// and backslashes by a backslash, the others as `\u00HH`. The address is the [client's](super::ClientAddress). The
-/// user is the one of Basic authentication, whether or not the password is right. A line is one write, so that several
-/// logs can share a file that is opened for appending.
+/// Quotes, backslashes and all characters except printable ASCII are escaped in the client's input: as `\xHH`, or in
+/// JSON as `\"`, `\\` and `\uHHHH`. The address is the [client's](super::ClientAddress). The user is the user name of
+/// Basic authentication, even if the password is wrong. Each line is one call of `write_all`, so that several logs can
+/// share a file that is opened for appending.
 ///
 /// ```
 /// use highwire::App;
@@ -58,17 +59,17 @@ impl std::fmt::Debug for AccessLog {
 }
 
 impl AccessLog {
-    /// Writes lines in the common log format.
+    /// Creates a log in the common log format.
     pub fn common(writer: impl Write + Send + 'static) -> AccessLog {
         AccessLog::new(Format::Common, writer)
     }
 
-    /// Writes lines in the combined log format.
+    /// Creates a log in the combined log format.
     pub fn combined(writer: impl Write + Send + 'static) -> AccessLog {
         AccessLog::new(Format::Combined, writer)
     }
 
-    /// Writes a JSON object per line.
+    /// Creates a log with one JSON object per line.
     pub fn json(writer: impl Write + Send + 'static) -> AccessLog {
         AccessLog::new(Format::Json, writer)
     }
@@ -130,7 +131,7 @@ impl Middleware for AccessLog {
     }
 }
 
-/// A line, which is written when this value is dropped.
+/// A line that is written when this value is dropped.
 struct Entry {
     log: AccessLog,
     line: Line,
@@ -197,7 +198,7 @@ fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-/// A body that counts its bytes for the line.
+/// A response body that counts the bytes that are taken from it, for the log line.
 struct Counted {
     body: BodyStream,
     entry: Entry,
@@ -233,14 +234,14 @@ fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
-/// Returns the user of Basic authentication (RFC 7617).
+/// Returns the user name of Basic authentication (RFC 7617), if the request has one.
 fn user(request: &mut Request<'_>) -> Option<String> {
     let is_basic = |value: &[u8]| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic "));
     request.header("authorization").filter(|value| is_basic(value))?;
     Basic::from_request(request).ok().map(|basic| basic.user).filter(|user| !user.is_empty())
 }
 
-/// Escapes text within the quotes of a log line.
+/// Displays a text escaped for the quotes of a log line.
 struct Quoted<'t>(&'t str);
 
 impl std::fmt::Display for Quoted<'_> {
@@ -256,7 +257,7 @@ impl std::fmt::Display for Quoted<'_> {
     }
 }
 
-/// Escapes text within the quotes of JSON (RFC 8259 section 7). The result is ASCII.
+/// Displays a text escaped for the quotes of JSON (RFC 8259 section 7). The result is ASCII.
 struct Json<'t>(&'t str);
 
 impl std::fmt::Display for Json<'_> {
@@ -276,9 +277,9 @@ impl std::fmt::Display for Json<'_> {
     }
 }
 
-/// A time, in the parts that the formats need.
+/// A time, in the parts from which the formats' timestamps are made.
 struct Moment {
-    /// `Sun, 06 Nov 1994 08:49:37 GMT`.
+    /// The time as an HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
     text: String,
     milliseconds: u32,
 }
@@ -289,13 +290,13 @@ impl Moment {
         Moment { text: httpdate::fmt_http_date(time), milliseconds: since.subsec_millis() }
     }
 
-    /// `06/Nov/1994:08:49:37 +0000`.
+    /// Returns the time as `06/Nov/1994:08:49:37 +0000`.
     fn clf(&self) -> String {
         let text = &self.text;
         format!("{}/{}/{}:{} +0000", &text[5..7], &text[8..11], &text[12..16], &text[17..25])
     }
 
-    /// `1994-11-06T08:49:37.123Z`.
+    /// Returns the time as `1994-11-06T08:49:37.123Z`.
     fn rfc3339(&self) -> String {
         const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
         let text = &self.text;

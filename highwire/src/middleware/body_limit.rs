@@ -6,10 +6,11 @@ use crate::request::BodyUse;
 use crate::shared::ErrorHandler;
 use std::sync::Arc;
 
-/// Limits the bytes of a request's body; larger ones are answered 413. If the client announces the length, this happens
-/// before the body is received. Of several limits, the one nearest to the handler holds. Without one, the server's
-/// [`Limits::body_bytes`](crate::server::Limits::body_bytes) and
-/// [`Limits::streamed_body_bytes`](crate::server::Limits::streamed_body_bytes) hold.
+/// Limits the size of request bodies. If a handler takes the body and the body is larger, the response is 413. If the
+/// client announces the length, this happens before the body is received. Of several limits, the one nearest to the
+/// handler holds. Without a `BodyLimit`, bodies that a handler takes whole are limited by the server's
+/// [`Limits::body_bytes`](crate::server::Limits::body_bytes), and those that it takes in parts by
+/// [`Limits::streamed_body_bytes`](crate::server::Limits::streamed_body_bytes).
 ///
 /// ```
 /// use highwire::middleware::BodyLimit;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 pub struct BodyLimit(u64);
 
 impl BodyLimit {
-    /// Creates a limit of this many bytes.
+    /// Creates a limit of this number of bytes.
     pub fn new(bytes: u64) -> BodyLimit {
         BodyLimit(bytes)
     }

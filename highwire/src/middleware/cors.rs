@@ -4,8 +4,8 @@ use super::Middleware;
 use crate::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use std::time::Duration;
 
-/// Allows pages of other origins to use this app, and answers their preflight requests. Allows no origin until a method
-/// adds one.
+/// Allows pages of other origins to use this app, and answers their preflight requests. By default, no origin is
+/// allowed; [`origin`](Self::origin) and [`any_origin`](Self::any_origin) change that.
 ///
 /// ```
 /// use highwire::middleware::Cors;
@@ -47,20 +47,20 @@ impl Cors {
         self
     }
 
-    /// Allows these methods beside GET, HEAD and POST, which need no permission.
+    /// Allows these methods in addition to GET, HEAD and POST, which need no permission.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Cors {
         self.methods.extend(methods);
         self
     }
 
-    /// Allows these header fields in requests, beside those that need no permission.
+    /// Allows these header fields in requests, in addition to those that need no permission.
     #[doc(alias = "fields")]
     pub fn allow_headers(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
         self.fields.extend(fields);
         self
     }
 
-    /// Allows pages to read these fields of responses, beside those that they can always read.
+    /// Allows pages to read these fields of responses, in addition to those that browsers always let them read.
     pub fn expose(mut self, fields: impl IntoIterator<Item = HeaderName>) -> Cors {
         self.exposed.extend(fields);
         self
@@ -78,7 +78,7 @@ impl Cors {
         self
     }
 
-    /// Returns the permission of an origin.
+    /// Returns the permission that an origin has.
     fn judge(&self, origin: &[u8]) -> Allowed {
         if self.origins.iter().any(|known| known.as_bytes() == origin) {
             return match HeaderValue::from_bytes(origin) {
@@ -119,7 +119,7 @@ impl Cors {
         response
     }
 
-    /// Returns true if responses differ by origin, so that they need `Vary`.
+    /// Returns true if responses depend on the request's origin, and therefore need `Vary: origin`.
     fn varies(&self) -> bool {
         !self.origins.is_empty()
     }
@@ -142,8 +142,8 @@ impl Middleware for Cors {
 
     fn before(&self, request: &mut Request<'_>) -> Result<Origin, Response> {
         let Some(origin) = request.header("origin") else {
-            // If every origin is allowed, responses to requests without an origin have the field, too: a cache may
-            // serve them to pages of other origins.
+            // If only `any_origin` allows origins, responses to requests without an origin get
+            // `Access-Control-Allow-Origin`, too, because a cache may serve them to pages of other origins.
             return Ok(Origin((self.any_origin && !self.varies()).then_some(Allowed::Every)));
         };
         let allowed = self.judge(origin);

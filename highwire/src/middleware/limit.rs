@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Limits the requests that are in their handlers at the same time, over all workers. Responds with 503 to further
-/// ones, which would only delay all of them. A request counts from the call of its handler until the handler responds,
-/// not while the response's body is sent.
+/// Limits how many requests are in their handlers at the same time, in all workers together. Responds with 503 to
+/// further requests, which would only delay the others. A request counts until its handler has responded or is
+/// cancelled; it no longer counts while the response's body is sent.
 ///
 /// ```
 /// use highwire::middleware::ConcurrencyLimit;
@@ -63,25 +63,27 @@ impl Middleware for ConcurrencyLimit {
     fn after(&self, _: Permit, _: &mut Response) {}
 }
 
-/// The most callers that a [`RateLimit`] remembers in each of its 16 parts. If a part is full, the callers that have
-/// used the least of their limit are forgotten first.
+/// How many callers a [`RateLimit`] remembers at most in each of its 16 parts. If a part is full, it first forgets the
+/// callers whose whole burst is available again, and then those for whom it will be available soonest.
 pub const RATE_LIMIT_CALLERS: usize = 8192;
 
-/// The parts of a [`RateLimit`]'s memory. Each has a lock, so that workers seldom wait for each other.
+/// The number of parts of a [`RateLimit`]'s table of callers. Each part has its own lock, so that workers seldom wait
+/// for each other.
 const PARTS: usize = 16;
 
-/// The longest key in bytes that is stored as it is: an address, a number, most tokens. Longer keys may be any input of
-/// a client and are stored as a hash.
+/// The length in bytes of the longest key that is stored unchanged, such as an address, a number or most tokens. A
+/// longer key is stored as a hash, because its length may be the client's choice.
 const KEY_BYTES: usize = 64;
 
 type Key = Box<[u8]>;
 type KeyOf = Arc<dyn Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Responds with 429 to callers that send requests too often. A caller may send a number of requests per period, evenly
-/// spread or in bursts of at most that number (the generic cell rate algorithm, ITU-T I.371). All workers share the
-/// counts.
+/// Responds with 429 to callers that send requests too often. On average, a caller may send a given number of requests
+/// per period, evenly spread or in bursts of limited size (the generic cell rate algorithm, ITU-T I.371). All workers
+/// share the counts.
 ///
-/// Responses have `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`; a 429 has `Retry-After`, too.
+/// Responses to requests that are counted or refused have `RateLimit-Limit`, `RateLimit-Remaining` and
+/// `RateLimit-Reset`; a 429 also has `Retry-After`.
 ///
 /// ```
 /// use highwire::App;
@@ -95,12 +97,12 @@ type KeyOf = Arc<dyn Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync>;
 #[must_use]
 pub struct RateLimit {
     burst: u64,
-    /// Nanoseconds between two requests that are evenly spread.
+    /// The number of nanoseconds between two evenly spread requests.
     gap: u64,
     key: KeyOf,
     parts: Arc<[Mutex<HashMap<Key, u64>>]>,
-    /// Two hashes of 64 bits, with random seeds, so that a client cannot find a key that collides with another
-    /// caller's.
+    /// Two hash functions with random seeds and 64-bit results. A long key is stored as both results, so that a client
+    /// cannot find a key that collides with another caller's.
     hashers: [RandomState; 2],
 }
 
@@ -111,9 +113,10 @@ impl std::fmt::Debug for RateLimit {
 }
 
 impl RateLimit {
-    /// Creates a limit of `requests` in each period for each client address; a /64 counts as one in IPv6. 0 requests
-    /// count as 1. Requests without a known address are not limited: those on unix sockets without a trusted proxy, and
-    /// those to an app as a tower service that have no address in their extensions.
+    /// Creates a limit of `requests` per `period` for each client address. All addresses of an IPv6 /64 count as one.
+    /// If `requests` is 0, the limit is 1. Requests without a known address are not limited, such as those on unix
+    /// sockets without a trusted proxy, and those to an app as a tower service that have no address in their
+    /// extensions.
     pub fn new(requests: u32, period: Duration) -> RateLimit {
         let requests = u64::from(requests.max(1));
         let gap = (period.as_nanos() / u128::from(requests)).clamp(1, u128::from(u64::MAX >> 20)) as u64;
@@ -121,14 +124,14 @@ impl RateLimit {
         RateLimit { burst: requests, gap, key: Arc::new(address), parts, hashers: Default::default() }
     }
 
-    /// Sets how many requests may arrive at once; the default is the number per period.
+    /// Sets how many requests a caller may send at once, at least 1. The default is the number per period.
     pub fn burst(mut self, burst: u32) -> RateLimit {
         self.burst = u64::from(burst.max(1));
         self
     }
 
-    /// Sets the function that identifies the caller: by address, user or token. Requests for which it returns `None`
-    /// are not limited. If a key is longer than 64 bytes, only its hash is stored.
+    /// Sets the function that identifies the caller, such as by address, user or token. Requests for which it returns
+    /// `None` are not limited. If a key is longer than 64 bytes, only its hash is stored.
     pub fn by(mut self, key: impl Fn(&mut Request<'_>) -> Option<Vec<u8>> + Send + Sync + 'static) -> RateLimit {
         self.key = Arc::new(key);
         self
@@ -141,12 +144,13 @@ impl RateLimit {
         self.hashers.iter().flat_map(|hasher| hasher.hash_one(&key).to_be_bytes()).collect()
     }
 
-    /// Counts a request of a caller. Returns how many more are allowed now, or else the time to wait; and the time
-    /// until the caller's whole burst is available again. Times are in nanoseconds.
+    /// Counts a request of a caller, if it is allowed. Returns the number of further requests that are allowed now, or
+    /// as an error the time to wait. The second result is the time until the caller's whole burst is available again.
+    /// Times are in nanoseconds.
     fn take(&self, key: Vec<u8>, now: u64) -> (Result<u64, u64>, u64) {
         let key = self.bounded(key);
         let mut part = self.parts[part_of(&key)].lock().unwrap_or_else(PoisonError::into_inner);
-        // The time at which the caller's whole burst is available again.
+        // The time at which the caller's whole burst would be available again if this request did not count.
         let even = part.get(&key).copied().unwrap_or(0).max(now);
         let most = self.gap.saturating_mul(self.burst);
         let next = even.saturating_add(self.gap);
@@ -161,8 +165,8 @@ impl RateLimit {
     }
 }
 
-/// Forgets callers whose whole burst is available again. If that leaves the part half full or more, also forgets the
-/// half whose burst will be available soonest.
+/// Forgets the callers whose whole burst is available again. If that leaves the part half full or more, also forgets at
+/// least half of the remaining callers, namely those whose whole burst will be available soonest.
 fn make_room(part: &mut HashMap<Key, u64>, now: u64) {
     part.retain(|_, even| *even > now);
     if part.len() < RATE_LIMIT_CALLERS / 2 {
@@ -175,7 +179,7 @@ fn make_room(part: &mut HashMap<Key, u64>, now: u64) {
 }
 
 fn part_of(key: &[u8]) -> usize {
-    // FNV-1a only spreads the keys over the parts; the map in each part has a seeded hasher.
+    // FNV-1a only spreads the keys over the parts; the map in each part uses a seeded hash function.
     let hash = key
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -183,14 +187,15 @@ fn part_of(key: &[u8]) -> usize {
 }
 
 fn address(request: &mut Request<'_>) -> Option<Vec<u8>> {
-    // The unspecified address stands for every caller without an address, not for one of them.
+    // Requests to a tower service without an address have the unspecified one, which would count them all as one
+    // caller.
     match super::client_address(request).filter(|address| !address.is_unspecified())? {
         IpAddr::V4(address) => Some(address.octets().to_vec()),
         IpAddr::V6(address) => Some(address.octets()[..8].to_vec()),
     }
 }
 
-/// The state of a caller's limit, for the fields of the response.
+/// The number of requests that a caller has left, and the nanoseconds until its whole burst is available again.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     left: u64,

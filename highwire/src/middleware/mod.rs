@@ -22,15 +22,17 @@
 //! # let _ = app;
 //! ```
 //!
-//! Of an app's middleware, the first one added is the outermost; of a handler's, the last one. An app's middleware sees
-//! every response of its handlers, including the 500 after a panic and the 503 of a [`Timeout`] inside of it, and the
-//! app's own 404 and 405. It does not see responses that the engine makes itself: to a malformed request, or after the
-//! server's handler timeout. A nested app's middleware runs inside the outer app's. It also sees the 405 and OPTIONS
-//! responses of the nested paths, so that [`Cors`] around a nested app answers preflight requests. `Cors` around a
-//! single handler cannot, because a handler of other methods gets no OPTIONS requests.
+//! Of an app's middleware, the first one added is the outermost; of a handler's middleware, the last one. An app's
+//! middleware sees the responses of the app's handlers, including the 503 of a [`Timeout`] inside of that middleware,
+//! and the app's own 404 and 405. It also sees the 500 after a panic; only the functions of [`from_fn`] do not, because
+//! the panic unwinds them. An app's middleware does not see responses that the engine makes itself, such as those to a
+//! malformed request or after the server's handler timeout. A nested app's middleware runs inside the outer app's
+//! middleware, and also sees the 405 and OPTIONS responses of the nested paths. Therefore, [`Cors`] around a nested app
+//! answers preflight requests. `Cors` around a single handler cannot, unless the handler is registered for OPTIONS,
+//! too.
 //!
-//! If a handler takes its body whole, the body is received before middleware sees the request. The engine itself
-//! responds if that body is too large, too slow or cut short. If a handler takes its body in parts
+//! If a handler takes the request's body whole, the body is received before middleware sees the request. The engine
+//! itself responds if that body is too large, too slow or cut short. If a handler takes the body in parts
 //! ([`Body`](crate::Body)), middleware sees the request at once, and can refuse an upload before it is received.
 
 mod access_log;
@@ -63,7 +65,8 @@ pub use wait::{FromFn, Next, OwnedRequest, from_fn};
 
 pub(crate) use wrap::{Layer, Missed};
 
-/// Code that runs before and after handlers. All workers share one value; its `State` holds the data of one request.
+/// Code that runs before and after handlers. All workers share one value; [`State`](Self::State) holds the data of one
+/// request.
 ///
 /// ```
 /// use highwire::middleware::Middleware;
@@ -94,24 +97,27 @@ pub(crate) use wrap::{Layer, Missed};
 /// # Ok::<(), highwire::Error>(())
 /// ```
 pub trait Middleware: Send + Sync + 'static {
-    /// The data kept for a request until its response. Dropped if the request ends without one, such as when the client
+    /// The data kept for a request until [`after`](Self::after) takes it. It is dropped without that call if
+    /// [`pending`](Self::pending) responds, or if the request ends without a response, such as when the client
     /// disconnects.
     type State: 'static;
 
     /// Runs before the handler.
     ///
     /// # Errors
-    /// Returns a response if the request is refused. Then neither the handler nor [`after`](Self::after) is called.
+    /// Returns a response if the request is refused. Then neither the handler nor this middleware's
+    /// [`after`](Self::after) is called.
     fn before(&self, request: &mut Request<'_>) -> Result<Self::State, Response>;
 
-    /// Runs while the handler is pending: once after its call, and then whenever the request's task is woken. May
-    /// respond in place of the handler, whose future is then dropped; [`after`](Self::after) is not called.
+    /// Runs while the handler is pending: once after the handler was called, and then whenever the request's task is
+    /// woken and the handler has still not responded. May respond in place of the handler, whose future is then
+    /// dropped; [`after`](Self::after) is not called.
     fn pending(&self, state: &mut Self::State, cx: &mut Context<'_>) -> Poll<Response> {
         let _ = (state, cx);
         Poll::Pending
     }
 
-    /// Runs after the handler, before the response is sent.
+    /// Runs when the handler or a middleware inside of this one has responded or panicked, before the response is sent.
     fn after(&self, state: Self::State, response: &mut Response);
 }
 
@@ -131,7 +137,7 @@ impl<M: Middleware> IntoLayer for M {
 }
 
 /// Makes a middleware that calls a function with each request, before the handler. If the function returns an error,
-/// that is the response, and the handler is not called.
+/// the error becomes the response, and the handler is not called.
 ///
 /// ```
 /// use highwire::middleware::before;
@@ -154,7 +160,7 @@ where
     Before(function)
 }
 
-/// Makes a middleware that calls a function with each response.
+/// Makes a middleware that calls a function with each response that passes through it.
 ///
 /// ```
 /// use highwire::middleware::after;
@@ -176,8 +182,8 @@ where
     After(function)
 }
 
-/// Makes a middleware that calls a function with each request. The function returns a closure for the response, or an
-/// error that is the response.
+/// Makes a middleware that calls a function with each request. The function returns a closure, which is called with the
+/// response, or an error, which becomes the response.
 ///
 /// ```
 /// use highwire::middleware::around;
@@ -198,15 +204,15 @@ where
     Around(function)
 }
 
-/// See [`before`].
+/// The middleware that [`before`] makes.
 #[derive(Clone, Debug)]
 pub struct Before<F>(F);
 
-/// See [`after`].
+/// The middleware that [`after`] makes.
 #[derive(Clone, Debug)]
 pub struct After<F>(F);
 
-/// See [`around`].
+/// The middleware that [`around`] makes.
 #[derive(Clone, Debug)]
 pub struct Around<F>(F);
 

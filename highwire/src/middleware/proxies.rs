@@ -8,20 +8,21 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The most entries of a list of forwarded addresses that are read, from the last one on. If all of them are trusted
-/// proxies, the last one read counts as the client.
+/// How many entries of a list of forwarded addresses are considered at most, starting with the last entry. If all of
+/// these are trusted proxies, the entry considered last counts as the client.
 pub const FORWARDED_STEPS: usize = 32;
 
-/// Takes the client's address, its scheme and the requested host from the fields that proxies at known addresses send.
-/// Handlers and other middleware get them as [`ClientAddress`] and [`Forwarded`].
+/// Takes the client's address, scheme and requested host from the forwarding fields of trusted proxies. Handlers and
+/// middleware inside of this one get them as [`ClientAddress`] and [`Forwarded`].
 ///
 /// It reads `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host`, or instead of them `Forwarded`
-/// ([`by_forwarded`](Self::by_forwarded)). It never reads both: most proxies write one kind and pass on the other as
-/// the client sent it. It reads entries from the last one backwards and skips those that are trusted proxies; the first
-/// other entry is the client. It ignores the fields of requests from all other addresses.
+/// ([`by_forwarded`](Self::by_forwarded)). It never reads both kinds, because most proxies write one kind and pass on
+/// the other as the client sent it. It goes through the entries from the last one backwards and skips those that are
+/// trusted proxies; the first other entry is the client. If the request's peer is not a trusted proxy, it ignores the
+/// request's fields.
 ///
-/// Configure the proxy to set or remove each field that is read, also those for scheme and host. A client can forge any
-/// of them that the proxy passes on unchanged.
+/// Configure the proxy to set or remove each field that is read, including the fields for scheme and host. A client can
+/// forge any field that the proxy passes on unchanged.
 ///
 /// ```
 /// use highwire::App;
@@ -40,26 +41,27 @@ pub struct TrustedProxies {
     standard: bool,
 }
 
-/// A network: an address, and the number of its leading bits that count.
+/// A network: an address in IPv6 form, and the number of its leading bits that all addresses of the network share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     address: u128,
     bits: u32,
 }
 
-/// The error for a text that is not a network.
+/// The error for a text that is neither a network nor an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotANetwork(String);
 
 impl fmt::Display for NotANetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address", self.0)
+        write!(f, "`{}` is not a network; examples are 192.0.2.0/24, 2001:db8::/32 and 192.0.2.1", self.0)
     }
 }
 
 impl std::error::Error for NotANetwork {}
 
-/// Maps an IPv4 address into IPv6 (RFC 4291 section 2.5.5.2), so that both spellings of an address are the same.
+/// Converts an address into IPv6 form. An IPv4 address is mapped (RFC 4291 section 2.5.5.2), so that it equals its
+/// mapped spelling.
 fn wide(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -90,10 +92,10 @@ impl Network {
 }
 
 impl TrustedProxies {
-    /// Trusts proxies in these networks, or at these single addresses.
+    /// Creates the middleware, which trusts proxies in these networks and at these single addresses.
     ///
     /// # Errors
-    /// Returns an error with the first text that is not a network.
+    /// Returns an error with the first text that is neither a network nor an address.
     pub fn new<'t>(networks: impl IntoIterator<Item = &'t str>) -> Result<TrustedProxies, NotANetwork> {
         let networks = networks.into_iter().map(str::parse).collect::<Result<_, _>>()?;
         Ok(TrustedProxies { networks, local: false, standard: false })
@@ -105,7 +107,7 @@ impl TrustedProxies {
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-*`, for proxies that write it.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-*`. Use it if the proxies write that field.
     pub fn by_forwarded(mut self) -> TrustedProxies {
         self.standard = true;
         self
@@ -115,7 +117,7 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.has(address))
     }
 
-    /// Returns the client according to the proxies, if the peer is trusted; else the peer's address alone.
+    /// Returns the client as the proxies report it, if the peer is trusted; otherwise only the peer's address.
     fn forwarded(&self, request: &Request<'_>) -> Forwarded {
         let peer = peer_address(request);
         let mut known = Forwarded { address: peer, ..Forwarded::default() };
@@ -124,11 +126,12 @@ impl TrustedProxies {
         }
         let mut steps = if self.standard { standard(request) } else { traditional(request) };
         if steps.is_empty() {
-            // Without entries, the proxy itself is the client.
+            // Without entries, the proxy itself counts as the client.
             steps.push(known.clone());
         }
         for step in steps.into_iter().rev().take(FORWARDED_STEPS) {
-            // Each entry describes the peer of one proxy: its address, and the scheme and host of its request.
+            // Each entry describes the peer of one proxy: the peer's address, and the scheme and host of the peer's
+            // request.
             known = Forwarded { address: step.address, https: step.https, host: step.host };
             match known.address {
                 Some(address) if self.trusts(address) => {}
@@ -139,8 +142,8 @@ impl TrustedProxies {
     }
 }
 
-/// The client as trusted proxies report it: an extractor. Without the middleware [`TrustedProxies`], only the address
-/// of the socket's peer.
+/// The client as trusted proxies report it: an extractor. If the middleware [`TrustedProxies`] is missing or does not
+/// trust the socket's peer, only the peer's address is known.
 ///
 /// ```
 /// use highwire::App;
@@ -157,15 +160,16 @@ impl TrustedProxies {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarded {
-    /// The client's address; `None` if it is hidden by a proxy or the peer is on a unix socket.
+    /// The client's address; `None` if it is unknown, such as if a proxy hides it or the peer is on a unix socket.
     pub address: Option<IpAddr>,
-    /// True if the client used https; `None` if no proxy reports the scheme.
+    /// True if the client used https, false if it used http; `None` if the scheme is unknown.
     pub https: Option<bool>,
-    /// The authority that the client requested; `None` if no proxy reports it.
+    /// The authority that the client requested; `None` if it is unknown.
     pub host: Option<String>,
 }
 
-/// The client's address: an extractor. Responds with 400 if the address is unknown, such as on a unix socket.
+/// The client's address: an extractor. Responds with 400 if the address is unknown, such as on a unix socket without a
+/// trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
@@ -209,14 +213,14 @@ impl Middleware for TrustedProxies {
     fn after(&self, (): (), _: &mut Response) {}
 }
 
-/// Joins the values of all fields of a name, in order.
+/// Joins the values of all fields with this name, in order and with commas.
 fn values<'r>(request: &Request<'r>, name: &str) -> String {
     let values = request.headers().filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let values: Vec<String> = values.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect();
     values.join(",")
 }
 
-/// Returns the entries of `Forwarded`.
+/// Returns the entries of the `Forwarded` fields.
 fn standard(request: &Request<'_>) -> Vec<Forwarded> {
     let text = values(request, "forwarded");
     split(&text, ',')
@@ -238,9 +242,10 @@ fn standard(request: &Request<'_>) -> Vec<Forwarded> {
         .collect()
 }
 
-/// Returns the entries of the `X-Forwarded-*` fields. A list of schemes or hosts belongs to the addresses entry by
-/// entry if both lists have the same length. Otherwise some proxy did not append to one of them, and only the last
-/// entry, the nearest proxy's, has a known author: that entry then holds for every step.
+/// Returns the entries of the `X-Forwarded-*` fields. If the list of schemes or hosts is as long as the list of
+/// addresses, its entries belong to the addresses in the same order. Otherwise, some proxy did not append to one of the
+/// two lists. Of the schemes or hosts, only the last entry then has a known author, the nearest proxy, so that entry is
+/// used for every address.
 fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
     let (addresses, schemes, hosts) =
         (values(request, "x-forwarded-for"), values(request, "x-forwarded-proto"), values(request, "x-forwarded-host"));
@@ -261,14 +266,14 @@ fn traditional(request: &Request<'_>) -> Vec<Forwarded> {
         })
         .collect();
     if count == 0 {
-        // Without addresses, the proxy itself is the client.
+        // Without addresses, the proxy itself counts as the client.
         steps[0].address = peer_address(request);
     }
     steps
 }
 
-/// Splits at a separator outside of quotes, without empty parts. Reads from the end, which the nearest proxy has
-/// written, so that an open quote of an earlier sender cannot hide this part.
+/// Splits a text at a separator outside of quotes and drops empty parts. Reads from the end, because the nearest proxy
+/// has written the last part, and a quote that an earlier sender left open must not hide that part.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut end, mut quoted) = (text.len(), false);
@@ -286,18 +291,18 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts.into_iter().rev().map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
-/// Returns true if a text ends with a backslash that escapes the next character, and is not escaped itself.
+/// Returns true if a text ends with a backslash that is not escaped itself, and so escapes the next character.
 fn is_escaped(before: &str) -> bool {
     before.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// Returns the entries of a list without quotes.
+/// Returns the entries of a list that is separated by commas and has no quoted entries.
 fn entries(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect()
 }
 
-/// Parses an address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. An IPv4
-/// address in IPv6 form becomes IPv4, because all of those share one /64 and would count as one caller.
+/// Parses an address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. An
+/// IPv4-mapped IPv6 address becomes IPv4, because all mapped addresses share one /64 and would count as one caller.
 fn node(text: &str) -> Option<IpAddr> {
     let text = text.trim().trim_matches('"');
     let address: Option<IpAddr> = match text.strip_prefix('[') {
@@ -336,7 +341,7 @@ mod tests {
             assert!(network.has(inside.parse().expect(inside)), "{inside}");
             assert!(!network.has(outside.parse().expect(outside)), "{outside}");
         }
-        let all: Network = "::/0".parse().expect("everything");
+        let all: Network = "::/0".parse().expect("a network");
         assert!(all.has("1.2.3.4".parse().expect("an address")));
         for wrong in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "a", "10.0.0.0/", "10.0.0.0/-1"] {
             assert_eq!(wrong.parse::<Network>(), Err(NotANetwork(wrong.to_string())));

@@ -1,4 +1,4 @@
-//! An identifier for each request, for its handler and in its response.
+//! Identifiers of requests, for handlers and for the response field `X-Request-Id`.
 
 use super::Middleware;
 use crate::request::FromRequest;
@@ -10,8 +10,8 @@ pub const REQUEST_ID_BYTES: usize = 128;
 
 const NAME: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives each request an identifier: 128 random bits as hex digits. Handlers take it as [`RequestId`]; the response has
-/// it in `X-Request-Id`.
+/// Gives each request an identifier of 128 random bits, written as hex digits. Handlers take it as [`RequestId`]; the
+/// response has it in `X-Request-Id`.
 ///
 /// ```
 /// use highwire::App;
@@ -30,12 +30,12 @@ pub struct RequestIds {
 }
 
 impl RequestIds {
-    /// Creates the middleware. It ignores the requests' own `X-Request-Id`.
+    /// Creates the middleware. It ignores the `X-Request-Id` of requests.
     pub fn new() -> RequestIds {
         RequestIds::default()
     }
 
-    /// Uses the request's own `X-Request-Id` if it has 1 to 128 visible characters. Only for servers behind a proxy
+    /// Uses the request's own `X-Request-Id` if it has 1 to 128 visible ASCII characters. Use this only behind a proxy
     /// that sets or removes the field.
     pub fn trust_incoming(mut self) -> RequestIds {
         self.trusts = true;
@@ -83,7 +83,7 @@ thread_local! {
         RefCell::new((highwire_io::random::Seeded::new(highwire_io::random::system()), highwire_io::random::Seeded::new(highwire_io::random::system())));
 }
 
-/// Returns 128 random bits, unique to a request. They are not secret.
+/// Returns 128 random bits. They practically never repeat, but they can be predicted, so they are no secret.
 pub(super) fn random() -> u128 {
     RANDOM.with_borrow_mut(|(high, low)| u128::from(high.next()) << 64 | u128::from(low.next()))
 }

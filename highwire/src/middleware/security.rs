@@ -3,7 +3,7 @@
 use super::Middleware;
 use crate::{HeaderName, HeaderValue, Request, Response, header};
 
-/// Adds security fields to responses, unless the handler has set them itself:
+/// Adds these security fields to responses that do not have them yet:
 ///
 /// | field | value |
 /// |---|---|
@@ -41,7 +41,7 @@ impl Default for SecurityHeaders {
 }
 
 impl SecurityHeaders {
-    /// Creates the middleware with the fields of the table.
+    /// Creates the middleware with the first four fields of the table.
     pub fn new() -> SecurityHeaders {
         let fields = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -52,19 +52,20 @@ impl SecurityHeaders {
         SecurityHeaders { fields: fields.map(|(name, value)| (name, HeaderValue::from_static(value))).to_vec() }
     }
 
-    /// Sets `Content-Security-Policy`: the sources from which a page may load scripts, styles and other resources.
+    /// Sets the value of `Content-Security-Policy`, which limits the sources from which a page may load scripts, styles
+    /// and other resources.
     pub fn policy(self, policy: HeaderValue) -> SecurityHeaders {
         self.set(header::CONTENT_SECURITY_POLICY, policy)
     }
 
-    /// Adds a field or replaces its value.
+    /// Adds a field to the table, or replaces the value that the table has for it.
     pub fn set(mut self, name: HeaderName, value: HeaderValue) -> SecurityHeaders {
         self = self.without(&name);
         self.fields.push((name, value));
         self
     }
 
-    /// Removes a field.
+    /// Removes a field from the table.
     pub fn without(mut self, name: &HeaderName) -> SecurityHeaders {
         self.fields.retain(|(known, _)| known != name);
         self

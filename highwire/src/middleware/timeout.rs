@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Responds with 503 in place of a handler that takes longer than this time, and drops its future. A plain function
-/// cannot be interrupted; it holds its worker until it returns.
+/// Responds with 503 in place of a handler that takes longer than a given time, and drops the handler's future. A plain
+/// function cannot be interrupted; it holds its worker until it returns.
 ///
 /// ```
 /// use highwire::middleware::Timeout;

@@ -6,8 +6,8 @@ use crate::request::FromRequest;
 use crate::{Request, Response};
 use std::fmt;
 
-/// Continues the trace in the request's `traceparent`, or begins one if that field is missing or invalid. Handlers take
-/// it as [`TraceParent`].
+/// Continues the trace in the request's `traceparent`, or begins a trace if that field is missing or invalid. Handlers
+/// take the trace as [`TraceParent`].
 ///
 /// ```
 /// use highwire::App;
@@ -26,14 +26,14 @@ use std::fmt;
 pub struct TraceContext;
 
 /// A request's place in a trace: an extractor. Responds with 500 unless the middleware [`TraceContext`] is in place.
-/// Its `Display` is the `traceparent` for the handler's own requests to other servers.
+/// `Display` writes the value of `traceparent` for requests that the handler sends to other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The identifier of the trace, which all its requests have. Never 0.
+    /// The identifier of the trace, which all requests of the trace have. It is never 0.
     pub trace: u128,
     /// The identifier of the caller's span; 0 if the trace begins here.
     pub parent: u64,
-    /// The identifier of this request's span. Never 0.
+    /// The identifier of this request's span. It is never 0.
     pub span: u64,
     /// True if the caller may have recorded the trace.
     pub sampled: bool,
@@ -46,7 +46,7 @@ impl fmt::Display for TraceParent {
 }
 
 impl TraceParent {
-    /// Parses a `traceparent`: the trace, the caller's span, and true if the trace is sampled.
+    /// Parses a `traceparent` into the trace, the caller's span, and true if the caller may have recorded the trace.
     fn read(value: &[u8]) -> Option<(u128, u64, bool)> {
         let text = std::str::from_utf8(value).ok()?;
         let mut parts = text.split('-');
@@ -58,7 +58,7 @@ impl TraceParent {
         let trace = u128::from_str_radix(next(32)?, 16).ok().filter(|&trace| trace != 0)?;
         let parent = u64::from_str_radix(next(16)?, 16).ok().filter(|&parent| parent != 0)?;
         let flags = u8::from_str_radix(next(2)?, 16).ok()?;
-        // A later version may have more fields (section 4.3); version 0 may not.
+        // A later version may have more fields (section "Versioning of traceparent"); version 0 may not.
         (version != 0xff && (version != 0 || parts.next().is_none())).then_some((trace, parent, flags & 1 == 1))
     }
 }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Makes a middleware of an async function that owns the request. The function may wait before and after the handler,
-/// or respond without calling it. Each request costs a copy of its head and several allocations; a
-/// [`Middleware`](super::Middleware) costs neither.
+/// or respond without calling the handler. Each request costs a copy of its head and several allocations, which a
+/// [`Middleware`](super::Middleware) does not need.
 ///
 /// ```
 /// use highwire::middleware::{OwnedRequest, Next, from_fn};
@@ -48,7 +48,7 @@ where
     FromFn { function, kinds: PhantomData }
 }
 
-/// See [`from_fn`].
+/// The middleware that [`from_fn`] makes.
 pub struct FromFn<F, Fut> {
     function: F,
     kinds: PhantomData<fn() -> Fut>,
@@ -134,7 +134,7 @@ where
     }
 }
 
-/// A request that owns its head and body, so that async middleware can keep it while it waits.
+/// A request that owns its head and body, so that an async middleware can keep the request while the middleware waits.
 #[doc(alias = "Kept")]
 pub struct OwnedRequest {
     head: Head,
@@ -161,7 +161,7 @@ impl std::fmt::Debug for OwnedRequest {
 impl OwnedRequest {
     fn new(request: &mut Request<'_>) -> OwnedRequest {
         let waker = request.waker();
-        // Interim responses of the handler go to the queue of the original request.
+        // Interim responses that the handler sends go to the queue of the original request.
         request.hooks.interim(waker.clone());
         let unfolded = request.hooks.unfolded.get_or_insert_with(Rc::default).clone();
         let mut hooks = Hooks::default();
@@ -215,8 +215,8 @@ impl std::fmt::Debug for Next {
 }
 
 impl Next {
-    /// Calls the next middleware or the handler, and returns its response. If the returned future is dropped early, the
-    /// call is cancelled.
+    /// Calls the next middleware or the handler, and returns the response. If the returned future is dropped before it
+    /// is ready, the call is cancelled.
     pub async fn run(self, mut request: OwnedRequest) -> Response {
         let mut answer = None;
         let outcome = self.inner.call(&mut request.request(), &mut answer);
@@ -248,7 +248,7 @@ impl Running {
         let Some(place) = self.place else { return Poll::Pending };
         let Poll::Ready(response) = self.inner.poll(place, cx) else { return Poll::Pending };
         self.place = None;
-        // A handler that took a `Reply` answers only through it; its result is ignored.
+        // A handler that took a `Reply` answers only through that `Reply`; the handler's own result is ignored.
         if self.reply.is_none() { Poll::Ready(response) } else { Poll::Pending }
     }
 }

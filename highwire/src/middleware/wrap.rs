@@ -1,4 +1,5 @@
-//! Wraps a middleware around a handler: the result is a route, and its endpoint calls the inner endpoint.
+//! Wraps a middleware around a route. The result is another route; its endpoint calls the middleware and the inner
+//! route's endpoint.
 
 use super::Middleware;
 use crate::handler::{Endpoint, Route};
@@ -12,9 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A middleware of any type, as an app stores it.
+/// A middleware of any type, in the form that apps and handlers store.
 pub(crate) trait Layer: Send + Sync {
-    /// Wraps the middleware around a route. `on_error` makes the response to a panic.
+    /// Wraps the middleware around a route. `on_error` is the app's function that makes the response to a panic.
     fn wrap(&self, inner: Arc<dyn Route>, on_error: Option<&ErrorHandler>) -> Arc<dyn Route>;
 }
 
@@ -55,13 +56,13 @@ struct WrappedEndpoint<M: Middleware> {
 /// A request that waits for its response.
 struct Waiting<S> {
     state: S,
-    /// The place of the inner endpoint's future, if it is pending.
+    /// The place of the inner endpoint's future, if that future is pending.
     place: Option<u32>,
-    /// Receives the response, if the handler took a [`Reply`](crate::Reply).
+    /// The slot of the response, if the handler took a [`Reply`](crate::Reply).
     reply: Option<Awaited>,
 }
 
-/// Values by number. A value is taken out while it is used, so that a handler may call its own route.
+/// Values with numbers. A value is taken out while it is used, so that a handler may call its own route meanwhile.
 struct Places<T> {
     places: Vec<Option<T>>,
     free: Vec<u32>,
@@ -94,7 +95,8 @@ impl<M: Middleware> WrappedEndpoint<M> {
         }
     }
 
-    /// Looks for the response to a waiting request: from its `Reply`, else from its future.
+    /// Looks for the response to a waiting request, first in the slot of its `Reply`, then by polling the inner
+    /// endpoint's future.
     fn look(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
         let taken = catch_unwind(AssertUnwindSafe(|| waiting.reply.as_ref().and_then(|slot| slot.take())));
         if let Some(response) = taken.unwrap_or_else(|_| Some(self.panicked())) {
@@ -105,7 +107,7 @@ impl<M: Middleware> WrappedEndpoint<M> {
             let poll = catch_unwind(AssertUnwindSafe(|| self.inner.poll(place, cx)));
             if let Poll::Ready(response) = poll.unwrap_or_else(|_| Poll::Ready(self.panicked())) {
                 waiting.place = None;
-                // A handler that took a `Reply` answers only through it; its result is ignored.
+                // A handler that took a `Reply` answers only through that `Reply`; the handler's own result is ignored.
                 if waiting.reply.is_none() {
                     return Poll::Ready(response);
                 }
@@ -114,7 +116,8 @@ impl<M: Middleware> WrappedEndpoint<M> {
         Poll::Pending
     }
 
-    /// Asks the middleware for a response of its own. If it has one, or panics, the handler is given up.
+    /// Asks the middleware for a response in place of the handler's. If the middleware has one or panics, gives up the
+    /// handler.
     fn pending(&self, waiting: &mut Waiting<M::State>, cx: &mut Context<'_>) -> Poll<Response> {
         let asked = catch_unwind(AssertUnwindSafe(|| self.route.middleware.pending(&mut waiting.state, cx)));
         let asked = asked.unwrap_or_else(|_| Poll::Ready(self.panicked()));
@@ -160,7 +163,7 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         };
         *answer = None;
         let mut waiting = Waiting { state, place, reply };
-        // Lets the middleware register its own wakeup, such as that of a deadline.
+        // Lets the middleware register its own wakeup, such as for a deadline.
         if let Poll::Ready(response) = self.pending(&mut waiting, &mut Context::from_waker(&request.waker())) {
             *answer = Some(response);
             return Outcome::Ready;
@@ -173,7 +176,7 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
         let Some(mut waiting) = taken else { return Poll::Pending };
         let response = match self.look(&mut waiting, cx) {
             Poll::Ready(mut response) => {
-                // Before `after`, which may panic.
+                // The place is freed before `after` is called, because `after` may panic.
                 self.waiting.borrow_mut().free.push(place);
                 response.own_headers();
                 self.route.middleware.after(waiting.state, &mut response);
@@ -202,8 +205,8 @@ impl<M: Middleware> Endpoint for WrappedEndpoint<M> {
     }
 }
 
-/// The innermost route of an app's middleware if no route is found. Responds with the router's response, such as 405,
-/// or with that of [`App::not_found`](crate::App::not_found).
+/// The innermost route of an app's middleware for requests without a route. Responds with the router's response, such
+/// as a 405, if there is one; otherwise with that of [`App::not_found`](crate::App::not_found).
 pub(crate) struct Missed;
 
 impl Route for Missed {

@@ -1,10 +1,10 @@
-//! The router: finds the route of a request by host, path template and method.
+//! The router, which finds the route of a request by host, path template and method.
 //!
 //! A path is split at `/` before it is decoded, so that `%2F` is not a separator. In each segment an exact match takes
 //! precedence over a parameter, and a parameter over a wildcard. The search backtracks: for `/users/me`, the route
 //! `/users/me` wins over `/users/{id}`, but `/users/me/posts` still finds `/users/{id}/posts`.
 //!
-//! Routes without parameters are in a table by whole path, so that one look-up finds the route of most requests.
+//! Routes without parameters are in a table by whole path, so that one look-up finds them.
 
 mod params;
 mod pattern;
@@ -54,7 +54,8 @@ impl Allow {
         self.missed = self.missed.or(methods.missed);
     }
 
-    /// Returns the field's value: the registered methods, HEAD if there is GET, and always OPTIONS.
+    /// Returns the value of `Allow`, which lists the methods that were registered by name, HEAD if there is GET, and
+    /// always OPTIONS.
     pub(crate) fn value(&self) -> String {
         let has = |method: Method| self.known & 1 << method as u16 != 0;
         let named = [
@@ -108,7 +109,7 @@ impl Methods {
     }
 }
 
-/// A node of the tree: one segment.
+/// A node of the tree, which stands for one segment.
 #[derive(Debug, Default)]
 struct Node {
     exact: HashMap<Box<[u8]>, Node, PathHash>,
@@ -128,7 +129,7 @@ struct Tree {
 #[derive(Debug, Default)]
 pub(crate) struct Router {
     everywhere: Tree,
-    /// By host name in lower case, without the port.
+    /// The trees of single hosts, by host name in lower case, without the port.
     hosts: Vec<(Box<str>, Tree)>,
     /// Methods that have a route and are not named in [`Method`].
     extensions: Vec<Box<str>>,
@@ -144,7 +145,7 @@ pub(crate) enum MethodFilter {
 }
 
 impl Router {
-    /// Registers a route. Returns an error if the pattern has a route for the method already.
+    /// Registers a route. Returns an error if the pattern already has a route for the method.
     pub(crate) fn insert(
         &mut self,
         host: Option<&str>,
@@ -176,7 +177,7 @@ impl Router {
         Ok(())
     }
 
-    /// Registers the route for 405 and OPTIONS responses at a pattern. The first one stays.
+    /// Registers the route for 405 and OPTIONS responses at a pattern, unless the pattern already has one.
     pub(crate) fn insert_missed(&mut self, host: Option<&str>, pattern: &Pattern, route: RouteId) {
         self.tree_at(host).methods_at(pattern).missed.get_or_insert(route);
     }
@@ -191,7 +192,8 @@ impl Router {
         &mut self.hosts[at].1
     }
 
-    /// Returns true if some route can answer the method. If none can, the response is a 501.
+    /// Returns false if no route answers the method, and the method is CONNECT or is not named in [`Method`]. Without a
+    /// fallback, the response is then a 501.
     pub(crate) fn knows(&self, method: Method, token: &[u8]) -> bool {
         match method {
             // Without a route for CONNECT the server makes no tunnels, and CONNECT is a 501 even if the path has other
@@ -203,7 +205,7 @@ impl Router {
     }
 
     /// Looks up a path without parameters, spelled as it was registered. This is the fast path of apps without routes
-    /// for single hosts. `None` does not mean that there is no route.
+    /// for single hosts. If it returns `None`, another look-up may still find a route.
     #[inline]
     pub(crate) fn find_whole(&self, method: Method, path: &[u8]) -> Option<RouteId> {
         if !self.hosts.is_empty() || method == Method::Extension {
@@ -212,7 +214,8 @@ impl Router {
         self.everywhere.whole.get(path)?.known[method as usize]
     }
 
-    /// Finds the route of a path whose dot segments are resolved. Stores the positions of its parameters in `captures`.
+    /// Finds the route of a path whose dot segments are resolved. Stores the positions of the path's parameters in
+    /// `captures`.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -311,7 +314,7 @@ impl Tree {
         allow: &mut Allow,
     ) -> Option<Found> {
         if path.contains(&b'%') {
-            // An encoded spelling of a path without parameters, such as /%68ello.
+            // The path may be an encoded spelling of a path without parameters, such as `/%68ello`.
             let mut decoded = Vec::with_capacity(path.len());
             for segment in path.split(|&byte| byte == b'/').skip(1) {
                 decoded.push(b'/');
@@ -334,7 +337,7 @@ impl Tree {
 }
 
 impl Node {
-    /// Finds the route for the rest of a path, which begins at `at`, behind a slash.
+    /// Finds the route for the rest of a path, which begins at `at`, after a slash.
     fn find(
         &self,
         method: Method,
@@ -380,7 +383,7 @@ impl Node {
 }
 
 /// A hash without a seed, which takes eight bytes per step. Only the app inserts keys. A client's paths are looked up
-/// but never stored, so a client cannot make keys collide.
+/// but never stored, so a client cannot add keys that collide.
 #[derive(Default)]
 struct PathHasher {
     state: u64,
@@ -398,7 +401,8 @@ impl Hasher for PathHasher {
         let half =
             |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes);
         match bytes.len() {
-            // The last word overlaps the one before, so that no byte is mixed in alone.
+            // The last word overlaps the previous one if the length is not a multiple of 8, so that no byte is left
+            // over.
             length @ 8.. => {
                 (0..length - 8).step_by(8).for_each(|at| mix(word(at)));
                 mix(word(length - 8) ^ length as u64);
@@ -410,7 +414,8 @@ impl Hasher for PathHasher {
 
     #[inline]
     fn write_usize(&mut self, _: usize) {
-        // Ignores the length prefix of slices: `write` mixes in the length itself, except of 4 to 7 bytes.
+        // Ignores the length prefix of slices, because `write` mixes in the length itself, except for slices of 4 to 7
+        // bytes.
     }
 
     #[inline]

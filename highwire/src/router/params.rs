@@ -23,13 +23,13 @@ impl Captures {
         self.ranges.pop();
     }
 
-    /// Returns the last parameter, still percent-encoded.
+    /// Returns the last parameter, still percent-encoded, or an empty slice if there is none.
     pub(crate) fn last<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         let range = self.ranges.last().map(|&(start, end)| start as usize..end as usize);
         range.and_then(|range| path.get(range)).unwrap_or_default()
     }
 
-    /// Returns the decoded values, in the order of the template.
+    /// Returns the decoded values of the parameters, in the order of the template.
     pub(crate) fn values(&self, path: &[u8]) -> impl Iterator<Item = String> {
         self.ranges.iter().map(|&(start, end)| {
             let raw = path.get(start as usize..end as usize).unwrap_or_default();
@@ -61,12 +61,12 @@ pub struct Params<'r> {
 
 impl Params<'_> {
     /// Returns the decoded value of a parameter, or `None` if the template has no such parameter. Bytes that are not
-    /// UTF-8 become U+FFFD.
+    /// valid UTF-8 become U+FFFD.
     pub fn get(&self, name: &str) -> Option<String> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Returns the names and decoded values, in the order of the template.
+    /// Returns the names and decoded values of the parameters, in the order of the template.
     pub fn iter(&self) -> impl Iterator<Item = (&str, String)> {
         self.names.iter().map(|name| &**name).zip(self.captures.values(self.path))
     }

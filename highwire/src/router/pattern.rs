@@ -1,8 +1,8 @@
-//! Path templates: `/users/{id}`, `/files/{*rest}`.
+//! Path templates, such as `/users/{id}` and `/files/{*rest}`.
 //!
 //! A segment that begins with `:` or `*` is an error, because other routers write parameters and wildcards like this,
-//! and such a template would silently match only itself. There is no escape: a handler for such a path must take the
-//! segment as a parameter and compare its value.
+//! and such a template would silently match only its literal text. There is no escape, so a handler for such a path
+//! must take the segment as a parameter and compare its value.
 
 use std::fmt;
 
@@ -20,13 +20,13 @@ pub(crate) struct Pattern {
     segments: Vec<Segment>,
 }
 
-/// Why a path template cannot be used. The methods that build the server report this error.
+/// The reason why a path template cannot be used. The methods that build the server report this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternError {
     /// The template does not begin with a slash.
     NoSlash(String),
-    /// A brace is not closed, or shares its segment with other text.
+    /// The braces do not enclose one whole segment, or the name in them contains a brace or a star.
     Brace(String),
     /// A segment begins with a colon or a star, as parameters and wildcards do in other routers.
     OtherSyntax(String),
@@ -66,7 +66,7 @@ impl From<PatternError> for highwire_engine::Error {
     }
 }
 
-/// Rewrites a template of another router in this one's syntax: `/users/:id` as `/users/{id}`, `/files/*path` as
+/// Rewrites a template of another router in the syntax of this one: `/users/:id` as `/users/{id}`, `/files/*path` as
 /// `/files/{*path}`.
 fn in_braces(text: &str) -> String {
     let segment = |part: &str| match part.split_at_checked(1) {
@@ -123,12 +123,12 @@ impl Pattern {
         &self.segments
     }
 
-    /// Returns the path if the template has no parameter.
+    /// Returns the path if the template has neither parameters nor a wildcard.
     pub(super) fn whole(&self) -> Option<&[u8]> {
         self.segments.iter().all(|segment| matches!(segment, Segment::Exact(_))).then_some(self.text.as_bytes())
     }
 
-    /// Returns the names of the parameters, in order.
+    /// Returns the names of the parameters and the wildcard, in the order of the template.
     pub(crate) fn names(&self) -> Vec<Box<str>> {
         let name = |segment: &Segment| match segment {
             Segment::Exact(_) => None,

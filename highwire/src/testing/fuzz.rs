@@ -1,5 +1,5 @@
-//! The assertions of the fuzz targets for forms, media types, cookies, ranges and conditional fields. Most compare a
-//! parser with a naive one. Not part of the public API.
+//! The assertions of the fuzz targets for forms, media types, cookies, ranges and conditional fields. Most of them
+//! compare a parser with a naive one. Not part of the public API.
 
 use crate::cookie::{Cookie, Cookies, parse};
 use crate::form::Limits;
@@ -7,8 +7,8 @@ use crate::form::parser::{Event, Fault, Parser};
 use crate::media::MediaType;
 use bytes::Bytes;
 
-/// Parses a body that arrives in pieces. Returns the result as text: `[head|data] [head|data] end`, or the parts up to
-/// a fault, then the fault and its offset.
+/// Parses a multipart body that arrives in pieces. Returns the result as text: `[head|data] [head|data] end`, or the
+/// parts up to a fault, then the fault and its offset.
 pub(crate) fn read_parts(parser: &mut Parser, pieces: &[&[u8]]) -> String {
     let (mut read, mut in_part) = (Vec::new(), false);
     let mut pieces = pieces.iter();
@@ -117,8 +117,8 @@ pub(crate) fn read_parts_naively(body: &[u8], boundary: &str, limits: &Limits) -
     unreachable!("the loop over the parts ends only with a return")
 }
 
-/// Parses a multipart body with the boundary `B`: whole, in pieces of equal length, and in two pieces. The first two
-/// bytes of the input choose the limits and the cuts; the rest is the body.
+/// Parses a multipart body with the boundary `B`: whole, cut at equal distances, and in two pieces. The first two bytes
+/// of the input choose the limits and the cuts; the rest is the body.
 ///
 /// # Panics
 /// Panics if a result differs from that of the naive parser.
@@ -140,7 +140,7 @@ pub fn multipart(input: &[u8]) {
     let _ = crate::form::head::parse(&Bytes::copy_from_slice(body));
 }
 
-/// Parses a form, and if it is valid, writes it and parses it again.
+/// Parses a form. If the form is valid, writes it and parses it again.
 ///
 /// # Panics
 /// Panics if the second result differs from the first, or if the lenient parser of `serde_urlencoded` returns other
@@ -154,8 +154,8 @@ pub fn form(input: &[u8]) {
     assert_eq!(theirs, pairs, "the result of serde_urlencoded");
 }
 
-/// Splits the input as a list into its elements. Then parses the input as a media type, and if it is valid, writes it
-/// from its parts and parses it again.
+/// Splits the input into elements, as a list. Then parses the input as a media type. If that is valid, writes it from
+/// its parts and parses it again.
 ///
 /// # Panics
 /// Panics if an element is empty or not part of the text, or if the second media type differs from the first.
@@ -177,11 +177,12 @@ pub fn media_type(input: &[u8]) {
     assert_eq!((values(&read), read.kind()), (expected, media_type.kind()), "{again}");
 }
 
-/// Parses a client's `Cookie` field. Then sets a cookie with the input as its value, if that is possible, and reads it
-/// back.
+/// Parses the input as a client's `Cookie` field. Then sets a cookie with the input as its value, if that is possible,
+/// and reads the cookie back.
 ///
 /// # Panics
-/// Panics if the cookies differ from those that splitting the text gives, or if the value read back is not the input.
+/// Panics if the cookies differ from those that a naive split of the text gives, or if the value read back is not the
+/// input.
 pub fn cookies(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let trim = |text: &str| text.trim_matches(|character: char| character.is_ascii_whitespace()).to_string();

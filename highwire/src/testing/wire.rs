@@ -53,13 +53,12 @@ mod tls {
     use std::io::{Read, Write};
     use std::sync::Arc;
 
-    /// The name in the server's certificate, and the one the client asks for if a request's `Host` is not a valid name.
+    /// The name in the server's certificate. The client also asks for it if a request's `Host` is not a valid name.
     const NAME: &str = "test";
 
     impl Client {
-        /// Starts the app under TLS, with a self-signed certificate: requests use `https`, and [`Tls`](crate::Tls)
-        /// contains no client certificate. To test responses to plain HTTP, such as redirects to HTTPS, use
-        /// [`new`](Self::new).
+        /// Starts the app under TLS, with a self-signed certificate. Requests use `https` and have no client
+        /// certificate. To test responses to plain HTTP, such as redirects to HTTPS, use [`new`](Self::new).
         ///
         /// ```
         /// use highwire::testing::Client;
@@ -78,7 +77,7 @@ mod tls {
         }
     }
 
-    /// Makes the [`Wire`] of each connection: with TLS if there is a configuration for it.
+    /// Makes the [`Wire`] of each connection, with TLS if there is a configuration for it.
     pub(in crate::testing) struct Wires(Option<Arc<ClientConfig>>);
 
     /// The link, with or without a TLS session over it.
@@ -93,7 +92,8 @@ mod tls {
             Wires(None)
         }
 
-        /// Makes a wire for one connection. Under TLS, the client asks for the name in `host` (SNI).
+        /// Makes a wire for one connection. Under TLS, the client asks for the name in `host` (SNI), or for [`NAME`] if
+        /// that is not valid.
         pub(in crate::testing) fn wire(&self, host: &[u8]) -> Wire {
             let begin = |config: &Arc<ClientConfig>| {
                 let host = std::str::from_utf8(host).unwrap_or_default();
@@ -108,18 +108,18 @@ mod tls {
     }
 
     impl Wire {
-        /// Sends plaintext: appends the bytes for the link to `out`.
+        /// Sends plaintext by appending the bytes for the link to `out`.
         pub(in crate::testing) fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
             match &mut self.session {
                 None => out.extend_from_slice(plain),
                 Some(session) => {
-                    session.writer().write_all(plain).expect("its buffer has no limit");
+                    session.writer().write_all(plain).expect("the session's buffer has no limit");
                     flush(session, out);
                 }
             }
         }
 
-        /// Takes bytes from the link: appends their plaintext to `plain`, and the session's replies to `out`.
+        /// Takes bytes from the link. Appends their plaintext to `plain`, and the session's replies to `out`.
         pub(in crate::testing) fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) {
             let Some(session) = &mut self.session else { return plain.extend_from_slice(bytes) };
             while !bytes.is_empty() {
@@ -132,7 +132,8 @@ mod tls {
             flush(session, out);
         }
 
-        /// Returns true if an end of the link is no truncation: always without TLS, and with TLS after `close_notify`.
+        /// Returns true if the link may end now: always without TLS; with TLS after `close_notify`, because an end
+        /// before it is a truncation.
         pub(in crate::testing) fn may_end(&self) -> bool {
             self.session.is_none() || self.closed
         }
@@ -144,7 +145,7 @@ mod tls {
         }
     }
 
-    /// Returns the client's TLS settings. Each request has its own connection and session: sessions are not resumed.
+    /// Returns the client's TLS settings. Sessions are not resumed, so each request has a full handshake.
     fn config() -> Arc<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_safe_default_protocol_versions().expect("the provider has the default versions");
@@ -155,7 +156,7 @@ mod tls {
         Arc::new(config)
     }
 
-    /// Accepts every certificate: only the server under test can be at the other end of a link in memory.
+    /// Accepts every certificate, because only the server under test can be at the other end of a link in memory.
     #[derive(Debug)]
     struct TakesAll;
 

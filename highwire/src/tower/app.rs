@@ -1,4 +1,5 @@
-//! An app as a tower service: it has its own workers, which answer requests of this process and listen on no address.
+//! An app as a tower service. The service has its own workers, which answer requests of this process and listen on no
+//! address.
 
 use crate::App;
 use crate::server::Handle;
@@ -29,27 +30,27 @@ use std::task::{Context, Poll};
 /// # Ok::<(), highwire::Error>(())
 /// ```
 ///
-/// Each handler stays on one thread, as everywhere in Highwire, so the service has its own workers: `Config::workers`
-/// of them, or one if that is 0. This function starts them. When the last clone of the service is dropped, they finish
-/// the requests in progress, for at most `Timeouts::shutdown`, and end.
+/// Each handler runs on one thread, as everywhere in Highwire, so the service has its own workers, `Config::workers` of
+/// them, or one if that is 0. This function starts them. When the last clone of the service is dropped, the workers
+/// finish the requests in progress, for at most `Timeouts::shutdown`, and end.
 ///
 /// Routes, middleware, limits, the memory budget and the access log work as they do behind sockets.
 /// `Limits::connections` bounds the requests in progress; further ones get 503. The timeouts that apply are `body`,
-/// `handler`, and `write`, which ends responses whose bodies are not read. Dropping a response before its end, or its
-/// future, cancels the handler.
+/// `handler`, and `write`, which ends responses whose bodies are not read. The handler is cancelled if the caller drops
+/// the future, or drops the response before its end.
 ///
 /// - The worker's thread polls the request's body, no faster than the handler takes it. If polling the body needs a
 ///   tokio runtime, as with some layers, turn on the feature `tokio`. The handler gets the body's errors as
 ///   [`BodyError`](crate::body::BodyError).
 /// - The client's address is the [`Peer`](crate::Peer) or the `SocketAddr` in the request's extensions. A
-///   [`Tls`](crate::Tls) there marks a request that arrived under TLS. Without it, the request counts as plain HTTP:
-///   use redirects to HTTPS of the outer server, not [`Https::redirect`](crate::Https::redirect).
+///   [`Tls`](crate::Tls) there marks a request that arrived under TLS. Without a `Tls`, the request counts as plain
+///   HTTP; therefore let the outer server redirect to HTTPS, not [`Https::redirect`](crate::Https::redirect).
 ///   [`Extension`](crate::Extension) extracts other extensions.
 /// - A request without an address counts as from `0.0.0.0`, and rate limits by address do not apply to it.
-///   axum adds no address automatically: its `into_make_service_with_connect_info::<SocketAddr>` adds a
-///   `ConnectInfo<SocketAddr>`, from which a layer (`middleware::map_request`) can copy the `SocketAddr` into the
+///   axum adds no address automatically. With axum's `into_make_service_with_connect_info::<SocketAddr>`, requests have
+///   a `ConnectInfo<SocketAddr>`, from which a layer (`middleware::map_request`) can copy the `SocketAddr` into the
 ///   extensions.
-/// - `Content-Length` and `Transfer-Encoding` of a request are ignored; the length is that of its body.
+/// - `Content-Length` and `Transfer-Encoding` of a request are ignored; the length is that of the request's body.
 /// - Interim responses and reason phrases are dropped. CONNECT, and a handler that accepts an upgrade, are answered
 ///   with 501. `Server` and `Date` are left to the server that sends the response.
 ///
@@ -72,7 +73,7 @@ impl fmt::Debug for AppService {
     }
 }
 
-/// The workers of all clones of a service. Dropping it shuts them down.
+/// The workers of all clones of a service. Dropping it shuts the workers down.
 struct Running {
     handle: Handle,
 }

@@ -1,4 +1,5 @@
-//! Services as handlers: the service reads the request's body through a channel, and its response is converted to ours.
+//! Services as handlers. The service reads the request's body through a channel, and its response is converted to a
+//! [`Response`].
 
 use crate::handler::{Async, Handler};
 use crate::request::{FromRequest, Request};
@@ -71,7 +72,8 @@ impl FromRequest for Parts {
         let refuse = |_| Response::error(StatusCode::BAD_REQUEST, "the target is no URI\n");
         let mut builder = http::Request::builder().method(request.method()).version(request.version());
         builder = match request.target() {
-            // As in hyper: the URI is the target as it was sent (for CONNECT, an authority), but absolute on HTTP/2.
+            // As in hyper, the URI is the target as it was sent (for CONNECT, an authority), but on HTTP/2 a path is
+            // made absolute.
             target if request.version() != http::Version::HTTP_2 || !target.starts_with('/') => builder.uri(target),
             target => {
                 let scheme = if request.is_secure() { "https" } else { "http" };
@@ -89,14 +91,14 @@ impl FromRequest for Parts {
     }
 }
 
-/// The body of a request, as a service gets it.
+/// The body of a request in the form that a service gets.
 #[derive(Debug)]
 pub struct Incoming {
     reader: Reader<BodyError>,
 }
 
 /// Passes a body to the service, one part each time the service waits for one. The rest stays with the connection,
-/// which is charged for it and stops receiving at its limit.
+/// which is charged for it and stops receiving at the connection's limit.
 fn cross(mut body: Body) -> Incoming {
     let (writer, reader) = crossing();
     let incoming = Incoming { reader };
@@ -140,7 +142,7 @@ impl HttpBody for Incoming {
     }
 }
 
-/// Converts a service's response to ours.
+/// Converts a service's response to a [`Response`].
 fn convert<B>(answer: http::Response<B>, is_head: bool) -> Response
 where
     B: HttpBody + 'static,
@@ -152,14 +154,15 @@ where
     let mut response = Response::new(parts.status);
     let mut last = None;
     for (name, value) in parts.headers {
-        // `HeaderMap` gives the name with the first of its values only.
+        // The iterator of `HeaderMap` returns a name only with the first of the name's values.
         last = name.or(last);
         if let Some(name) = &last {
             response.own_headers().push((name.clone(), value));
         }
     }
     if is_head && let Some(length) = announced {
-        // The service has left out the body. Ours only announces its length: the engine polls no body for HEAD.
+        // The service has left out the body. This body only announces the length, because the engine polls no body for
+        // HEAD.
         let body = BodyStream::of(Bytes::new());
         *response.content_mut() = Content::Stream(Box::new(Streamed { length: Some(length), body, trailers: None }));
         return response;
@@ -187,7 +190,7 @@ where
     response
 }
 
-/// A service's body as a stream of its parts. Collects the trailers, which are sent after the stream.
+/// A service's body as a stream of its parts. Collects the trailers, which are sent after a stream of unknown length.
 struct Outgoing<B> {
     body: Pin<Box<B>>,
     trailers: Rc<RefCell<HeaderMap>>,
@@ -232,7 +235,7 @@ mod tests {
     use std::task::Waker;
     use std::time::Duration;
 
-    /// Lets all other tasks finish their work: the test's clock moves only when nothing else is left to do.
+    /// Waits until all other tasks have nothing left to do, because the test's clock moves only then.
     async fn rest() {
         crate::time::sleep(Duration::from_secs(1)).await;
     }

@@ -1,7 +1,7 @@
 //! Services of the `tower` family as handlers of an app, and an app as such a service. Requires the feature `tower`.
 //!
-//! [`service`] makes a handler of an axum `Router` or any other `Service` of `http` requests, which runs on Highwire
-//! unchanged:
+//! [`service`] makes a handler of an axum `Router` or another `Service` of `http` requests, which needs no change to
+//! run on Highwire:
 //!
 //! ```
 //! # use axum::{Router, routing::get};
@@ -24,8 +24,9 @@
 //! # Ok::<(), highwire::Error>(())
 //! ```
 //!
-//! Bodies pass through a bounded channel between threads, because services require `Send` bodies. It holds
-//! [`CROSSING_BYTES`] of a response's body, which one part may exceed, and only one part of a request's body.
+//! Because services require `Send` bodies, a service reads a request's body through a bounded channel, and the caller
+//! of an app as a service reads the response's body through one. The channel holds one part of a request's body, or
+//! [`CROSSING_BYTES`] of a response's body, which the last part in the channel may exceed.
 
 mod app;
 mod handler;
