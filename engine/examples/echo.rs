@@ -1,4 +1,4 @@
-//! Sends every request's body back. This server uses the engine alone, without routes, handlers or extractors. Run it
+//! Sends the bodies of requests back. This server uses the engine alone, without routes, handlers or extractors. Run it
 //! with:
 //!
 //! ```text

@@ -1,12 +1,12 @@
-//! Admits connections up to a limit in all and a limit per peer, and refuses the others.
+//! Admits connections up to a total limit and a limit per peer, and refuses further ones.
 
 use super::date::CommonLines;
 use super::shared::Shared;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use std::sync::atomic::Ordering;
 
-/// The number of bytes that the engine and its driver hold for an idle connection, rounded up. They are charged to the
-/// memory budget when the connection is accepted.
+/// The number of bytes that the engine and its driver hold for an idle connection without TLS, rounded up. They are
+/// charged to the memory budget when the connection is accepted.
 pub(super) const CONNECTION_BYTES: usize = 512;
 
 /// The beginning of the answer to a refused connection. The `Server` and `Date` lines follow it.
@@ -34,7 +34,8 @@ pub(super) enum Admission {
 }
 
 impl Shared {
-    /// Admits a connection that the driver has accepted. A proxy may have any number of connections.
+    /// Admits and counts a connection that has been accepted, or refuses it. The limit per peer does not apply to a
+    /// proxy.
     pub(super) fn admit(&self, peer: Peer, is_proxy: bool) -> Admission {
         if !self.has_room() {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -50,8 +51,8 @@ impl Shared {
         Admission::Taken
     }
 
-    /// Counts a connection for the peer that the PROXY header names, and no longer for the proxy. Returns false if that
-    /// peer has too many.
+    /// Counts a connection for the peer that the PROXY header names, and no longer for the proxy. Returns false and
+    /// changes neither count if that peer has too many connections.
     pub(super) fn admit_for(&self, proxy: Peer, peer: Peer) -> bool {
         let admitted = self.peers.enter(peer, self.config().limits.connections_a_peer);
         if admitted {

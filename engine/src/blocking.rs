@@ -1,9 +1,9 @@
-//! Accepts connections with blocking calls: the acceptor that hands connections to workers, and the engine `threads`,
-//! which runs each connection on a thread of its own.
+//! The code that accepts connections with blocking calls: the acceptor that hands connections to workers, and the
+//! engine `threads`, which runs each connection on a thread of its own.
 //!
-//! The engine `threads` uses the same connection object as the workers do, with blocking calls: receive, let the
-//! connection act, perform the operations that it has queued, wait for its handler. It exists for comparison, and for
-//! handlers that must block.
+//! The engine `threads` uses the same connection object as the workers do. The thread of a connection receives bytes,
+//! lets the connection act, performs the operations that the connection has queued, and waits for the handler. It
+//! exists for comparison, and for handlers that must block.
 
 use super::accept::{Admission, TOO_MANY};
 use super::connection::Connection;
@@ -31,7 +31,8 @@ use std::time::Duration;
 /// The longest wait of a thread before it checks whether to stop. An acceptor divides it among its listeners.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The pause of an acceptor when there is no descriptor or no room for another connection, so that it does not spin.
+/// The pause of an acceptor when accepting has failed or the server has no room for another connection, so that the
+/// acceptor does not spin.
 const WANT: Duration = Duration::from_millis(50);
 
 /// Accepts connections on every listener in turn until the server shuts down.
@@ -43,14 +44,14 @@ fn accept(shared: &Shared, listeners: &[Listener], mut take: impl FnMut(Socket, 
                 std::thread::sleep(WANT);
                 continue;
             }
-            // Waits for the first connection only, and then takes those that wait already.
+            // Waits for the first connection only, and then takes the connections that are already waiting.
             let mut patience = patience;
             loop {
                 match calls::accept(listener, patience) {
                     Ok(Some(socket)) => take(socket, number),
                     Ok(None) => break,
                     Err(error) => {
-                        quiet::log!(Failure, warn, %error, "cannot accept a connection: accepting is paused");
+                        quiet::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
                         std::thread::sleep(WANT);
                         break;
                     }
@@ -78,7 +79,7 @@ impl Acceptor {
         Acceptor { shared, remotes }
     }
 
-    /// Accepts connections and hands each to the worker with the fewest, until the server shuts down.
+    /// Accepts connections and hands each to the worker with the fewest connections, until the server shuts down.
     pub(super) fn hand_out(&self, listeners: &[Listener]) {
         accept(&self.shared, listeners, |socket, number| {
             if let Some(least) = self.remotes.iter().min_by_key(|remote| remote.connections.load(Ordering::Relaxed)) {
@@ -95,8 +96,8 @@ impl Drop for Acceptor {
     }
 }
 
-/// Serves each connection on a thread of a bounded pool until the server shuts down. Answers 503 if the pool's queue is
-/// full.
+/// Serves each connection on a thread of a bounded pool until the server shuts down. Answers 503 if a limit on
+/// connections is reached or the pool's queue is full.
 pub(super) fn accept_for_threads(
     make: &Arc<impl MakeService>,
     shared: &Arc<Shared>,
@@ -117,8 +118,8 @@ pub(super) fn accept_for_threads(
     let aborting = || shared.aborting.load(Ordering::Acquire);
     wait_while(shared.config().timeouts.shutdown, || shared.connection_count() > 0 && !aborting());
     shared.aborting.store(true, Ordering::Release);
-    // Each thread checks this after `PATIENCE` at the latest. A thread that blocks in a handler is not waited for any
-    // longer.
+    // A thread that is not in a handler usually checks this within `PATIENCE`. The server does not wait longer for
+    // threads that block in handlers.
     wait_while(PATIENCE * 10, || shared.connection_count() > 0);
     Ok(())
 }
@@ -190,7 +191,7 @@ impl<S: Service> Thread<S> {
         let _entered = context.enter();
         let clock = RealClock::start();
         let mut worker = WorkerContext::new(make, shared, context.clone());
-        // The thread has no other connections, which would have to wait.
+        // No other connection waits for this thread, so the work needs no limit.
         worker.allowance = u32::MAX;
         worker.begin(clock.now());
         let connection = Connection::new(ID, socket.peer, false, &mut worker);
@@ -256,8 +257,8 @@ impl<S: Service> Thread<S> {
             return Some(Duration::ZERO);
         }
         let due = self.worker.deadlines.next().into_iter().chain(self.worker.context.next_timer()).min();
-        // The wait is bounded so that the thread notices the end of the server. A wake from another thread ends it at
-        // once.
+        // The wait is bounded so that the thread notices the end of the server. A wake from another thread ends the
+        // wait at once.
         let due = due.map(|due| due.since(self.clock.now()));
         Some(due.map_or(PATIENCE, |due| due.min(PATIENCE)))
     }
@@ -358,8 +359,8 @@ impl<S: Service> Thread<S> {
         self.send_all(bytes.len() as u64, |sent| calls::send(&self.socket, &bytes[sent as usize..], PATIENCE))
     }
 
-    /// Sends `length` bytes. Fails if the peer takes none within the write timeout. `send` gets the number of bytes
-    /// sent before.
+    /// Sends `length` bytes. Fails if the peer takes none within the write timeout, or if the server is aborted. `send`
+    /// gets the number of bytes sent so far.
     fn send_all(&self, length: u64, send: impl Fn(u64) -> std::io::Result<usize>) -> std::io::Result<()> {
         let patience = self.worker.shared.config().timeouts.write;
         let patience = if patience.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { patience };

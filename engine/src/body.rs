@@ -15,17 +15,17 @@ use std::task::{Context, Poll, Waker};
 /// A function that makes the trailer fields at the end of a body.
 pub type Trailers = Box<dyn FnOnce() -> Vec<(HeaderName, HeaderValue)>>;
 
-/// The reason why a request's body was not received completely.
+/// The reason why a request's body was not received completely or cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The connection ended early, or the framing was wrong.
+    /// The body ended early, for example because the connection ended or the framing was wrong.
     CutShort,
-    /// The body is longer than the route allows.
+    /// The body is longer than the route or the caller allows.
     TooLarge,
     /// The peer sent the body too slowly.
     TooSlow,
-    /// The server has no memory left for the body.
+    /// The server's memory budget has no room for the body.
     NoMemory,
     /// The body does not match its `Content-Encoding`.
     Undecodable,
@@ -61,8 +61,8 @@ impl BodyError {
 pub trait Transform {
     /// Takes a received part. Called only after [`pull`](Self::pull) has returned [`Pulled::Starved`].
     fn push(&mut self, part: Bytes);
-    /// Makes the next part for the handler. Each unit of work lowers `steps` by one. Returns [`Pulled::Unfinished`] if
-    /// `steps` is 0.
+    /// Makes the next part for the handler. Each unit of work lowers `steps` by one. Returns [`Pulled::Unfinished`]
+    /// when `steps` has reached 0.
     fn pull(&mut self, steps: &mut u32) -> Result<Pulled, BodyError>;
     /// Called at the end of the body. Returns an error if the body is incomplete.
     fn finish(&mut self) -> Result<(), BodyError>;
@@ -78,7 +78,8 @@ pub enum Pulled {
     Unfinished,
 }
 
-/// The number of steps of a transform before other connections have their turn. Steps that make no part count, too.
+/// The number of steps that a transform may take before other connections have their turn. Steps that make no part
+/// count, too.
 const STEPS_A_TURN: u32 = 16;
 
 /// A transform, and the number of steps that it may still take in this turn.
@@ -96,7 +97,7 @@ impl fmt::Debug for Transforming {
 /// The number of bytes that a held part costs beside its content, for its place in the queue and its allocation.
 pub(crate) const PART_BYTES: usize = 64;
 
-/// Smaller parts are joined up to this size in bytes, so that holding them does not cost many times their length.
+/// The size in bytes up to which small parts are joined, so that holding them does not cost many times their length.
 const SMALL_PART_BYTES: usize = 4096;
 
 /// A queue of parts.
@@ -188,8 +189,8 @@ impl BodyQueue {
     }
 }
 
-/// A request's body while it is received. Back-pressure reaches the peer: the connection receives only a bounded number
-/// of bytes that the handler has not taken.
+/// A request's body while it is received. Back-pressure reaches the peer, because the connection receives only a
+/// bounded number of bytes that the handler has not taken.
 #[derive(Debug)]
 pub struct Body {
     incoming: Rc<RefCell<BodyQueue>>,
@@ -214,10 +215,10 @@ impl Body {
         self.transforming = Some(Transforming { transform, steps: STEPS_A_TURN });
     }
 
-    /// Returns the next part, or `None` at the end.
+    /// Waits for the next part and returns it, or `None` at the end.
     ///
     /// # Errors
-    /// Returns an error if the body is not received completely. The next call returns `None`.
+    /// Returns an error if the body is not received completely or cannot be decoded. The next call returns `None`.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         poll_fn(|cx| self.poll_part(cx)).await
     }
@@ -225,7 +226,7 @@ impl Body {
     /// Returns the whole body, if it has at most `limit` bytes.
     ///
     /// # Errors
-    /// Returns an error if the body is not received completely, or is longer than `limit`.
+    /// Returns an error if the body is not received completely, cannot be decoded, or is longer than `limit`.
     pub async fn collect(mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut whole = Vec::new();
         while let Some(part) = self.next().await {
@@ -238,7 +239,8 @@ impl Body {
         Ok(whole)
     }
 
-    /// Returns true if the body has ended without trailers and no bytes are left to read.
+    /// Returns true if the body has ended without an error and without trailers, and no received bytes are left to
+    /// read.
     pub fn is_empty(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.bytes == 0 && incoming.end == Some(Ok(())) && incoming.trailers.is_empty()
@@ -355,12 +357,12 @@ pub enum BodyStream {
     Made(Pin<Box<dyn Source>>),
     /// The bytes exist already and are sent in parts.
     There {
-        /// The bytes that are left.
+        /// The bytes that have not been taken yet.
         bytes: Bytes,
-        /// True if only this body holds them.
+        /// True if no other owner shared the bytes when the body was created.
         own: bool,
     },
-    /// A range of a file, which some connections can send without reading it.
+    /// A range of a file, which some connections can send without reading it into memory.
     File(FilePart),
 }
 
@@ -368,7 +370,7 @@ pub enum BodyStream {
 pub enum Part {
     /// Bytes.
     Bytes(Bytes),
-    /// A range of a file, for a carrier that can send it without reading it.
+    /// A range of a file, for a carrier that can send it without reading it into memory.
     File(Step),
 }
 
@@ -402,7 +404,8 @@ impl BodyStream {
         BodyStream::There { own: bytes.is_unique(), bytes }
     }
 
-    /// Returns the number of bytes that only this body holds, or that are being read for it.
+    /// Returns the number of bytes that are held only for this body or are being read for it, as far as the engine and
+    /// the body's source count them.
     pub fn held(&self) -> usize {
         match self {
             BodyStream::Made(source) => source.held(),
@@ -432,7 +435,8 @@ impl BodyStream {
         }
     }
 
-    /// Polls as [`poll`](Self::poll) does, for a connection that can send ranges of files.
+    /// Polls for the next part, which may be a range of a file, for a connection that can send such ranges. Returns
+    /// `None` at the end.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, BoxError>>> {
         match self {
             BodyStream::Made(source) => source.as_mut().poll_part(cx),
@@ -444,7 +448,7 @@ impl BodyStream {
     }
 }
 
-/// The size in bytes of the parts of [`BodyStream::There`].
+/// The most bytes in one part of a [`BodyStream::There`].
 const THERE_PART_BYTES: usize = 32 * 1024;
 
 /// A stream whose errors are boxed.
@@ -478,7 +482,7 @@ struct Channel {
     parts: VecDeque<Bytes>,
     held: usize,
     ended: bool,
-    /// True if the sender was dropped before it finished the body.
+    /// True if the sender was dropped before it finished the body, and the receiver has not reported that yet.
     broken: bool,
     receiver_gone: bool,
     reader: Option<Waker>,
@@ -497,14 +501,14 @@ pub struct Receiver {
     channel: Rc<RefCell<Channel>>,
 }
 
-/// Creates a response body that a task on the same worker writes. [`Sender::send`] waits while [`CHANNEL_BYTES`] are
-/// unread.
+/// Creates a response body that a task on the same worker writes. [`Sender::send`] waits while [`CHANNEL_BYTES`] or
+/// more are unread.
 pub fn channel() -> (Sender, Receiver) {
     let channel = Rc::new(RefCell::new(Channel::default()));
     (Sender { channel: channel.clone() }, Receiver { channel })
 }
 
-/// The error of [`Sender::send`]: the peer is gone, and nothing more can be sent.
+/// The error of [`Sender::send`]: the receiver was dropped, usually because the peer is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerGone;
 
@@ -520,7 +524,7 @@ impl Sender {
     /// Sends a part. Waits until the channel has room.
     ///
     /// # Errors
-    /// Returns an error if the peer is gone.
+    /// Returns an error if the receiver was dropped, usually because the peer is gone.
     pub async fn send(&mut self, part: impl Into<Bytes>) -> Result<(), PeerGone> {
         let mut part = Some(part.into());
         poll_fn(|cx| {
@@ -541,7 +545,7 @@ impl Sender {
         .await
     }
 
-    /// Ends the body. A sender that is dropped without this cuts the body short, and the peer sees that it is
+    /// Ends the body. If the sender is dropped without this call, the body is cut short, and the peer sees that it is
     /// incomplete.
     pub fn finish(self) {
         self.channel.borrow_mut().ended = true;

@@ -13,12 +13,12 @@ pub(crate) struct Budget {
     used: AtomicUsize,
 }
 
-/// The number of bytes that any connection may hold while the budget has room: enough for any head and for bodies of
-/// usual size.
+/// The number of bytes that an HTTP/2 connection may hold while the budget has room, even if it leaves less for others.
+/// It is enough for the largest head that the default limits allow and for bodies of usual size.
 const SMALL_BYTES: usize = 64 * 1024;
 
-/// The number of bytes that a worker takes from the budget in advance. It returns bytes when it has more than twice as
-/// many in hand.
+/// The number of bytes that a worker takes from the budget in advance, if the budget has them. A worker returns bytes
+/// when it has more than twice as many in hand.
 const PORTION: usize = 64 * 1024;
 
 impl Budget {
@@ -79,8 +79,9 @@ impl Share {
         self.charged
     }
 
-    /// Returns true if a connection that holds `held` bytes may hold `wanted` bytes: at most as many as it leaves for
-    /// others. A single connection may thus have half of the budget; the fuller the budget, the less each may have.
+    /// Returns true if a connection that holds `held` bytes may hold `wanted` bytes. The connection may hold
+    /// [`SMALL_BYTES`], or as many bytes as it leaves for others. Thus, one connection cannot have much more than half
+    /// of the budget, and less if others use the budget as well.
     pub(crate) fn allows(&self, held: usize, wanted: usize) -> bool {
         wanted <= SMALL_BYTES || wanted <= (self.budget.free() + self.in_hand + held) / 2
     }

@@ -53,7 +53,7 @@ pub struct Tls {
     /// True if the session resumes an earlier one.
     pub resumed: bool,
     /// The verified certificate of the client, if the server [requests one](crate::tls::ClientAuth) and the client has
-    /// one.
+    /// sent one.
     pub client: Option<ClientCertificate>,
 }
 

@@ -92,7 +92,7 @@ impl Calls {
         }
     }
 
-    /// Cuts the requests in progress and takes no more, because the worker ends.
+    /// Drops the waiting requests, cuts those in progress, and takes no more, because the worker ends.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>) {
         self.inbox.close();
         for index in 0..self.slots.len() as u32 {
@@ -101,7 +101,7 @@ impl Calls {
     }
 
     /// Calls `act` with a request, and forgets the request if it is over afterwards. A panic in `act` is a bug of the
-    /// engine; it costs only that request.
+    /// engine; it ends only that request.
     fn with<S: Service>(
         &mut self,
         index: u32,

@@ -1,4 +1,4 @@
-//! Every setting of a server, with its default and the reason for it. docs/limits.md lists the bounds.
+//! The settings of a server and their defaults. docs/limits.md lists the bounds, each with a reason.
 
 use crate::error::{Error, Result};
 use std::time::Duration;
@@ -9,7 +9,7 @@ pub enum Engine {
     /// io_uring if the kernel supports and permits it; otherwise epoll, with a warning in the log.
     #[default]
     Auto,
-    /// io_uring. As with [`Auto`](Engine::Auto), epoll and a warning if it is unavailable.
+    /// The same as [`Auto`](Engine::Auto): io_uring, or epoll with a warning if io_uring is unavailable.
     Uring,
     /// epoll.
     Readiness,
@@ -21,10 +21,10 @@ pub enum Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Each worker has its own socket on the port, and the kernel distributes connections among them (SO_REUSEPORT).
-    /// Other processes of the same user can listen on the port, too. The default on Linux and FreeBSD.
+    /// Other processes of the same user can listen on the port, too. This is the default on Linux and FreeBSD.
     ReusePort,
-    /// One thread accepts connections and gives each to the worker with the fewest. The default on macOS and Windows, whose
-    /// kernels do not distribute connections.
+    /// One thread accepts connections and gives each to the worker with the fewest connections. This is the default on
+    /// macOS and Windows, whose kernels do not distribute connections.
     Handoff,
 }
 
@@ -39,32 +39,35 @@ impl Default for Balance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Deadlines")]
 pub struct Timeouts {
-    /// The time from the start of a connection to the end of its TLS handshake. After it, the connection closes.
+    /// The time from the start of a connection to the end of its TLS handshake. After this time, the connection closes.
     pub handshake: Duration,
-    /// The time from the first byte of a request to the end of its head. After it, the engine answers 408. A new
-    /// connection closes after the same time if it receives nothing.
+    /// The time from the first byte of a request to the end of its head. After this time, the engine answers 408. A new
+    /// connection closes after the same time if it has received nothing.
     pub head: Duration,
-    /// The period in which a body must arrive at `body_rate` or faster on average. The engine answers a slower body
-    /// with 408.
+    /// The period over which the average rate of a request's body is measured. The engine answers a body slower than
+    /// `body_rate` with 408, or cuts a response that has begun.
     pub body: Duration,
-    /// The lowest permitted rate of a body, in bytes per second.
+    /// The lowest permitted rate of a request's body, in bytes per second.
     pub body_rate: u32,
     /// The time after which a connection without a request closes.
     pub idle: Duration,
-    /// The time after which a connection is cut if the peer has taken no bytes of its answers. A stream of HTTP/2 is
-    /// cut if the peer takes less than `body_rate` in it.
+    /// The time after which a connection is cut if answers wait and the peer has taken no bytes of them. An HTTP/2
+    /// stream is reset if the peer takes its answer more slowly than `body_rate` during this time.
     pub write: Duration,
-    /// The time that an async or blocking handler, or another thread, has to answer. After it, the engine answers 503.
+    /// The time in which an async or blocking handler, or another thread, must answer, and in which each further part
+    /// of a response's body must become ready. After this time, the engine answers 503, or cuts a response that has
+    /// begun.
     pub handler: Duration,
     /// The time after which a tunnel, opened by Upgrade or CONNECT, is ended if no byte has passed in either direction.
     pub tunnel: Duration,
-    /// The time after the last answer in which the connection reads and drops the peer's bytes, so that no reset
-    /// destroys the answer.
+    /// The longest time after the last answer in which the connection reads and drops the peer's bytes, so that no
+    /// reset destroys the answer.
     pub linger: Duration,
-    /// The time that a graceful shutdown waits for pending requests.
+    /// The longest time that a graceful shutdown waits for pending requests.
     pub shutdown: Duration,
-    /// The time after which the log warns of a plain handler, or of one poll of an async handler, that holds its
-    /// worker.
+    /// The time after which a plain handler, or one poll of an async handler, that holds its worker causes a warning in
+    /// the log. Only [`Server::run`](crate::Server::run) and [`Server::run_with_stats`](crate::Server::run_with_stats)
+    /// log it.
     pub stall: Duration,
 }
 
@@ -83,9 +86,11 @@ impl Timeouts {
 impl Default for Timeouts {
     fn default() -> Timeouts {
         Timeouts {
-            // Three round trips on a very slow network, and time for the user to enter the PIN of a certificate.
+            // This is enough for three round trips on a very slow network, and for the user to enter the PIN of a
+            // certificate.
             handshake: Duration::from_secs(10),
-            // Long enough for a bad mobile network, short enough that slow heads cannot accumulate.
+            // This is long enough for a bad mobile network, and limits how long a client can hold a connection by
+            // sending a head slowly.
             head: Duration::from_secs(15),
             body: Duration::from_secs(10),
             // Even a modem of 1998 is ten times as fast.
@@ -93,8 +98,8 @@ impl Default for Timeouts {
             // Many clients close idle connections after a minute. With a longer timeout here, such a client closes
             // first.
             idle: Duration::from_secs(75),
-            // A kernel whose application reads 4 KB/s may open its receive window in steps of 128 KB, so that 32
-            // seconds pass between two steps.
+            // If an application reads 4 KB/s, its kernel may open the receive window in steps of 128 KB, so 32 seconds
+            // pass between two steps.
             write: Duration::from_secs(60),
             handler: Duration::from_secs(60),
             // Chats and proxies send keep-alives about every minute, and most NATs forget an idle connection only
@@ -111,7 +116,8 @@ impl Default for Timeouts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "Caps")]
 pub struct Limits {
-    /// The most open connections, over all workers. `None` means the process's limit of descriptors minus 32.
+    /// The most open connections, over all workers. `None` means the process's limit of descriptors minus 32, which is
+    /// also the upper bound of other values.
     pub connections: Option<u32>,
     /// The most open connections of one address. In IPv6, a /64 counts as one address. Raise it behind a proxy, because
     /// all clients then have the proxy's address.
@@ -121,16 +127,16 @@ pub struct Limits {
     pub requests_a_connection: u32,
     /// The most bytes of a body that a handler takes whole. The engine answers a larger body with 413.
     pub body_bytes: u64,
-    /// The most bytes of a body that a handler takes in parts. No buffer holds all of it, so the default is large: 1
-    /// TiB.
+    /// The most bytes of a body that a handler takes in parts. No buffer holds all of it, so the default is large (1
+    /// TiB).
     pub streamed_body_bytes: u64,
     /// The most bytes of a body that are read and dropped if no handler takes it. A larger body ends its HTTP/1
     /// connection or its HTTP/2 stream.
     pub unread_body_bytes: u64,
     /// The most threads of the blocking pool.
     pub blocking_threads: usize,
-    /// The most jobs that wait for a thread of the blocking pool. A request that needs another one is answered with
-    /// 503.
+    /// The most jobs that wait for a thread of the blocking pool. A request whose blocking handler would have to wait
+    /// beyond that is answered with 503.
     pub blocking_queue: usize,
     /// The most connections that the engine `threads` serves at the same time.
     pub connection_threads: usize,
@@ -184,8 +190,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Bounds on connections, bodies and threads.
     pub limits: Limits,
-    /// The most bytes that the engine holds for all peers. `None` means half of the memory that the process may use, or
-    /// a quarter if the process may use less than 128 MiB.
+    /// The memory budget: the most bytes that the engine may count as held for all peers. `None` means half of the
+    /// memory that the process may use, or a quarter if the process may use less than 128 MiB.
     pub memory: Option<usize>,
     /// The value of the `Server` field. `None` means no such field.
     pub server_name: Option<String>,
@@ -196,7 +202,7 @@ pub struct Config {
     /// hosts. By default, the target's host replaces the field's, as RFC 9112 section 3.2.2 requires. A proxy that
     /// reads only Host may have routed the request by another host.
     pub refuse_other_host: bool,
-    /// Emits a `tracing` event for each request, with the target `highwire::access`.
+    /// Emits a `tracing` event for each response to a request with a valid head, with the target `highwire::access`.
     pub access_log: bool,
 }
 
@@ -225,11 +231,11 @@ impl Default for Config {
     }
 }
 
-/// The smallest permitted memory budget in bytes. It is enough for a few connections: each needs some kilobytes for a
-/// head, and 12 KB for a TLS session.
+/// The smallest permitted memory budget in bytes. It is enough for a few connections, each of which needs some
+/// kilobytes for a head, and 12 KB for a TLS session.
 const LEAST_MEMORY: usize = 64 * 1024;
 
-/// The most workers. A larger number must be a mistake, because no machine has so many cores.
+/// The most workers. A larger number is probably a mistake, because hardly any machine has so many cores.
 const MOST_WORKERS: usize = 1024;
 
 impl Config {
@@ -244,16 +250,16 @@ impl Config {
             );
         }
         if !self.http1 && !self.http2_cleartext && !self.http2_tls {
-            return refuse("HTTP/1 and HTTP/2 are both turned off: turn on http1, http2_cleartext or http2_tls");
+            return refuse("HTTP/1 and HTTP/2 are both turned off; turn on http1, http2_cleartext or http2_tls");
         }
         if self.limits.connections == Some(0) {
-            return refuse("a limit of 0 connections would refuse every client: the least is 1");
+            return refuse("a limit of 0 connections would refuse every client; the least is 1");
         }
         if let Some(memory) = self.memory
             && memory < LEAST_MEMORY
         {
             return Err(Error::Setting(format!(
-                "{memory} bytes of memory for all peers are too few: a server needs {LEAST_MEMORY} at least"
+                "{memory} bytes of memory for all peers are too few; a server needs at least {LEAST_MEMORY} bytes"
             )));
         }
         let available = highwire_io::memory::available();
@@ -261,22 +267,22 @@ impl Config {
             && memory > available
         {
             return Err(Error::Setting(format!(
-                "{memory} bytes of memory for all peers are more than the {available} that this process may use"
+                "{memory} bytes of memory for all peers are more than the {available} bytes that this process may use"
             )));
         }
         if self.parser.head_bytes > highwire_proto::Limits::MAX_HEAD_BYTES
             || self.parser.trailer_bytes > highwire_proto::Limits::MAX_HEAD_BYTES
         {
-            return refuse("the parser's head_bytes and trailer_bytes must be at most 65,535");
+            return refuse("the parser's head_bytes and trailer_bytes must be at most 65,535 bytes");
         }
         if let Some(name) = &self.server_name
             && !name.bytes().all(|byte| (b' '..0x7f).contains(&byte))
         {
-            return refuse("the server's name has a byte that a header field must not contain");
+            return refuse("the server's name must contain only printable ASCII characters and spaces");
         }
         let largest = 0x7fff_ffff;
         if self.http2.stream_window > largest || self.http2.connection_window > largest {
-            return refuse("stream_window and connection_window must be at most 2,147,483,647");
+            return refuse("stream_window and connection_window must be at most 2,147,483,647 bytes");
         }
         if self.limits.blocking_threads == 0 || self.limits.connection_threads == 0 {
             return refuse("blocking_threads and connection_threads must be at least 1");

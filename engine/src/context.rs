@@ -16,11 +16,11 @@ use std::time::{Duration, SystemTime};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A worker's clock, timers and tasks, which all code on its thread can reach.
+/// A worker's clock, timers and tasks, which the code that the worker runs can reach.
 pub(crate) struct Context {
     pub(crate) inbox: TaskInbox,
     pub(crate) now: Cell<Instant>,
-    /// Nanoseconds to add to `now` to get the time since 1970.
+    /// The number of nanoseconds to add to `now` to get the time since 1970.
     pub(crate) unix_offset: Cell<u64>,
     shared: Arc<Shared>,
     timers: RefCell<BTreeMap<TimerKey, Waker>>,
@@ -39,8 +39,8 @@ struct Tasks {
 }
 
 /// The meaning of a task number. Numbers have 52 bits: a kind (2), a generation (24) and an index (26). In a stream's
-/// number, its place takes half of the generation's bits, so a very late wake may reach another connection. Such a wake
-/// is harmless.
+/// number, the stream's place takes half of the generation's bits, so a very late wake may reach a later connection
+/// with the same index. Such a wake is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     Connection {
@@ -65,7 +65,8 @@ pub(crate) enum TaskKind {
 
 const INDEX_BITS: u32 = 26;
 const GENERATION_BITS: u32 = 24;
-/// The bits of the place in a stream's task; the generation of the connection has the other bits.
+/// The number of bits for a stream's place in its task number. The other bits of the generation hold the connection's
+/// generation.
 const PLACE_BITS: u32 = 12;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
@@ -166,8 +167,8 @@ impl Context {
         }
     }
 
-    /// Wakes a task at `at`. If `at` is not in the future, the worker wakes the task when the driver's turn has
-    /// returned.
+    /// Adds a timer that wakes a task at `at`. If `at` is not in the future, the worker wakes the task when it next
+    /// checks its timers.
     pub(crate) fn wake_at(&self, at: Instant, waker: Waker) {
         self.add_timer(at, waker);
     }
@@ -196,7 +197,7 @@ impl Context {
         self.inbox.waker(number).wake();
     }
 
-    /// Polls a spawned task. A panic ends it and is logged.
+    /// Polls a spawned task. A panic ends the task and is logged.
     pub(crate) fn poll(&self, index: u32, generation: u32) {
         let taken = match self.tasks.borrow_mut().slots.get_mut(index as usize) {
             Some((known, task)) if *known == generation => task.take(),
@@ -252,7 +253,7 @@ impl Drop for Entered {
 
 fn with<T>(use_it: impl FnOnce(&Context) -> T) -> T {
     let context = CURRENT.with_borrow(Clone::clone);
-    use_it(&context.expect("no Highwire worker runs on this thread: call this function in a handler or a spawned task"))
+    use_it(&context.expect("no Highwire worker runs on this thread; call this function in a handler or a spawned task"))
 }
 
 /// Returns the time by the worker's clock.
@@ -268,8 +269,8 @@ pub fn now_if_any() -> Option<Instant> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.now.get())).ok().flatten()
 }
 
-/// Returns the time of day by the worker's clock, which is virtual in tests. Uses the system's clock if no worker runs
-/// on this thread.
+/// Returns the time of day by the worker's clock, which is virtual in the simulator. Uses the system's clock if no
+/// worker runs on this thread.
 pub fn time_of_day() -> SystemTime {
     let here = CURRENT.try_with(|current| current.borrow().as_ref().map(|context| context.unix_nanoseconds()));
     let since = Duration::from_nanos(here.ok().flatten().unwrap_or_else(highwire_io::clock::unix_nanoseconds));
@@ -280,8 +281,8 @@ pub(crate) fn wake_at(at: Instant, waker: &Waker) -> TimerKey {
     with(|context| context.add_timer(at, waker.clone()))
 }
 
-/// Runs a function on the blocking pool of the current worker's server. The caller polls the returned [`Asked`] for its
-/// result.
+/// Runs a function on the blocking pool of the current worker's server. The caller polls the returned [`Asked`] for the
+/// function's result.
 ///
 /// # Panics
 /// Panics if no worker runs on this thread.
@@ -289,7 +290,7 @@ pub fn ask<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> 
     with(|context| context.shared.ask(function))
 }
 
-/// Removes a timer, if its worker still exists.
+/// Removes a timer of the current worker. Does nothing if no worker runs on this thread.
 pub(crate) fn forget(timer: TimerKey) {
     if let Ok(Some(context)) = CURRENT.try_with(|current| current.borrow().clone()) {
         context.timers.borrow_mut().remove(&timer);
@@ -299,7 +300,7 @@ pub(crate) fn forget(timer: TimerKey) {
 /// Gives a job and its argument to the blocking pool of the current worker's server.
 ///
 /// # Errors
-/// Returns the argument as the error if the pool is full.
+/// Returns the argument as the error if the pool is full or cannot start its first thread.
 ///
 /// # Panics
 /// Panics if no worker runs on this thread.
@@ -307,10 +308,10 @@ pub fn offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> 
     with(|context| context.shared.offer(argument, job))
 }
 
-/// Gives a job to the blocking pool as [`offer`] does, but never panics.
+/// Gives a job to the blocking pool as [`offer`] does, but does not panic if no worker runs on this thread.
 ///
 /// # Errors
-/// Returns the argument as the error if the pool is full or no worker runs on this thread.
+/// Returns the argument as the error if [`offer`] would, or if no worker runs on this thread.
 pub fn try_offer<T: Send + 'static>(argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
     match CURRENT.try_with(|current| current.borrow().clone()) {
         Ok(Some(context)) => context.shared.offer(argument, job),

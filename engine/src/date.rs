@@ -1,4 +1,5 @@
-//! The header fields of every response, `Server` and `Date`, rendered once a second.
+//! The header fields `Server` and `Date`, rendered at most once per second, and heads of plain responses that contain
+//! them.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -14,8 +15,8 @@ pub(crate) struct CommonLines {
     heads: [RenderedHead; HEADS],
 }
 
-/// The number of heads of plain responses that are kept until the date changes. Most applications use a handful of
-/// statuses, media types and lengths again and again.
+/// The most heads of plain responses that are kept until the date changes. Most applications use a handful of statuses,
+/// media types and lengths again and again.
 const HEADS: usize = 16;
 
 /// A kept head with its key.
@@ -33,8 +34,8 @@ pub(crate) struct HeadKey {
     pub(crate) length: usize,
 }
 
-/// Media types are compared by address, which is faster than by bytes. A media type with two addresses is rendered
-/// twice.
+/// Media types are compared by address, which is faster than by bytes. Two copies of a media type at different
+/// addresses count as different.
 impl PartialEq for HeadKey {
     #[inline]
     fn eq(&self, other: &HeadKey) -> bool {
@@ -74,7 +75,7 @@ impl CommonLines {
         self.date = self.lines.len();
         self.lines.extend_from_slice(b"Date: ");
         let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_seconds));
-        // The date is written in place, so that no memory is allocated every second.
+        // The date is written in place, so that no memory is allocated for it every second.
         write!(self.lines, "{date}").expect("writing to a Vec cannot fail");
         self.lines.extend_from_slice(b"\r\n");
     }
@@ -86,7 +87,7 @@ impl CommonLines {
         (head.key == *key && !head.bytes.is_empty()).then_some(&*head.bytes)
     }
 
-    /// Keeps a head. It replaces an older one.
+    /// Keeps a head, in place of an older head in the same slot.
     #[cold]
     pub(crate) fn keep_head(&mut self, key: HeadKey, bytes: &[u8]) {
         let head = &mut self.heads[key.place()];
@@ -95,7 +96,7 @@ impl CommonLines {
         head.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the second since 1970 for which the lines are rendered.
+    /// Returns the time for which the lines are rendered, in seconds since 1970.
     #[inline]
     pub(crate) fn second(&self) -> u64 {
         self.seconds

@@ -1,7 +1,8 @@
-//! Coarse deadlines, one for each connection: numbers in a dense vector, so that no request needs a timer operation.
+//! Coarse deadlines, one for each connection or request of this process. They are numbers in a dense vector, so that no
+//! request needs a timer operation.
 //!
-//! Setting a deadline is a store. The vector is searched only when its earliest deadline may have passed: under load
-//! about once per shortest timeout, and never without connections.
+//! Setting a deadline is a store. The vector is searched only when its earliest deadline may have passed. Under load,
+//! that is about once per shortest timeout.
 
 use highwire_io::Instant;
 use std::time::Duration;
@@ -15,7 +16,7 @@ pub(super) const TICKS_A_SECOND: u32 = (Duration::from_secs(1).as_nanos() / TICK
 /// The tick that means no deadline.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// Returns the tick of a moment.
+/// Returns the tick that contains a moment.
 pub(super) fn tick(now: Instant) -> u32 {
     (now.nanoseconds / TICK.as_nanos() as u64) as u32
 }
@@ -25,7 +26,7 @@ pub(super) fn ticks(timeout: Duration) -> u32 {
     if timeout.is_zero() { NEVER } else { u32::try_from(timeout.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(NEVER) }
 }
 
-/// The deadlines of all connections, by index.
+/// The deadlines of connections, or of requests of this process, by index.
 #[derive(Debug)]
 pub(super) struct DeadlineTable {
     due: Vec<u32>,
@@ -60,12 +61,12 @@ impl DeadlineTable {
         }
     }
 
-    /// Returns the moment of the next search.
+    /// Returns the moment of the next search, or `None` if no deadline is set.
     pub(super) fn next(&self) -> Option<Instant> {
         (self.earliest != NEVER).then(|| Instant { nanoseconds: u64::from(self.earliest) * TICK.as_nanos() as u64 })
     }
 
-    /// Appends the connections whose deadline has passed, and clears these deadlines.
+    /// Appends to `expired` the indexes whose deadlines have passed, and clears these deadlines.
     pub(super) fn expired(&mut self, now: u32, expired: &mut Vec<u32>) {
         if self.earliest > now {
             return;

@@ -16,7 +16,7 @@ pub enum Error {
     Service(BoxError),
     /// The operating system refused an operation.
     System(io::Error),
-    /// Two settings contradict each other, or one is out of range.
+    /// Settings or options contradict each other or are invalid, or a thread of the server has panicked.
     Setting(String),
 }
 

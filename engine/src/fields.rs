@@ -2,7 +2,7 @@
 
 use http::{HeaderName, header};
 
-/// Returns true for the fields that frame a message. The engine writes them itself.
+/// Returns true for the fields that frame a message or close its connection. The engine writes these fields itself.
 pub(super) fn is_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || *name == header::TRANSFER_ENCODING || *name == header::CONNECTION
 }

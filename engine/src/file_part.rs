@@ -1,8 +1,8 @@
 //! A range of an open file as the body of a response.
 //!
-//! The worker itself reads bytes that are in the page cache, at the pace of the peer. The blocking pool reads the
-//! others, because they would make the worker wait for a disk, and then wakes the response's task. A file that ends
-//! before its range, because it has shrunk, is an error: the head has announced the length.
+//! The worker itself reads or sends bytes that are in the page cache, at the pace of the peer. The blocking pool reads
+//! other bytes, because they would make the worker wait for a disk, and then wakes the response's task. If the file has
+//! shrunk and ends before the range does, the body fails, because the head has announced the length.
 
 use crate::context;
 use crate::pool::Asked;
@@ -17,21 +17,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The most bytes of one read: enough that the call costs little compared with the copy, and few enough for many peers
-/// at the same time.
+/// The most bytes of one read. They are enough that the call costs little compared with the copy, and few enough to be
+/// held for many peers at the same time.
 const READ_BYTES: usize = 32 * 1024;
 
-/// A range of at least this many bytes is sent without being read, if the connection can do that.
+/// The least length in bytes of a range that is sent without being read into memory, if the connection can do that.
 const SEND_FROM_BYTES: u64 = 32 * 1024;
 
-/// The most bytes of a step. They are sent without being read, and the next step begins when the driver has reported
-/// that they are sent.
+/// The usual length of a step in bytes. The last step may have up to [`SEND_FROM_BYTES`] more. A step is sent without
+/// being read, and the next one begins when the driver has reported that it is sent.
 const STEP_BYTES: u64 = 512 * 1024;
 
-/// The most bytes of a step for a peer that has taken the step before within [`FAST`], so that it needs fewer calls.
+/// The same length for a peer that has taken the previous step within [`FAST`], so that its steps need fewer calls.
 const FAST_STEP_BYTES: u64 = 2 * 1024 * 1024;
 
-/// The longest time in which a fast peer takes a step: at least 2.5 MB/s.
+/// The longest time in which a fast peer takes a step. For a step of [`STEP_BYTES`], the peer's rate is at least 2.5
+/// MB/s.
 const FAST: Duration = Duration::from_millis(200);
 
 const _: () = assert!(
@@ -45,18 +46,18 @@ const TOUCH_BYTES: usize = 64 * 1024;
 /// The pause before a full blocking pool is tried again. A read from a disk takes about as long.
 const POOL_PAUSE: Duration = Duration::from_millis(10);
 
-/// A response body that sends a range of an open file. It keeps track of the bytes that are not sent yet.
+/// A response body that sends a range of an open file. It keeps track of the bytes that have not been taken yet.
 pub struct FilePart {
     file: Arc<dyn File>,
     rest: Range<u64>,
     waits: Waits,
-    /// The moment of the last step.
+    /// The moment at which the last step was taken.
     last_step: Option<Instant>,
-    /// True if the first step was in memory a moment ago.
+    /// True if the first step, which has not been taken yet, was in memory a moment ago.
     begins_warm: bool,
 }
 
-/// A range of a file that is in memory.
+/// A range of a file that was in memory when it was last checked.
 #[derive(Debug)]
 pub struct Step {
     /// The file.
@@ -72,8 +73,8 @@ enum Waits {
     Nothing,
     /// A read of the blocking pool.
     Fetch(Asked<Result<Vec<u8>>>),
-    /// A pause, because the blocking pool was full or its read panicked. The read is then tried again, until the
-    /// handler's deadline.
+    /// A pause, because the blocking pool was full or its read panicked. The read is then tried again, at most until
+    /// the handler's deadline.
     Room(Sleep),
 }
 
@@ -99,7 +100,7 @@ impl FilePart {
         self.rest.end - self.rest.start
     }
 
-    /// Returns true if the rest is large enough to be sent without being read.
+    /// Returns true if the rest is large enough to be sent without being read into memory.
     pub fn is_large(&self) -> bool {
         self.left() >= SEND_FROM_BYTES
     }
@@ -114,8 +115,8 @@ impl FilePart {
         })
     }
 
-    /// Polls for the next step of a range that is [large](Self::is_large). The step is ready when it can be sent
-    /// without waiting for the disk.
+    /// Polls for the next step of a range that is [large](Self::is_large). The step is ready when it seems to be in
+    /// memory, so that sending it hardly ever waits for the disk.
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step>> {
         let left = self.left();
         let most = if self.last_step.is_some_and(|at| context::now().since(at) <= FAST) {
@@ -147,7 +148,8 @@ impl FilePart {
         }
     }
 
-    /// Returns the number of bytes that the blocking pool is reading. The body holds no other bytes.
+    /// Returns the number of bytes to charge while the blocking pool reads for this body, otherwise 0. The body itself
+    /// holds no bytes.
     pub(crate) fn held(&self) -> usize {
         if matches!(self.waits, Waits::Fetch(_)) { self.next_bytes() } else { 0 }
     }
@@ -187,8 +189,8 @@ impl FilePart {
         Ok(bytes.into())
     }
 
-    /// Polls for the bytes that the blocking pool reads. Returns `None` if it is not reading, or has failed and the
-    /// pause is over.
+    /// Polls for the bytes that the blocking pool reads. Returns `None` if the pool is not reading, or if it has failed
+    /// and the pause is over.
     fn fetched(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>>>> {
         if let Waits::Fetch(asked) = &mut self.waits {
             let Poll::Ready(fetched) = asked.poll(cx) else { return Poll::Pending };
@@ -206,19 +208,20 @@ impl FilePart {
     }
 }
 
-/// Returns the length of the next step if `left` bytes are left and a step has about `most`.
+/// Returns the length of the next step if `left` bytes are left and a step usually has `most` bytes.
 fn step_length(left: u64, most: u64) -> u64 {
     // This step includes a small rest, which would be too short for a step of its own.
     if left < most + SEND_FROM_BYTES { left } else { most }
 }
 
-/// Returns true if the first step of a whole file is in memory. Also returns false if reading it fails.
+/// Returns true if the first step of a whole file seems to be in memory. Returns false if reading the file fails. The
+/// file must not be empty.
 pub fn begins_warm(file: &dyn File) -> bool {
     is_warm(file, &(0..step_length(file.metadata().length, STEP_BYTES))).is_ok_and(|warm| warm)
 }
 
-/// Returns true if the first and the last byte of a range are in memory. Read-ahead and eviction hardly ever leave a
-/// hole between them.
+/// Returns true if the first and the last byte of a range are in memory. The range must not be empty. Read-ahead and
+/// eviction hardly ever leave a hole between them.
 fn is_warm(file: &dyn File, range: &Range<u64>) -> Result<bool> {
     for at in [range.start, range.end - 1] {
         match file.read_now(&mut [0], at)? {
@@ -234,7 +237,7 @@ fn ended_early() -> Error {
     Error::new(ErrorKind::UnexpectedEof, "the file is shorter than the announced length of the body")
 }
 
-/// Brings a range into memory by reading it. Returns no bytes.
+/// Brings a range into memory by reading it. Returns an empty vector.
 fn touch(file: &dyn File, mut range: Range<u64>) -> Result<Vec<u8>> {
     let mut buffer = vec![0; TOUCH_BYTES];
     while range.start < range.end {

@@ -1,8 +1,9 @@
-//! The engine of an HTTP server: connections, exchanges, workers. A [`Service`] answers the requests. The engine has no
-//! routes, handlers or folders of files.
+//! The engine of an HTTP server: connections, exchanges, workers. A [`Service`] answers the requests. Routing, kinds of
+//! handlers and folders of files are not part of the engine.
 //!
-//! A worker owns a driver, its share of the connections, their timers and an executor. Workers share only [`Shared`]
-//! and the inboxes through which threads wake each other. A request takes these steps:
+//! A worker owns a driver, its share of the connections, their timers and an executor. Workers share only [`Shared`],
+//! the TLS configurations, the [`MakeService`], and the inboxes through which threads wake each other. A request takes
+//! these steps:
 //!
 //! 1. `worker` gets a completion from the driver and finds the connection;
 //! 2. `connection` decrypts TLS, reads the PROXY header, and passes plaintext to `connection/http1` or
@@ -11,7 +12,8 @@
 //! 4. the exchange gets the route, the use of the body and the [`Response`] from the [`Service`];
 //! 5. the carrier encodes the response into the worker's output, and the driver sends it.
 //!
-//! Requests that this process makes itself take the steps from 3 on (`call`, with the feature of that name).
+//! A request that this process makes itself (`call`, with the feature of that name) takes steps 3 and 4, and its caller
+//! gets the response as a value of the crate `http`.
 //!
 //! # Features
 //!
@@ -89,15 +91,15 @@ pub use stats::Stats;
 pub use tracing as __tracing;
 pub use worker::Worker;
 
-/// Raises this process's soft limit of descriptors to its hard limit, so that it can hold more connections. The library
-/// never calls this function. A program may call it when it starts.
+/// Raises this process's soft limit of descriptors to its hard limit, but at most to 1,048,576, so that the process can
+/// hold more connections. The library never calls this function. A program may call it when it starts.
 pub fn raise_descriptor_limit() {
     highwire_io::memory::raise_descriptors();
 }
 
 /// Limits the number of heaps of the C library (glibc) to the number of processors, or to one if the address space is
-/// limited. A running server then also returns freed memory to the system. The library never calls this function. A
-/// program may call it when it starts, before it creates threads.
+/// limited. [`Server::run`] then also returns freed memory to the system. Does nothing without glibc. The library never
+/// calls this function. A program may call it when it starts, before it creates threads.
 pub fn share_heap() {
     highwire_io::memory::share_heap();
 }

@@ -29,16 +29,16 @@ impl Listen {
         Listen::default()
     }
 
-    /// Serves TLS: HTTP/2 and HTTP/1.1, as the client prefers. Changed files of the configuration are used within
-    /// seconds.
+    /// Serves TLS: HTTP/2 to clients that offer it by ALPN, otherwise HTTP/1, as far as the settings allow. Changes in
+    /// files of the configuration usually take effect within seconds.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: crate::tls::TlsConfig) -> Listen {
         self.tls = Some(config);
         self
     }
 
-    /// Also serves connections without TLS. The first byte of a connection shows whether it uses TLS. Not allowed if
-    /// the address requires client certificates, because a connection without TLS has none.
+    /// Also serves connections without TLS. The first byte of a connection shows whether it uses TLS. The TLS
+    /// configuration must not require client certificates, because a connection without TLS has none.
     #[cfg(feature = "tls")]
     pub fn and_plain(mut self) -> Listen {
         self.plain_too = true;
@@ -46,14 +46,14 @@ impl Listen {
     }
 
     /// Expects a header of HAProxy's PROXY protocol, version 1 or 2, at the beginning of each connection, and cuts
-    /// connections that begin with anything else. Only the proxy may reach such an address, because any client could
-    /// send a header with another client's address.
+    /// connections that begin with anything else. Make sure that only the proxy can reach such an address, because any
+    /// client could send a header with another client's address.
     pub fn proxy_protocol(mut self) -> Listen {
         self.proxied = true;
         self
     }
 
-    /// Returns true if connections begin with plain HTTP.
+    /// Returns true if the listener uses neither TLS nor the PROXY protocol.
     pub(super) fn is_plain(&self) -> bool {
         #[cfg(feature = "tls")]
         let has_tls = self.tls.is_some();
@@ -74,7 +74,7 @@ impl Listen {
     /// the settings, or the TLS configuration is wrong.
     pub(super) fn listener_setup(self, config: &Config) -> Result<ListenerSetup> {
         if self.has_clear() && !config.http1 && !config.http2_cleartext {
-            let text = "a listener without TLS needs http1 or http2_cleartext: both are off";
+            let text = "a listener without TLS needs http1 or http2_cleartext; both are turned off";
             return Err(crate::Error::Setting(text.to_string()));
         }
         #[cfg(feature = "tls")]
@@ -93,7 +93,7 @@ impl Listen {
                     (true, false) => tls.restrict_alpn(&[b"http/1.1", b"http/1.0"]),
                     (false, true) => tls.restrict_alpn(&[b"h2"]),
                     (false, false) => {
-                        let text = "a listener with TLS needs http1 or http2_tls: both are off";
+                        let text = "a listener with TLS needs http1 or http2_tls; both are turned off";
                         return Err(crate::Error::Setting(text.to_string()));
                     }
                 };
@@ -107,8 +107,8 @@ impl Listen {
     }
 }
 
-/// Checks whether files of the TLS configurations have changed. Each worker calls it on every tick of its clock; at
-/// most one call per second does the work.
+/// Reloads the files of the TLS configurations that have changed. A worker calls it when its clock has reached another
+/// tick; at most one call per second checks the files.
 pub(super) fn look_at_files(_setups: &[ListenerSetup], _shared: &Shared, _seconds: u64) {
     #[cfg(feature = "tls")]
     if !_setups.is_empty() && _shared.looked.fetch_max(_seconds, Ordering::Relaxed) < _seconds {
@@ -125,8 +125,8 @@ pub(crate) struct ListenerSetup {
 }
 
 impl ListenerSetup {
-    /// Gives a connection a TLS session. Returns false if the TLS configuration cannot be used or there is no memory
-    /// for the session.
+    /// Gives a connection a TLS session. Returns false if the TLS configuration cannot be used or the memory budget has
+    /// no room for the session.
     #[cfg(feature = "tls")]
     pub(super) fn secure(&self, connection: &mut Connection, worker: &mut WorkerContext<impl Service>) -> bool {
         let secure = self.tls.as_ref().and_then(Secure::accept);
@@ -138,7 +138,7 @@ impl ListenerSetup {
         false
     }
 
-    /// Returns true if connections begin with plain HTTP.
+    /// Returns true if the listener uses neither TLS nor the PROXY protocol.
     pub(crate) fn is_plain(&self) -> bool {
         self.tls.is_none() && !self.proxied
     }

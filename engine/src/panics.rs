@@ -1,4 +1,4 @@
-//! Catches panics of the program's own code.
+//! Drops values of the program, and catches panics of their destructors.
 
 use crate::quiet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

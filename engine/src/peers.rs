@@ -5,14 +5,15 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// The number of connections of each address, over all workers. Locked once when a connection is admitted and once when
-/// it ends.
+/// The number of connections of each address, over all workers. The lock is taken when a connection is admitted and
+/// when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCounts {
     counts: Mutex<HashMap<IpAddr, u32>>,
 }
 
-/// Returns the address by which a peer is counted. In IPv6 it is the /64, because one user has all addresses of a /64.
+/// Returns the address by which a peer is counted, or `None` for a local one. In IPv6 it is the /64, because one user
+/// usually has all addresses of a /64.
 fn key(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Local => None,

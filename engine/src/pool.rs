@@ -1,11 +1,11 @@
-//! A bounded pool of threads for blocking work. Threads start when they are needed and stay.
+//! A bounded pool of threads for blocking work. Threads start when they are needed, and stay until the pool is dropped.
 
 use super::quiet;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The stack size of a pool thread in bytes: enough for handlers without deep recursion.
+/// The stack size of a pool thread in bytes. It is enough for handlers without deep recursion.
 const STACK_BYTES: usize = 512 * 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -14,7 +14,7 @@ type Job = Box<dyn FnOnce() + Send>;
 struct State {
     jobs: VecDeque<Job>,
     threads: usize,
-    /// Threads that run a job; the others wait for one or are starting.
+    /// The number of threads that run a job. The other threads wait for a job or are starting.
     busy: usize,
     closed: bool,
 }
@@ -38,7 +38,8 @@ impl Pool {
         Pool { inner: Arc::new(Inner { state, more, name, most_threads, most_jobs }) }
     }
 
-    /// Queues a job with its argument. Returns the argument if the queue is full or no thread can be started.
+    /// Queues a job with its argument. Returns the argument if the queue is full, or if the pool has no thread and
+    /// cannot start one.
     pub(crate) fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
         let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         let free = state.threads - state.busy;
@@ -55,7 +56,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Queues a job. The caller polls the returned [`Asked`] for its result.
+    /// Queues a job. The caller polls the returned [`Asked`] for the job's result.
     pub(crate) fn ask<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
         let place = Arc::new(Mutex::new(Place { result: None, is_over: false, waker: None }));
         let asked = Asked { place: place.clone() };
@@ -63,7 +64,7 @@ impl Pool {
             let result = job();
             promise.lock().result = Some(result);
         });
-        // If the queue is full, the promise is dropped, which ends `asked` without a result.
+        // If the pool refuses the job, the promise is dropped, which ends `asked` without a result.
         drop(self.offer(Promise { place }, answer));
         asked
     }
@@ -85,7 +86,8 @@ fn work(inner: &Inner) {
         if let Some(job) = state.jobs.pop_front() {
             state.busy += 1;
             drop(state);
-            // The thread survives a job that panics. The panic drops the job's promise, which wakes the waiting task.
+            // The thread survives a job that panics. If the job has a promise, the panic drops it, which wakes the
+            // waiting task.
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err();
             if panicked && quiet::allows(quiet::Kind::Panic) {
                 quiet::log!(Panic, error, "a job of the {} pool panicked", inner.name);
@@ -113,7 +115,8 @@ struct Place<T> {
 }
 
 impl<T> Asked<T> {
-    /// Polls for the result. Returns `None` if the pool was full or the job panicked.
+    /// Polls for the result. Returns `None` if the job has not run, for example because the pool was full, or has
+    /// panicked.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_over {

@@ -1,10 +1,10 @@
-//! Bounds the lines that peers can cause in the log.
+//! Limits the number of log lines that peers can cause.
 //!
-//! A peer that has found a request which makes a handler panic, or exceeds a limit, can send it again and again. If
+//! A peer that has found a request that makes a handler panic, or that exceeds a limit, can send it again and again. If
 //! each request caused a line, the peer could fill the disk, or block the server on the log's pipe. Each kind of line
-//! therefore has a budget per second and thread ([`LOG_LINES`]). Lines beyond the budget are counted, and one line
-//! reports the number of lines left out. It is written before the next line of that kind or when the worker calls
-//! `tell`, whichever is first.
+//! therefore has a budget per second and thread ([`LOG_LINES`]). Lines beyond the budget are only counted. When the
+//! second is over, one line reports the number of lines left out. It is written before the next line of that kind or
+//! when the worker calls `tell`, whichever is first.
 //!
 //! A worker is one thread, so the counts belong to the thread and take no lock. Each thread of the blocking pool has
 //! counts of its own.
@@ -15,7 +15,8 @@ use std::cell::Cell;
 /// The most lines of one kind that a thread logs per second.
 pub const LOG_LINES: u32 = 10;
 
-/// The kind of a log line, by its cause. Each kind has a budget of its own, so that one does not hide another.
+/// The kind of a log line, by its cause. Each kind has a budget of its own, so that lines of one kind do not hide lines
+/// of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -38,9 +39,9 @@ const KINDS: [Kind; 6] = [Kind::Abuse, Kind::Memory, Kind::Panic, Kind::Slow, Ki
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     second: u64,
-    /// Lines that were logged in this second.
+    /// The number of lines that were logged in this second.
     logged: u32,
-    /// Lines that were left out and not reported yet.
+    /// The number of lines that were left out and not reported yet.
     left_out: u64,
 }
 
@@ -110,8 +111,8 @@ macro_rules! log {
 
 pub use crate::log;
 
-/// Writes a line. Catches a panic of the program's log subscriber, because the engine also logs where no other code
-/// would catch it, and after other panics.
+/// Calls `write`, which writes a line. Catches a panic of the program's log subscriber, because the engine also logs at
+/// places where no other code would catch the panic, and after other panics.
 pub fn guarded(write: impl FnOnce()) {
     if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)) {
         // Dropping the payload of the panic may panic again.
@@ -132,9 +133,9 @@ thread_local! {
 /// Returns true if a line of this kind may be logged now, and counts it. First logs the number of lines that were left
 /// out in an earlier second, if there are any.
 pub fn allows(kind: Kind) -> bool {
-    // Any clock will do on a thread without a worker, because seconds are only compared for equality.
+    // On a thread without a worker, any clock is sufficient, because seconds are only compared for equality.
     let now = NOW.get().unwrap_or_else(|| Instant { nanoseconds: highwire_io::clock::unix_nanoseconds() });
-    // A thread that is ending has lost its counts, and logs only a few more lines.
+    // A thread that is ending may have lost its counts. It logs only a few more lines, so they are allowed.
     let asked = COUNTS.try_with(|counts| (counts.take_left_out(kind, now), counts.allow(kind, now)));
     let Ok((left_out, allowed)) = asked else { return true };
     if let Some(lines) = left_out {
@@ -147,7 +148,7 @@ pub fn allows(kind: Kind) -> bool {
 /// up to ten times per second.
 pub(crate) fn tell(now: Instant) {
     NOW.set(Some(now));
-    // A thread that is ending has lost its counts.
+    // A thread that is ending may have lost its counts.
     let _ = COUNTS.try_with(|counts| counts.take_all(now, log_left_out));
 }
 
@@ -157,7 +158,7 @@ pub(crate) fn forget_clock() {
 }
 
 fn log_left_out(kind: Kind, lines: u64) {
-    guarded(|| tracing::warn!(?kind, lines, "more lines like the ones before were left out of the log"));
+    guarded(|| tracing::warn!(?kind, lines, "more log lines of this kind were left out"));
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Other protocols on the same connection, or on a stream of HTTP/2. A handler gets the raw bytes.
+//! Raw bytes for handlers that speak another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 
 use crate::body::{PART_BYTES, Parts};
 use bytes::Bytes;
@@ -25,8 +25,8 @@ impl fmt::Debug for Switch {
 }
 
 impl Switch {
-    /// Creates a switch to another protocol. `start` gets the raw bytes when the response is sent, and the worker runs
-    /// the future that it returns.
+    /// Creates a switch to another protocol. When the response is sent, the engine calls `start` with the raw stream,
+    /// and the worker runs the returned future.
     pub fn new<F, Fut>(start: F) -> Switch
     where
         F: FnOnce(RawStream) -> Fut + 'static,
@@ -36,7 +36,7 @@ impl Switch {
     }
 }
 
-/// The number of bytes that may wait in one direction of a tunnel. The sender must then wait until the receiver takes
+/// The number of waiting bytes in one direction of a tunnel at which the sender must wait until the receiver takes
 /// some.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
@@ -49,7 +49,7 @@ const TURNS_TO_KERNEL: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The peer has ended its direction. It still receives the bytes that are written.
+    /// The peer has ended its direction. It can still receive the bytes that are written.
     Peer,
     /// The server is stopping. The task may write a last message and wait for the peer's answer until
     /// [`Timeouts::shutdown`](crate::Timeouts::shutdown) has passed.
@@ -66,7 +66,7 @@ pub enum Ended {
 pub(crate) struct Raw {
     received: Parts,
     pub(crate) held: usize,
-    /// The number of bytes in `received`. `held` includes the cost of holding them.
+    /// The number of bytes in `received`. `held` also includes the cost of holding these bytes.
     pub(crate) bytes: usize,
     /// The reason why no more bytes will be received, if there is one.
     end: Option<Ended>,
@@ -80,7 +80,8 @@ pub(crate) struct Raw {
     pub(crate) paused: bool,
     pub(crate) outgoing: VecDeque<Bytes>,
     pub(crate) outgoing_held: usize,
-    /// True if no written bytes wait in the engine or in the driver.
+    /// True if no written bytes wait. Over HTTP/1, bytes wait until the kernel has them; over HTTP/2, until they are in
+    /// a frame.
     pub(crate) flushed: bool,
     /// True if a task waits for `flushed`.
     pub(crate) wants_flush: bool,
@@ -129,7 +130,7 @@ impl Raw {
         self.writer.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Records that the kernel has all written bytes, and wakes the task that waits for it.
+    /// Sets `flushed`, and wakes the task that waits for it.
     pub(crate) fn mark_flushed(&mut self) {
         if !std::mem::replace(&mut self.flushed, true) {
             self.wants_flush = false;
@@ -147,7 +148,7 @@ impl Raw {
     }
 
     /// Returns true if the driver may not have given the last copied bytes to the kernel yet. The driver reports only
-    /// bytes that it could not send, so after [`TURNS_TO_KERNEL`] the bytes count as sent.
+    /// bytes that it could not send, so after [`TURNS_TO_KERNEL`] turns the bytes count as sent.
     pub(crate) fn is_in_arena(&self, turn: u32) -> bool {
         self.copied > 0 && turn.wrapping_sub(self.copied_in) < TURNS_TO_KERNEL
     }
@@ -293,7 +294,7 @@ impl RawReader {
     }
 
     /// Returns the reason why the received bytes have ended or will end soon, or `None` if there is no such reason.
-    /// Bytes that arrived before may still wait for [`read`](Self::read).
+    /// Bytes that arrived earlier may still wait for [`read`](Self::read).
     pub fn ended(&self) -> Option<Ended> {
         self.raw.borrow().ended()
     }
@@ -332,7 +333,8 @@ impl RawWriter {
         .await
     }
 
-    /// Waits until the kernel has all written bytes.
+    /// Waits until the kernel has all written bytes or, over HTTP/2, until they are in frames that the driver will
+    /// send.
     ///
     /// # Errors
     /// Returns an error if the connection is broken.
@@ -346,7 +348,8 @@ impl RawWriter {
                 return Poll::Ready(Ok(()));
             }
             raw.writer = Some(cx.waker().clone());
-            // Wakes the connection only once, because the task that waits here may be the connection's own.
+            // Wakes the connection only once. This task may run as part of the connection's task, which would otherwise
+            // wake itself again and again.
             if !std::mem::replace(&mut raw.wants_flush, true) {
                 raw.wake_connection();
             }

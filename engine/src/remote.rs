@@ -13,7 +13,8 @@ pub(crate) struct Remote {
     pub(crate) notifier: Notifier,
     /// The number of connections. The acceptor chooses the worker with the fewest.
     pub(crate) connections: AtomicU32,
-    /// The handler that the worker is running: see [`beat_of`](Self::beat_of). The low half is 0 outside of handlers.
+    /// Identifies the handler call that the worker is running; see [`beat_of`](Self::beat_of). It is 0 while no handler
+    /// runs.
     pub(crate) beat: Arc<AtomicU64>,
     /// Connections that wait for the worker, each with the number of its listener.
     handed: Mutex<Vec<(Socket, usize)>>,

@@ -1,4 +1,4 @@
-//! Answers that are given later, from any thread, and interim responses before them.
+//! Answers that are given later, from any thread, and interim responses that precede the final response.
 
 use crate::panics::let_go;
 use crate::quiet;
@@ -48,8 +48,8 @@ impl ReplySlot {
     }
 }
 
-/// The end of a slot that waits for the answer. Dropping it also drops work that has not begun, so that a request that
-/// is over holds no memory and has no further effect.
+/// The end of a slot that waits for the answer. Dropping it also drops an answer, or work that has not begun, so that a
+/// request that is over holds no memory for them.
 pub struct Awaited {
     slot: Arc<ReplySlot>,
     /// The waiting end of an earlier [`Replier`] of the same request.
@@ -81,20 +81,21 @@ impl Drop for Awaited {
 }
 
 /// The right to answer a request once, later, from any thread. The result of the request's handler is then ignored. If
-/// it is dropped without an answer, the client gets 500.
+/// the `Replier` is dropped without an answer, the client gets 500.
 pub struct Replier {
     slot: Option<Arc<ReplySlot>>,
 }
 
 impl Replier {
     /// Creates a right to answer, and the end that waits for the answer. `waker` wakes the request's task. `earlier` is
-    /// the waiting end of an earlier right to answer the same request.
+    /// the waiting end of an earlier right to answer the same request, whose answer is ignored from now on.
     pub(crate) fn new(waker: Waker, earlier: Option<Awaited>) -> (Replier, Awaited) {
         let slot = Arc::new(ReplySlot { content: Mutex::new(Content::Nothing), waker });
         (Replier { slot: Some(slot.clone()) }, Awaited { slot, earlier: earlier.map(Box::new) })
     }
 
-    /// Answers with the response that `make` returns. `make` runs on the request's worker.
+    /// Answers with the response that `make` returns. `make` runs on the request's worker, unless the request has been
+    /// cut.
     pub fn send(mut self, make: impl FnOnce() -> Response + Send + 'static) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(make));
@@ -125,7 +126,7 @@ impl Drop for Replier {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.answer(Box::new(|| {
-                quiet::log!(Mistake, error, "a request's replier was dropped without an answer: the client gets 500");
+                quiet::log!(Mistake, error, "a request's replier was dropped without an answer; the client gets 500");
                 Response::error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n")
             }));
         }
@@ -146,7 +147,7 @@ pub struct InterimQueue {
 }
 
 impl InterimQueue {
-    /// Creates an empty queue. Sending a response wakes the request's task with `waker`.
+    /// Creates an empty queue. When an interim response is added, `waker` wakes the request's task.
     pub(crate) fn new(waker: Waker) -> Rc<RefCell<InterimQueue>> {
         Rc::new(RefCell::new(InterimQueue { waiting: Vec::new(), waker: Some(waker) }))
     }
@@ -166,7 +167,8 @@ impl InterimResponses {
     }
 
     /// Sends an interim response. The status must be 1xx, such as 103, but not 100 or 101, which the engine sends
-    /// itself; any other status is ignored and logged. HTTP/1.0 clients never receive it.
+    /// itself; any other status is ignored and logged. HTTP/1.0 clients, and callers in this process, do not receive
+    /// interim responses.
     pub fn send(&self, status: StatusCode, fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>) {
         if status.is_informational() && status != StatusCode::CONTINUE && status != StatusCode::SWITCHING_PROTOCOLS {
             let mut queue = self.queue.borrow_mut();

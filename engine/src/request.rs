@@ -15,12 +15,12 @@ use std::task::Waker;
 /// The way in which a handler takes the request's body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BodyUse {
-    /// Not at all. The body is read and dropped, up to a limit.
+    /// The handler takes no body. A body is read and dropped, up to a limit.
     #[default]
     None,
-    /// Whole, before the handler runs.
+    /// The handler takes the whole body, which is received before the handler runs.
     Whole,
-    /// In parts, while the handler runs.
+    /// The handler takes the body in parts while it runs.
     Parts,
 }
 
@@ -56,8 +56,8 @@ impl<'r> Caller<'r> {
         Caller { peer: peer.into(), session: None, kept: tls }
     }
 
-    /// Returns the address of the client. If a proxy has sent a PROXY header, this is the address that the header
-    /// names.
+    /// Returns the address of the client. If a proxy has sent a PROXY header that names the client's address, returns
+    /// that address.
     pub fn peer(&self) -> crate::Peer {
         self.peer.into()
     }
@@ -123,7 +123,7 @@ pub struct Hooks {
     pub waker: Option<Waker>,
     /// The extensions that the caller has attached to a request of this process.
     pub extensions: Extensions,
-    /// The size in bytes of the body that the handler gets, if middleware has decoded the received one. It is charged
+    /// The size in bytes of the body that the handler gets, if middleware has decoded the received body. It is charged
     /// until the handler has answered.
     pub unfolded: Option<Rc<Cell<usize>>>,
 }

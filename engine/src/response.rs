@@ -16,17 +16,19 @@ use std::sync::Arc;
 
 /// A response: status, header fields and a body.
 ///
-/// The engine adds `Date`, `Server`, `Content-Length` or `Transfer-Encoding`, and `Connection`. It ignores the latter
-/// three if a handler sets them, because they frame the message.
+/// The engine adds `Date` and `Server`, unless a handler has set them. It also adds `Content-Length`,
+/// `Transfer-Encoding` and `Connection` as the protocol requires, and ignores these three if a handler sets them, because
+/// they frame the message.
 ///
-/// Methods that begin with `with_` build a response; the others change an existing one, as middleware does.
+/// Most methods whose names begin with `with_` return the changed response. Methods whose names begin with `set_`, `add_`
+/// or `remove_` change a response in place, for example in middleware.
 #[must_use]
 pub struct Response {
     pub(crate) status: StatusCode,
     pub(crate) reason: Option<Box<str>>,
     pub(crate) content_type: Option<&'static str>,
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
-    /// Header fields that the response shares with others. They come before its own.
+    /// Header fields that the response shares with others. They are sent before the response's own.
     pub(crate) rendered: Option<Rc<Rendered>>,
     pub(crate) content: Content,
     pub(crate) close: bool,
@@ -80,9 +82,9 @@ impl Rendered {
 pub enum Content {
     /// Bytes.
     Bytes(Bytes),
-    /// Parts that are produced, or read, as the peer takes them.
+    /// Parts that are produced, or read, while the peer takes earlier parts.
     Stream(Box<Streamed>),
-    /// No body: another protocol takes over.
+    /// No body, because another protocol takes over.
     Switch(Box<Switch>),
 }
 
@@ -161,9 +163,9 @@ impl Response {
         }
     }
 
-    /// Makes a response whose body is a stream of parts. The engine polls the stream for the next part only when the
-    /// peer has taken most of the parts before, so a slow peer slows the producer. An error cuts the body short, and
-    /// the peer sees that.
+    /// Makes a response whose body is a stream of parts. The engine stops polling the stream while too many bytes of
+    /// earlier parts wait for the peer, so a slow peer slows the producer. An error cuts the body short, and the peer
+    /// sees that.
     pub fn stream<S, E>(stream: S) -> Response
     where
         S: Stream<Item = Result<Bytes, E>> + 'static,
@@ -221,7 +223,7 @@ impl Response {
     }
 
     /// Sets a function that makes the trailer fields after a streamed body has ended. They reach clients of HTTP/2, and
-    /// of HTTP/1.1 if no length is announced.
+    /// of HTTP/1.1 if no length is announced. Does nothing for a body of bytes.
     pub fn with_trailers(mut self, trailers: impl FnOnce() -> Vec<(HeaderName, HeaderValue)> + 'static) -> Response {
         if let Content::Stream(streamed) = &mut self.content {
             streamed.trailers = Some(Box::new(trailers));
@@ -229,8 +231,8 @@ impl Response {
         self
     }
 
-    /// Removes the announced length of a streamed body if it is 0, because in HTTP/1 no trailers could follow it.
-    /// Without trailers, the body becomes empty bytes.
+    /// Handles a streamed body with an announced length of 0. Removes the length if there are trailers, because no
+    /// trailers could follow such a body in HTTP/1. Otherwise replaces the body with empty bytes.
     pub(crate) fn make_room_for_trailers(&mut self) {
         if let Content::Stream(streamed) = &mut self.content
             && streamed.length == Some(0)
@@ -253,10 +255,10 @@ impl Response {
         self.status = status;
     }
 
-    /// Replaces the reason phrase of the status line.
+    /// Replaces the reason phrase of the status line in HTTP/1.
     ///
     /// # Errors
-    /// Returns an error if the phrase has a control byte, which could end the line.
+    /// Returns an error if the phrase has a control byte other than a tab, because such a byte could end the line.
     pub fn with_reason(mut self, reason: &str) -> Result<Response, InvalidReason> {
         if reason.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
             return Err(InvalidReason);
@@ -265,7 +267,8 @@ impl Response {
         Ok(self)
     }
 
-    /// Adds a header field. `HeaderValue` cannot hold a line break, so no field can split a response.
+    /// Adds a header field as [`add_header`](Self::add_header) does. `HeaderValue` cannot hold a line break, so no field
+    /// can split a response.
     #[doc(alias = "with_field")]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
         self.add_header(name, value);
@@ -288,8 +291,8 @@ impl Response {
         self.fields.push((name, value));
     }
 
-    /// Removes all header fields with this name. The engine adds its own fields, such as `Date`, when it sends the
-    /// response.
+    /// Removes all header fields with this name. Fields that the engine adds, such as `Date`, cannot be removed,
+    /// because the engine adds them when it sends the response.
     #[doc(alias = "remove_field")]
     pub fn remove_header(&mut self, name: &HeaderName) {
         self.own_headers();
@@ -299,13 +302,13 @@ impl Response {
         self.fields.retain(|(known, _)| known != name);
     }
 
-    /// Sets the header fields that the response shares with others. They come before its own.
+    /// Sets the header fields that the response shares with others. They are sent before the response's own.
     pub fn share_headers(&mut self, fields: Rc<Rendered>) {
         self.rendered = Some(fields);
     }
 
-    /// Copies the shared header fields into its own, so that they can be changed, and returns them all. The content
-    /// type that [`bytes`](Self::bytes) and similar functions set is not among them.
+    /// Copies the shared header fields into the response's own fields, so that they can be changed, and returns all of
+    /// these. The content type that [`bytes`](Self::bytes) and similar functions set is not among them.
     pub fn own_headers(&mut self) -> &mut Vec<(HeaderName, HeaderValue)> {
         if let Some(rendered) = self.rendered.take() {
             self.fields.splice(0..0, rendered.fields.iter().cloned());
@@ -313,9 +316,9 @@ impl Response {
         &mut self.fields
     }
 
-    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). The
-    /// response then announces no length, because in a 304 clients would take it for the length of the unchanged
-    /// content (section 8.6).
+    /// Drops the content if the status forbids it: 204, 205 and 304 (RFC 9110 sections 15.3.5, 15.3.6 and 15.4.5). A
+    /// 304 then announces no length, because clients would take it for the length of the unchanged content (section
+    /// 8.6).
     #[inline]
     pub(crate) fn drop_forbidden_content(&mut self) {
         if matches!(self.status.as_u16(), 204 | 205 | 304) && !matches!(self.content, Content::Switch(_)) {
@@ -323,7 +326,7 @@ impl Response {
         }
     }
 
-    /// Closes the connection after this response.
+    /// Makes the engine close the connection after this response.
     pub fn and_close(mut self) -> Response {
         self.close = true;
         self
@@ -335,8 +338,8 @@ impl Response {
         self.headers().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Returns names and values of all header fields, in the order in which they are sent. Fields that the engine adds
-    /// later are not included.
+    /// Returns the names and values of the response's header fields, in the order in which they are sent. Fields that
+    /// the engine adds later are not included.
     #[doc(alias = "fields")]
     pub fn headers(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
         let content_type = self.content_type.map(|value| (&CONTENT_TYPE, value.as_bytes()));
@@ -374,7 +377,8 @@ impl fmt::Display for InvalidReason {
 
 impl std::error::Error for InvalidReason {}
 
-/// The answer to a body that was not received whole: 400, 408, 413 or 503, with the reason.
+/// Makes the answer to a body that was not received completely or cannot be decoded: 400, 408, 413 or 503, with the
+/// reason.
 impl From<BodyError> for Response {
     fn from(error: BodyError) -> Response {
         let response = Response::error(error.status(), format!("{error}\n"));

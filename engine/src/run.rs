@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The size in bytes of the stack of a worker thread, on which handlers run. The kernel provides only the pages that
-/// they use.
+/// are used.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
 /// The longest time between two checks by the thread that watches the workers.
@@ -28,7 +28,7 @@ pub struct Server<M> {
     make: Arc<M>,
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
-    /// The setup of each listener, in their order.
+    /// The setup of each listener, in the order of `listeners`.
     listener_setups: Vec<ListenerSetup>,
 }
 
@@ -56,25 +56,27 @@ impl<M: MakeService> Server<M> {
         }
     }
 
-    /// Listens on another address.
+    /// Listens on another address, without TLS.
     ///
     /// # Errors
-    /// Returns an error if the address is malformed or the system refuses it.
+    /// Returns an error if the address is malformed, the system refuses it, or the settings turn off every protocol
+    /// without TLS.
     pub fn listen(self, address: &str) -> Result<Server<M>> {
         self.listen_with(address, Listen::new())
     }
 
-    /// Listens on another address, for TLS only: HTTP/2 and HTTP/1.1, as the client prefers. Changes in files of the
-    /// configuration take effect within seconds.
+    /// Listens on another address, for TLS only; see [`Listen::tls`]. Changes in files of the configuration usually
+    /// take effect within seconds.
     ///
     /// # Errors
-    /// Returns an error if the address is malformed, the system refuses it, or the TLS configuration is wrong.
+    /// Returns an error if the address is malformed, the system refuses it, the TLS configuration is wrong, or the
+    /// settings do not allow TLS.
     #[cfg(feature = "tls")]
     pub fn listen_tls(self, address: &str, config: crate::tls::TlsConfig) -> Result<Server<M>> {
         self.listen_with(address, Listen::new().tls(config))
     }
 
-    /// Listens on another address with options: TLS, TLS and plain HTTP on one port, the PROXY protocol.
+    /// Listens on another address with options, such as TLS, TLS and plain HTTP on one port, or the PROXY protocol.
     ///
     /// # Errors
     /// Returns an error if the address is malformed, the system refuses it, or the options are wrong.
@@ -119,8 +121,8 @@ impl<M: MakeService> Server<M> {
         self.listeners.iter().map(|listener| listener.address().to_string()).collect()
     }
 
-    /// Runs until SIGTERM or SIGINT. The first signal begins a graceful shutdown, the second cuts all connections.
-    /// Installs handlers for both signals.
+    /// Runs until SIGTERM or SIGINT has stopped the server. The first signal begins a graceful shutdown; the second
+    /// cuts all connections. Installs handlers for SIGTERM and SIGINT.
     ///
     /// # Errors
     /// Returns an error if a worker cannot start, or fails.
@@ -156,7 +158,7 @@ impl<M: MakeService> Server<M> {
                 return handle.join();
             }
             watch.look(&handle);
-            // A shorter `stall` needs more looks; zero turns it off.
+            // A shorter `stall` needs more frequent checks; zero turns its warning off.
             let stall = handle.shared.config().timeouts.stall;
             std::thread::sleep(if stall.is_zero() { WATCH } else { stall.clamp(Duration::from_millis(10), WATCH) });
         }
@@ -170,7 +172,8 @@ impl<M: MakeService> Server<M> {
         if self.listeners.is_empty() {
             return Err(Error::Setting("the server has no address to listen on".to_string()));
         }
-        // This comes before threads exist, because the kernel then grows the table of descriptors without a delay.
+        // The table is enlarged before the server's threads exist, because the kernel does that without a delay in a
+        // process with one thread.
         highwire_io::memory::reserve_descriptors(self.shared.most_connections.saturating_add(RESERVED_DESCRIPTORS));
         self.start_all()
     }
@@ -218,7 +221,8 @@ impl<M: MakeService> Server<M> {
         Ok(handle)
     }
 
-    /// Calls `with_handle` and runs until [`Handle::shutdown`]. Installs no signal handlers.
+    /// Starts the server, passes its handle to `with_handle`, and waits until the server has stopped, for example by
+    /// [`Handle::shutdown`]. Installs no signal handlers.
     ///
     /// # Errors
     /// Returns an error if a worker cannot start, or fails.
@@ -245,7 +249,7 @@ impl<M: MakeService> Server<M> {
     pub fn into_worker_with<D: Driver>(mut self, driver: D, listen: Listen) -> Result<Worker<D, M::Service>> {
         if !self.listeners.is_empty() {
             let problem =
-                "the server must not have listeners of its own, because its driver has one: use `into_worker`";
+                "the server must not have listeners of its own, because its driver has one; use `into_worker`";
             return Err(Error::Setting(problem.to_string()));
         }
         self.listener_setups.push(listen.listener_setup(self.shared.config())?);
@@ -269,8 +273,8 @@ impl<M: MakeService> Server<M> {
             for share in &mut shares[1..] {
                 share.push(another(self.shared.config(), &listener)?);
             }
-            // The first worker gets the listener itself, so that only workers keep handles of it. Dropping the last
-            // handle closes the socket and removes the file of a Unix socket.
+            // The first worker gets the listener itself, so that only workers keep handles of it. The socket closes
+            // with its last handle. If it is a Unix socket, dropping the original listener removes its file.
             shares[0].push(listener);
         }
         let cpus = highwire_io::affinity::cpus();
@@ -328,19 +332,21 @@ impl<M: MakeService> Server<M> {
 }
 
 /// Creates a ring to find out whether io_uring is available. It uses a thread of its own, because the kernel interrupts
-/// the thread that created a ring when the ring is torn down, and the caller's next blocking call would fail with
+/// the thread that created a ring when the ring is torn down, and the caller's next blocking call could fail with
 /// EINTR.
 fn probe_uring() -> std::io::Result<()> {
     let probe = std::thread::Builder::new().name("highwire-probe".to_string()).spawn(|| Uring::new().map(drop))?;
     probe.join().unwrap_or_else(|_| Err(std::io::Error::other("the probe for io_uring panicked")))
 }
 
-/// Creates a listener for another worker: with its own queue on the port if possible, otherwise with the same queue.
+/// Creates a listener for another worker. It has its own queue on the port if possible; otherwise it shares the first
+/// listener's queue.
 fn another(config: &Config, listener: &Listener) -> Result<Listener> {
     match listener.address() {
         address @ Address::Tcp(_) if config.balance == Balance::ReusePort => {
             let options = highwire_io::Options { reuse_port: true, ..config.socket.clone() };
-            // An inherited socket may have been bound without SO_REUSEPORT; then the workers share its queue.
+            // The bind fails, for example, if an inherited socket was bound without SO_REUSEPORT. The workers then
+            // share its queue.
             Ok(Listener::bind(address, &options).or_else(|_| listener.duplicate())?)
         }
         _ => Ok(listener.duplicate()?),
@@ -354,7 +360,7 @@ fn spawn(name: String, run: impl FnOnce() -> Result<()> + Send + 'static) -> Res
 fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
     let mut first = Ok(());
     for thread in threads {
-        let ended = thread.join().unwrap_or_else(|_| Err(Error::Setting("a worker panicked".to_string())));
+        let ended = thread.join().unwrap_or_else(|_| Err(Error::Setting("a server thread panicked".to_string())));
         first = first.and(ended);
     }
     first
@@ -395,22 +401,22 @@ impl Handle {
         self.shared.connection_count()
     }
 
-    /// Begins a graceful shutdown: stops accepting, finishes pending requests, and ends at the shutdown deadline at the
-    /// latest.
+    /// Begins a graceful shutdown: stops accepting, lets pending requests finish, and cuts the remaining ones at the
+    /// shutdown deadline.
     #[doc(alias = "stop")]
     pub fn shutdown(&self) {
         self.shared.draining.store(true, Ordering::Release);
         self.remotes.iter().for_each(|remote| remote.notifier.notify());
     }
 
-    /// Stops the server at once. Cuts all connections and requests.
+    /// Stops the server without waiting for pending requests. Cuts all connections and requests.
     pub fn abort(&self) {
         self.shared.aborting.store(true, Ordering::Release);
         self.shutdown();
     }
 
-    /// Gives a request of this process to the worker that has the fewest of them. The answer is 503 if there are too
-    /// many, or if the workers have ended.
+    /// Gives a request of this process to the worker that has the fewest such requests. The answer is 503 if all
+    /// workers together have too many of them, or if the workers have ended.
     #[cfg(feature = "call")]
     pub fn call(
         &self,
@@ -430,15 +436,17 @@ impl Handle {
         future
     }
 
-    /// Returns true if every worker has ended.
+    /// Returns true if every thread of the server has ended. The handle that [`Server::serve`] passes on owns no
+    /// threads, so it always returns true there.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until the server has stopped. Returns the final counts.
+    /// Waits until the server has stopped, and returns the final counts. The handle that [`Server::serve`] passes on
+    /// owns no threads, so it does not wait.
     ///
     /// # Errors
-    /// Returns an error if a worker has failed.
+    /// Returns an error if a thread of the server has failed or panicked.
     #[doc(alias = "wait")]
     pub fn join(self) -> Result<Stats> {
         join(self.threads)?;
@@ -446,13 +454,13 @@ impl Handle {
     }
 }
 
-/// Watches the workers for handlers that hold them, and the memory budget for memory that can be returned to the
+/// Watches the workers for handlers that hold a worker, and the memory budget for memory that can be returned to the
 /// system.
 #[derive(Default)]
 struct Watch {
     /// The beat of each worker at the last check, and the number of checks in a row that found the same beat.
     last: Vec<(u64, u32)>,
-    /// The most bytes charged to the budget since memory was last returned.
+    /// The most bytes charged to the budget since `looks` last reached [`LOOKS_A_LAST_TRIM`].
     most: usize,
     /// The number of checks in a row at which much less was charged.
     looks: u32,
@@ -466,8 +474,8 @@ const LOOKS_A_TRIM: u32 = 20;
 /// memory gradually.
 const LOOKS_A_LAST_TRIM: u32 = 60;
 
-/// The number of bytes by which the charge must fall before memory is returned. (The heap also has free bytes that were
-/// never charged: those of handlers, and gaps between used blocks.)
+/// The least number of bytes by which the charge must fall before memory is returned. (The heap also has free bytes
+/// that were never charged, such as those of handlers and gaps between used blocks.)
 const LEAST_FREED: usize = 1024 * 1024;
 
 impl Watch {

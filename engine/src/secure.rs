@@ -1,5 +1,5 @@
-//! The TLS of a connection, between the bytes of its socket and those of HTTP. Without the feature `tls`, the type
-//! `Secure` has no values, so the compiler removes the code that uses it.
+//! The TLS session of a connection, which decrypts the bytes from the socket and encrypts the bytes of HTTP. Without
+//! the feature `tls`, the type `Secure` has no values, so the compiler can remove the code that uses it.
 
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ pub(crate) type ListenerTls = std::convert::Infallible;
 /// The effects of received bytes on a session.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Heard {
-    /// True if these bytes have completed the handshake.
+    /// True if the received bytes have completed the handshake.
     pub(crate) opened: bool,
     /// True if the peer has sent close_notify, or we have closed the session.
     pub(crate) ended: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Heard {
 pub(crate) enum Fault {
     /// The peer does not speak TLS. It can get an answer without TLS.
     NotTls,
-    /// Any other failure, as text. The alert for the peer has been appended to the records to send.
+    /// Any other failure, as text. The alert for the peer, if there is one, has been appended to the records to send.
     Failed(String),
 }
 
@@ -124,8 +124,8 @@ mod with_tls {
             self.session.is_handshaking()
         }
 
-        /// Encrypts the output from `start` on, in place. If the session has ended, sets `broken` and drops these
-        /// bytes.
+        /// Encrypts the output from `start` on, in place. If that fails, sets `broken` and drops the bytes that are not
+        /// encrypted.
         pub(crate) fn seal(&mut self, output: &mut Vec<u8>, start: usize) {
             self.scratch.clear();
             if let Err(error) = self.session.send(&output[start..], &mut self.scratch) {
@@ -136,7 +136,7 @@ mod with_tls {
             output.extend_from_slice(&self.scratch);
         }
 
-        /// Returns the bytes encrypted. If the session has ended, sets `broken`.
+        /// Encrypts `bytes` and returns the records. If that fails, sets `broken`, because some of the bytes are lost.
         pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Bytes {
             let mut sealed = Vec::with_capacity(bytes.len() + bytes.len() / 256 + 64);
             if let Err(error) = self.session.send(bytes, &mut sealed) {
@@ -146,7 +146,7 @@ mod with_tls {
             sealed.into()
         }
 
-        /// Appends a close_notify to the output.
+        /// Appends a close_notify to the output, if the session can still send one.
         pub(crate) fn close(&mut self, output: &mut Vec<u8>) {
             self.session.close(output);
         }
@@ -156,7 +156,7 @@ mod with_tls {
             self.session.alpn() == Some(b"h2")
         }
 
-        /// Returns true if no protocol was agreed on, because the client offered none.
+        /// Returns true if no protocol was agreed on, usually because the client offered none.
         pub(crate) fn negotiated_nothing(&self) -> bool {
             self.session.alpn().is_none()
         }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 pub enum Outcome {
     /// The answer is in the argument `answer`, or will be given through [`Hooks::reply`].
     Ready,
-    /// A future will answer. It is in this place of the route.
+    /// A future will answer. The number is the future's place in its route.
     Pending(u32),
 }
 
@@ -31,7 +31,7 @@ pub struct Begin<'c> {
     pub caller: Caller<'c>,
     /// The body in the form that [`Service::body_use`] has chosen; [`Ready::Nothing`] if there is none. If an HTTP/1
     /// request asks for an `Upgrade`, has a body and its route takes none, the body is [whole](Ready::Whole), because
-    /// the other protocol's bytes follow it.
+    /// the other protocol's bytes follow the body.
     pub body: &'c mut Ready,
     /// The values that the handler leaves for the exchange.
     pub hooks: &'c mut Hooks,
@@ -43,9 +43,10 @@ pub struct Begin<'c> {
 ///
 /// A worker calls the methods in this order: [`route`](Self::route) for a head; [`body_use`](Self::body_use) and
 /// [`body_limit`](Self::body_limit) if the request has a body; `route` again after a body was collected whole, because
-/// other requests may have been routed since; [`begin`](Self::begin); and, if that is pending, [`poll`](Self::poll)
-/// whenever the request's task is woken, until it is ready or [`cancel`](Self::cancel) drops the future. A route is any
-/// number that the service chooses. A future is identified by its route and its place in the route.
+/// other requests may have been routed since; [`begin`](Self::begin); and, if a future will answer,
+/// [`poll`](Self::poll) whenever the request's task is woken, until the future is ready or [`cancel`](Self::cancel)
+/// drops it. A route is any number below `u32::MAX` that the service chooses. A future is identified by its route and
+/// its place in the route.
 ///
 /// `begin`, `poll` and `cancel` may panic. After a panic of the first two, [`panicked`](Self::panicked) answers the
 /// request; a panic of `cancel` is logged. No method may block, because all connections of the worker would wait.
@@ -74,7 +75,8 @@ pub trait Service {
     /// Finds the route for a request.
     ///
     /// # Errors
-    /// Returns the answer as the error if no handler is to be called. The body of the request is read and dropped.
+    /// Returns the answer as the error if no handler is to be called. The body of the request is then read and dropped,
+    /// up to a limit.
     fn route(&mut self, head: &Head, window: &[u8], caller: Caller<'_>) -> Result<u32, Box<Response>>;
 
     /// Returns how the route takes a request's body.
@@ -92,12 +94,12 @@ pub trait Service {
     /// is stored in `answer` and not returned, because a struct of its size would be copied at each return.
     fn begin(&mut self, request: Begin<'_>, answer: &mut Option<Response>) -> Outcome;
 
-    /// Polls the future of a pending handler: its route and its place.
+    /// Polls the future of a pending handler. The pair contains the future's route and its place in the route.
     fn poll(&mut self, _future: (u32, u32), _: &mut Context<'_>) -> Poll<Response> {
         Poll::Pending
     }
 
-    /// Drops the future of a pending handler.
+    /// Drops the future of a pending handler. The pair is the same as for [`poll`](Self::poll).
     fn cancel(&mut self, _future: (u32, u32)) {}
 
     /// Returns the value of `Strict-Transport-Security` for responses over TLS. Called once, when the worker starts.

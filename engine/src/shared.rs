@@ -15,15 +15,16 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) finished: AtomicU64,
-    /// Requests of all protocols.
+    /// The number of requests of all protocols, including requests of this process.
     pub(crate) requests: AtomicU64,
-    /// Requests on streams of HTTP/2.
+    /// The number of requests on streams of HTTP/2.
     pub(crate) streams: AtomicU64,
-    /// TLS handshakes that were completed.
+    /// The number of TLS handshakes that were completed.
     pub(crate) handshakes: AtomicU64,
-    /// TLS handshakes that failed.
+    /// The number of TLS handshakes that failed.
     pub(crate) handshakes_failed: AtomicU64,
-    /// HTTP/2 connections that ended because their peer used up an allowance, by the kind of the allowance.
+    /// The number of HTTP/2 connections that ended because their peer used up an allowance, by the kind of the
+    /// allowance.
     pub(crate) http2_fired: [AtomicU64; highwire_proto::h2::budget::KINDS],
 }
 
@@ -88,12 +89,12 @@ impl Shared {
     /// Gives a job and its argument to the blocking pool.
     ///
     /// # Errors
-    /// Returns the argument as the error if the pool is full.
+    /// Returns the argument as the error if the pool is full or cannot start its first thread.
     pub fn offer<T: Send + 'static>(&self, argument: T, job: Box<dyn FnOnce(T) + Send>) -> Result<(), T> {
         self.pool().offer(argument, job)
     }
 
-    /// Runs a function on the blocking pool. The caller polls the returned [`Asked`] for its result.
+    /// Runs a function on the blocking pool. The caller polls the returned [`Asked`] for the function's result.
     pub fn ask<T: Send + 'static>(&self, function: impl FnOnce() -> T + Send + 'static) -> Asked<T> {
         self.pool().ask(function)
     }

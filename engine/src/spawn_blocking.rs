@@ -10,9 +10,10 @@ use std::task::{Poll, Waker};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpawnBlockingError {
-    /// The pool has [`Limits::blocking_queue`](crate::Limits::blocking_queue) waiting jobs, and no free thread.
+    /// The pool has [`Limits::blocking_queue`](crate::Limits::blocking_queue) waiting jobs and no free thread, or
+    /// cannot start its first thread.
     Full,
-    /// The work panicked, or its server ended before the work began.
+    /// The work panicked, or the server ended before the work began.
     Lost,
 }
 
@@ -20,7 +21,7 @@ impl fmt::Display for SpawnBlockingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SpawnBlockingError::Full => "the blocking pool is full",
-            SpawnBlockingError::Lost => "blocking work panicked, or the server ended before it began",
+            SpawnBlockingError::Lost => "the blocking work panicked, or the server ended before the work began",
         })
     }
 }
@@ -56,7 +57,8 @@ impl<R> Drop for Filler<R> {
 /// Runs a function that blocks or computes for long on the bounded blocking pool, and waits for its result. Use it in
 /// async handlers, which must not block their worker.
 ///
-/// If the caller drops the future after its first poll, the function still runs.
+/// If the caller drops the future after its first poll, the function still runs, unless the server ends before the
+/// function begins.
 ///
 /// # Errors
 /// Returns an error if the pool is full, the function panics, or the server ends before the function begins.

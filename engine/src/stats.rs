@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[non_exhaustive]
 #[doc(alias = "Report")]
 pub struct Stats {
-    /// Connections that were accepted.
+    /// The number of connections that were accepted.
     pub accepted: u64,
-    /// Connections that were refused, because their peer or the server had too many.
+    /// The number of connections that were refused, because their peer or the server had too many.
     pub refused: u64,
-    /// Exchanges and connections that were cut by a deadline, or at the end of a shutdown.
+    /// The number of exchanges and connections that a deadline or the end of a shutdown has cut.
     pub cut: u64,
-    /// Requests on all connections, and of this process.
+    /// The number of requests on all connections, and of this process.
     pub requests: u64,
-    /// The requests among them that arrived on streams of HTTP/2.
+    /// The number of those requests that arrived on streams of HTTP/2.
     pub streams: u64,
-    /// TLS handshakes that were completed.
+    /// The number of TLS handshakes that were completed.
     pub handshakes: u64,
-    /// TLS handshakes that failed.
+    /// The number of TLS handshakes that failed.
     pub handshakes_failed: u64,
     fired: [u64; budget::KINDS],
 }

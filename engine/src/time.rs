@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Waits for a duration. The wait ends in the worker's first turn after it, and is thus more exact than the timeouts of
-/// connections, which count in ticks of 100 ms.
+/// Waits for a duration. The wait ends in the worker's first turn after the duration, and is thus more exact than the
+/// timeouts of connections, which count in ticks of 100 ms.
 ///
 /// # Panics
 /// Panics if no worker runs on this thread. Call it in handlers and in tasks that they spawn.
@@ -15,12 +15,12 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep { until: context::now() + duration, registered: None }
 }
 
-/// The future of [`sleep`].
+/// The future that [`sleep`] returns.
 #[derive(Debug)]
 #[must_use]
 pub struct Sleep {
     until: highwire_io::Instant,
-    /// The timer and its waker, so that polling again with the same waker adds no other timer.
+    /// The timer and its waker. They are kept so that polling again with the same waker adds no other timer.
     registered: Option<(TimerKey, Waker)>,
 }
 

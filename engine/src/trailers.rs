@@ -22,7 +22,7 @@ const STANDARD: &[&str] = &[
     "content-digest",
     "repr-digest",
     "digest",
-    // RFC 9421 section 4: a signature may cover the whole body, and is then known only at its end.
+    // RFC 9421 section 4: a signature may cover the whole body, and is then known only at the body's end.
     "signature",
     "signature-input",
     // RFC 9209 section 2.
@@ -50,7 +50,7 @@ const REFUSED: &[&str] = &[
     "x-xsrf-token",
 ];
 
-/// Prefixes of the names of such fields.
+/// Prefixes of the names of further fields by which servers choose a route, a method or a user.
 const REFUSED_PREFIXES: &[&str] = &[
     "x-accel-",
     "x-auth-",

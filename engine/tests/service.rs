@@ -132,7 +132,7 @@ fn check(said: &Receiver<Said>, handle: Handle) {
     assert_eq!(hear(), Said::Waits);
     handle.abort();
     handle.join().expect("the server did not stop");
-    // Each of the two workers has a service.
+    // Each of the two workers has a service, so two services report their end.
     let mut all = [hear(), hear(), hear()];
     all.sort_by_key(|said| *said as u8);
     assert_eq!(all, [Said::Cancelled, Said::Ended, Said::Ended]);

@@ -1,4 +1,4 @@
-//! A client's and a server's TLS session against each other, in memory.
+//! Tests of a client's and a server's TLS session that exchange bytes in memory.
 #![cfg(feature = "tls")]
 
 use highwire_engine::tls::{Client, Progress, Server, Session, TlsConfig, TlsError, Version, Versions};
@@ -7,7 +7,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
-/// A server's and a client's configuration, with a certificate for `localhost` that the client trusts.
+/// Returns a server's and a client's configuration, with a certificate for `localhost` that the client trusts.
 fn configs(versions: Versions) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).expect("a certificate");
     let server = TlsConfig::new()
@@ -27,7 +27,7 @@ fn configs(versions: Versions) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     (server, Arc::new(client))
 }
 
-/// Both sides, and the bytes on their way.
+/// A server's and a client's session, the bytes on their way to each of them, and the bytes that each has decrypted.
 struct Pair {
     server: Session<Server>,
     client: Session<Client>,
@@ -51,7 +51,8 @@ impl Pair {
         }
     }
 
-    /// Passes all bytes on in pieces of `size`, until neither side has any.
+    /// Passes the bytes of both sides on in pieces of at most `size` bytes, until neither side has any to send. Returns
+    /// the first error and the side that it occurred on.
     fn pass(&mut self, size: usize) -> Result<(), (&'static str, TlsError)> {
         while !self.to_server.is_empty() || !self.to_client.is_empty() {
             for piece in std::mem::take(&mut self.to_server).chunks(size) {

@@ -1,7 +1,7 @@
-//! HTTP/2 frames as bytes, independent of the engine: tests can send invalid frames, and read the server's frames
-//! without the engine's parser. RFC 9113 sections 4, 6 and 7, RFC 7541 sections 5 and 6.
+//! HTTP/2 frames as bytes, independent of the engine, so that tests can send invalid frames and read the server's
+//! frames without the engine's parser. RFC 9113 sections 4, 6 and 7, RFC 7541 sections 5 and 6.
 
-/// The first bytes of every client (RFC 9113 section 3.4).
+/// The preface: the first bytes that a client sends (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The largest payload of a frame unless settings allow more (RFC 9113 section 4.2).
@@ -11,7 +11,7 @@ pub const FRAME_BYTES: usize = 16_384;
 pub const DATA: u8 = 0x0;
 /// The kind of frames that begin a field section.
 pub const HEADERS: u8 = 0x1;
-/// The kind of frames that give a stream a weight, deprecated.
+/// The kind of frames that give a stream a weight (deprecated).
 pub const PRIORITY: u8 = 0x2;
 /// The kind of frames that reset a stream.
 pub const RST_STREAM: u8 = 0x3;
@@ -19,7 +19,7 @@ pub const RST_STREAM: u8 = 0x3;
 pub const SETTINGS: u8 = 0x4;
 /// The kind of frames that announce a pushed response.
 pub const PUSH_PROMISE: u8 = 0x5;
-/// The kind of frames that request an acknowledgement, and of those that are one.
+/// The kind of frames that request an acknowledgement, and of the acknowledgements.
 pub const PING: u8 = 0x6;
 /// The kind of frames that announce the end of a connection.
 pub const GOAWAY: u8 = 0x7;
@@ -30,13 +30,13 @@ pub const CONTINUATION: u8 = 0x9;
 /// The kind of frames that change a request's priority (RFC 9218 section 7.1).
 pub const PRIORITY_UPDATE: u8 = 0x10;
 
-/// The flag of DATA and HEADERS after which the sender sends no more on the stream.
+/// The flag of DATA and HEADERS frames after which the sender sends no more of its message on the stream.
 pub const END_STREAM: u8 = 0x1;
-/// The flag of SETTINGS and PING that acknowledge a frame of the peer.
+/// The flag of SETTINGS and PING frames that acknowledge a frame of the peer.
 pub const ACK: u8 = 0x1;
-/// The flag of HEADERS and CONTINUATION that ends a field section.
+/// The flag of HEADERS and CONTINUATION frames that end a field section.
 pub const END_HEADERS: u8 = 0x4;
-/// The flag of DATA and HEADERS whose payload is padded.
+/// The flag of DATA and HEADERS frames whose payload is padded.
 pub const PADDED: u8 = 0x8;
 
 /// A frame: kind, flags, stream, payload.
@@ -51,7 +51,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns SETTINGS with these identifiers and values.
+/// Returns a SETTINGS frame with these identifiers and values.
 pub fn settings(values: &[(u16, u32)]) -> Vec<u8> {
     let entry = |(name, value): &(u16, u32)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
     frame(SETTINGS, 0, 0, &values.iter().flat_map(entry).collect::<Vec<u8>>())
@@ -62,7 +62,7 @@ pub fn opening() -> Vec<u8> {
     [PREFACE, &settings(&[])].concat()
 }
 
-/// Returns WINDOW_UPDATE; stream 0 is the connection.
+/// Returns a WINDOW_UPDATE frame. Stream 0 stands for the connection.
 pub fn window_update(stream: u32, by: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
 }
@@ -99,12 +99,12 @@ fn push_length(length: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// Returns a field section of these fields. `flags` is END_STREAM or 0.
+/// Returns these fields as a HEADERS frame, with CONTINUATION frames if they do not fit. `flags` is END_STREAM or 0.
 pub fn headers(flags: u8, stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
     section(flags, stream, &block(fields))
 }
 
-/// Returns a field section of a header block: HEADERS, and CONTINUATION if it does not fit one frame. `flags` is
+/// Returns a header block as frames: HEADERS, and CONTINUATION if the block does not fit one frame. `flags` is
 /// END_STREAM or 0.
 pub fn section(flags: u8, stream: u32, block: &[u8]) -> Vec<u8> {
     let (mut kind, mut flags, mut rest, mut frames) = (HEADERS, flags, block, Vec::new());
@@ -131,7 +131,7 @@ pub fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
         frames.push((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), &after[..length]));
         rest = &after[length..];
     }
-    assert!(rest.is_empty(), "{} bytes of an incomplete frame", rest.len());
+    assert!(rest.is_empty(), "the last frame is incomplete; it has {} bytes", rest.len());
     frames
 }
 

@@ -1,15 +1,15 @@
 //! A client for raw HTTP/1 bytes on real sockets or on any other stream.
 //!
-//! Two ways to use it: `exchange` sends a request that closes its connection and returns every byte of the answer, and
-//! [`Http1`] keeps a connection and reads response after response (RFC 9112 section 6.3). It shares no code with the
-//! engine.
+//! There are two ways to use it. [`exchange`] sends bytes, reads until the server closes the connection, and returns all
+//! received bytes. [`Http1`] keeps a connection and reads response after response (RFC 9112 section 6.3). The client
+//! shares no code with the engine.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The default timeout of each read and write: far more than any answer takes on a slow machine. A test that must fail
-/// if only a timeout of the server ends a wait needs a shorter one, with [`connect_within`].
+/// The default timeout of each read and write. It is far longer than an answer should take on a slow machine. A test
+/// that must fail if a timeout of the server ends a wait needs a shorter one; see [`connect_within`].
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connects to an address, with [`PATIENCE`] for each read and write.
@@ -26,9 +26,9 @@ pub fn connect(address: &str) -> TcpStream {
 /// Panics if no server listens at the address.
 pub fn connect_within(address: &str, patience: Duration) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
-    stream.set_nodelay(true).expect("an option");
-    stream.set_read_timeout(Some(patience)).expect("an option");
-    stream.set_write_timeout(Some(patience)).expect("an option");
+    stream.set_nodelay(true).expect("cannot set a socket option");
+    stream.set_read_timeout(Some(patience)).expect("cannot set a socket option");
+    stream.set_write_timeout(Some(patience)).expect("cannot set a socket option");
     stream
 }
 
@@ -45,9 +45,9 @@ pub fn get(address: &str, path: &str) -> String {
 /// # Panics
 /// Panics if the server does not read, does not close in time, or resets the connection.
 pub fn exchange(mut stream: impl Read + Write, bytes: impl AsRef<[u8]>) -> Vec<u8> {
-    stream.write_all(bytes.as_ref()).expect("the server reads");
+    stream.write_all(bytes.as_ref()).expect("cannot send to the server");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the server answers and closes");
+    stream.read_to_end(&mut answer).expect("cannot read to the end of the connection");
     answer
 }
 
@@ -56,10 +56,10 @@ pub fn exchange(mut stream: impl Read + Write, bytes: impl AsRef<[u8]>) -> Vec<u
 /// # Panics
 /// Panics if [`exchange`] does or if the answer is not UTF-8.
 pub fn exchange_text(stream: impl Read + Write, bytes: impl AsRef<[u8]>) -> String {
-    String::from_utf8(exchange(stream, bytes)).expect("text")
+    String::from_utf8(exchange(stream, bytes)).expect("the answer is not UTF-8")
 }
 
-/// Returns the body of an answer, without decoding its chunks.
+/// Returns the bytes after the head of an answer. Does not decode chunks.
 pub fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
@@ -84,9 +84,9 @@ impl Response {
     /// Returns the body as text.
     ///
     /// # Panics
-    /// Panics if it is not UTF-8.
+    /// Panics if the body is not UTF-8.
     pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("text")
+        std::str::from_utf8(&self.body).expect("the body is not UTF-8")
     }
 }
 
@@ -104,7 +104,7 @@ impl<S: Read + Write> Http1<S> {
         Http1 { stream, unread: Vec::new() }
     }
 
-    /// Returns the stream.
+    /// Returns the stream on which the client was created.
     pub fn stream(&mut self) -> &mut S {
         &mut self.stream
     }
@@ -116,11 +116,11 @@ impl<S: Read + Write> Http1<S> {
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         let sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
         // The server may have answered before it closed.
-        sent.map_err(|error| format!("cannot write to the server: {error}; it answered {:?}", self.response()))
+        sent.map_err(|error| format!("cannot write to the server: {error}; its response: {:?}", self.response()))
     }
 
     /// Reads the next response and skips interim ones. The request must not be HEAD or CONNECT, because the heads of
-    /// those responses do not show where they end.
+    /// their responses do not show where these responses end.
     ///
     /// # Errors
     /// Returns an error if the connection ends or times out before the response is complete, or if the bytes are no
@@ -143,7 +143,7 @@ impl<S: Read + Write> Http1<S> {
         let mut bytes = std::mem::take(&mut self.unread);
         match self.stream.read_to_end(&mut bytes) {
             Ok(_) => Ok(bytes),
-            Err(error) => Err(format!("cannot read from the server: {error}; {} bytes arrived before", bytes.len())),
+            Err(error) => Err(format!("cannot read from the server after {} bytes: {error}", bytes.len())),
         }
     }
 
@@ -152,9 +152,9 @@ impl<S: Read + Write> Http1<S> {
         let head = String::from_utf8_lossy(&head);
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok());
-        let status = status.ok_or_else(|| format!("no status in {head:?}"))?;
+        let status = status.ok_or_else(|| format!("no HTTP/1 status in the head {head:?}"))?;
         let field = |line: &str| -> Result<(String, String), String> {
-            let (name, value) = line.split_once(':').ok_or_else(|| format!("no field: {line:?}"))?;
+            let (name, value) = line.split_once(':').ok_or_else(|| format!("not a header field: {line:?}"))?;
             Ok((name.to_ascii_lowercase(), value.trim().to_string()))
         };
         let fields = lines.map(field).collect::<Result<Vec<_>, String>>()?;
@@ -169,10 +169,10 @@ impl<S: Read + Write> Http1<S> {
             (Some("chunked"), None) => self.chunked(),
             (None, Some(length)) => match length.parse() {
                 Ok(length) => self.take(length),
-                Err(_) => Err(format!("Content-Length: {length:?}")),
+                Err(_) => Err(format!("invalid Content-Length: {length:?}")),
             },
             (None, None) => self.read_to_end(),
-            framing => Err(format!("Transfer-Encoding and Content-Length: {framing:?}")),
+            framing => Err(format!("unsupported Transfer-Encoding and Content-Length: {framing:?}")),
         }
     }
 
@@ -185,10 +185,10 @@ impl<S: Read + Write> Http1<S> {
             match usize::from_str_radix(digits, 16) {
                 Ok(0) => break,
                 Ok(size) => body.extend(self.take(size)?),
-                Err(_) => return Err(format!("no chunk size: {line:?}")),
+                Err(_) => return Err(format!("invalid chunk size: {line:?}")),
             }
             if self.take(2)? != b"\r\n" {
-                return Err(format!("no end of line after a chunk, after {} bytes", body.len()));
+                return Err(format!("a chunk has no line end; the body so far has {} bytes", body.len()));
             }
         }
         // Trailers end with an empty line.
@@ -196,7 +196,8 @@ impl<S: Read + Write> Http1<S> {
         Ok(body)
     }
 
-    /// Takes the bytes up to and including `end`, and returns those before it.
+    /// Takes the bytes up to and including `end`, and returns the bytes before `end`. Reads from the stream until `end`
+    /// has arrived.
     fn take_until(&mut self, end: &[u8]) -> Result<Vec<u8>, String> {
         loop {
             if let Some(at) = self.unread.windows(end.len()).position(|bytes| bytes == end) {
@@ -206,7 +207,7 @@ impl<S: Read + Write> Http1<S> {
         }
     }
 
-    /// Takes this many bytes.
+    /// Takes `count` bytes. Reads from the stream until they have arrived.
     fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
         while self.unread.len() < count {
             self.read()?;
@@ -219,7 +220,7 @@ impl<S: Read + Write> Http1<S> {
         match self.stream.read(&mut buffer) {
             Ok(0) => {
                 let unread = self.unread[..self.unread.len().min(1024)].escape_ascii();
-                Err(format!("the server closed the connection; {} bytes arrived before: {unread}", self.unread.len()))
+                Err(format!("the server closed the connection; {} bytes are unread: {unread}", self.unread.len()))
             }
             Ok(count) => {
                 self.unread.extend_from_slice(&buffer[..count]);
@@ -235,7 +236,7 @@ impl<S: Read + Write> Http1<S> {
 mod tests {
     use super::*;
 
-    /// A stream that returns the answer in pieces of `size` bytes.
+    /// A stream that returns the answer in pieces of at most `size` bytes.
     struct Pieces {
         answer: &'static [u8],
         size: usize,
@@ -261,12 +262,12 @@ mod tests {
         }
     }
 
-    /// Reads the expected number of responses and compares their statuses and bodies.
+    /// Reads the expected number of responses, compares their statuses and bodies, and checks that no bytes follow.
     fn check(answer: &'static [u8], expected: &[(u16, &str)]) {
         for size in [1, 7, answer.len()] {
             let mut client = Http1::new(Pieces { answer, size });
             for (status, body) in expected {
-                let response = client.response().expect("a response");
+                let response = client.response().expect("cannot read a response");
                 assert_eq!((response.status, response.text()), (*status, *body), "in pieces of {size} bytes");
             }
             assert_eq!(client.read_to_end(), Ok(Vec::new()), "in pieces of {size} bytes");

@@ -72,7 +72,7 @@ impl<S: Read + Write> Http2<S> {
             if self.receive(stream, &mut answer)? {
                 return match rest.len() {
                     0 => Ok(answer),
-                    left => Err(format!("status {} before the last {left} bytes of the body were sent", answer.0)),
+                    left => Err(format!("status {} arrived before the last {left} body bytes were sent", answer.0)),
                 };
             }
         }

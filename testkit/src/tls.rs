@@ -1,7 +1,7 @@
 //! A rustls client configuration that accepts every certificate.
 //!
-//! Tests of the traffic after the handshake use it, and tests that inspect the server's handshake messages. The client
-//! in `highwire/src/testing/wire.rs` has its own verifier, because published code cannot depend on this crate.
+//! It is for tests of the traffic after the handshake, and for tests that inspect the server's handshake messages. The
+//! client in `highwire/src/testing/wire.rs` has its own verifier, because published code cannot depend on this crate.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -17,8 +17,8 @@ pub struct AcceptAny {
 }
 
 impl AcceptAny {
-    /// Returns a verifier that offers these signature schemes to the server. A server with several certificates chooses
-    /// by them.
+    /// Returns a verifier that offers these signature schemes to the server. A server with several certificates may
+    /// choose one by them.
     pub fn new(schemes: &[SignatureScheme]) -> Arc<AcceptAny> {
         Arc::new(AcceptAny { schemes: schemes.to_vec(), staple: Mutex::default() })
     }
@@ -66,7 +66,7 @@ impl ServerCertVerifier for AcceptAny {
 }
 
 /// Returns a configuration without a client certificate and without ALPN, whose verifier is `verifier`. Two
-/// configurations resume each other's sessions only if they share the verifier, too.
+/// configurations with the same session store can resume each other's sessions only if they share the verifier, too.
 ///
 /// # Panics
 /// Panics if the provider supports none of these versions.
@@ -77,7 +77,7 @@ pub fn client_config(
 ) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
-        .expect("a version that the provider supports")
+        .expect("the provider supports none of these versions")
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth()

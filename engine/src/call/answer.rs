@@ -1,5 +1,5 @@
-//! Sends the answer to a request of this process: the head as an [`http::Response`], and the body part by part as the
-//! caller takes it.
+//! Sends the answer to a request of this process: the head as an [`http::Response`], and a streamed body part by part
+//! as the caller takes it.
 
 use super::{Call, PARTS_A_TURN};
 use super::{ResponseBody, crossing};
@@ -44,7 +44,7 @@ impl Call {
         answerer.send(answer);
     }
 
-    /// Sends parts of the answer's body as long as the channel to the caller has room.
+    /// Sends the parts of the answer's body that are ready, as long as the channel to the caller has room.
     pub(super) fn pump(&mut self, worker: &mut WorkerContext<impl Service>) {
         let waker = self.waker(worker);
         let mut cx = Context::from_waker(&waker);
@@ -62,7 +62,7 @@ impl Call {
         waker.wake();
     }
 
-    /// Passes a part of the answer's body to the caller. Fails if the body is longer than announced.
+    /// Passes a part of the answer's body to the caller. Returns an error if the body is longer than announced.
     pub(super) fn write(&mut self, part: Part) -> Result<Sent, Abort> {
         let (Some(writer), Part::Bytes(bytes)) = (&self.writer, part) else { return Ok(Sent::Over) };
         // The handler has made a part, so the deadline for the next one starts anew.
@@ -74,7 +74,7 @@ impl Call {
         Ok(Sent::More)
     }
 
-    /// Ends the answer's body. Fails if the body is shorter than announced.
+    /// Ends the answer's body. Returns an error if the body is shorter than announced.
     pub(super) fn end_answer(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Result<(), Abort> {
         if self.left.is_some_and(|left| left > 0) {
             return Err(Abort::BodyMisfit(None));

@@ -1,4 +1,4 @@
-//! Implements [`Carrier`] for requests of this process, whose requests and responses have the types of the crate
+//! Implements [`Carrier`] for requests of this process. These requests and their responses have the types of the crate
 //! `http`.
 
 use super::Call;
@@ -58,7 +58,8 @@ impl Carrier for Call {
         self.lent = bytes;
     }
 
-    /// Returns false: the worker polls the request's body, so its sender does not wait for 100 (Continue).
+    /// Returns false, because the worker polls the request's body, so the sender of the body does not wait for 100
+    /// (Continue).
     fn awaits_continue(&self) -> bool {
         false
     }

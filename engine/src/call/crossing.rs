@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes of a response's body that may wait between a worker and the caller of a request. The last part may exceed
-/// them.
+/// The number of bytes of a response's body that may wait between a worker and the caller of a request. The last part
+/// may exceed this number.
 pub const CROSSING_BYTES: usize = 64 * 1024;
 
 /// The state that both ends share.
@@ -27,7 +27,8 @@ struct Crossing<E> {
     reader_gone: bool,
 }
 
-/// Releases the lock and then wakes the reader. Its executor may drop it during the wake, which takes the lock again.
+/// Releases the lock and then wakes the reader. The reader's executor may drop the reader during the wake, which takes
+/// the lock again.
 fn wake_reader<E>(mut crossing: MutexGuard<'_, Crossing<E>>) {
     let reader = crossing.reader.take();
     drop(crossing);
@@ -70,13 +71,13 @@ pub fn crossing<E: From<BodyError>>() -> (Writer<E>, Reader<E>) {
 
 impl<E: From<BodyError>> Writer<E> {
     /// Returns ready if the channel has room for a part, or with [`ReaderGone`] if the reader was dropped. Otherwise
-    /// wakes the task when either happens.
+    /// wakes the task later, when either happens.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
         self.poll_until(cx, |crossing| crossing.held < CROSSING_BYTES)
     }
 
-    /// Returns ready if the reader waits for a part, or with [`ReaderGone`] as [`poll_room`](Self::poll_room) does. For
-    /// a writer whose parts must stay charged to the connection until the reader needs them.
+    /// Returns ready if the reader waits for a part, or with [`ReaderGone`] as [`poll_room`](Self::poll_room) does.
+    /// This serves a writer whose parts must stay charged to the connection until the reader needs them.
     pub fn poll_asked(&self, cx: &mut Context<'_>) -> Poll<Result<(), ReaderGone>> {
         self.poll_until(cx, |crossing| {
             crossing.writer_waits = crossing.reader.is_none();
@@ -99,7 +100,7 @@ impl<E: From<BodyError>> Writer<E> {
         if may_go_on(&mut crossing) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Appends a part and wakes the reader, or drops the part if the reader is gone.
+    /// Appends a part and wakes the reader. Drops the part if it is empty or the reader is gone.
     pub fn push(&self, part: Bytes) {
         let mut crossing = locked(&self.crossing);
         if !crossing.reader_gone && !part.is_empty() {
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
     use std::task::Wake;
 
-    /// A waker of an executor in shutdown: a wake drops the reader.
+    /// The waker of an executor that is shutting down. A wake drops the reader.
     struct Dropping(Mutex<Option<Reader<BodyError>>>);
 
     impl Wake for Dropping {

@@ -1,8 +1,8 @@
 //! Converts the head of a request of this process to a [`Head`], whose spans refer to a buffer, as handlers expect.
 //!
 //! The types of `http` can hold requests that are not valid. Therefore the head is written as HTTP/1 and parsed as if
-//! it had come from the network, by the same code and with the same limits. The program's fields about the body's
-//! framing are replaced, because the body has its own length.
+//! it had come from the network, by the same code and with the same limits. The program's fields Content-Length and
+//! Transfer-Encoding are replaced, because the body itself reports its length.
 
 use highwire_proto::h1;
 use highwire_proto::{Error, Event, Head, Length, Limits, Role};
@@ -44,7 +44,7 @@ fn write(request: &Parts, length: Length, out: &mut Vec<u8>) {
     if request.version <= Version::HTTP_11
         && let (Some(scheme), Some(authority)) = (uri.scheme_str(), authority)
     {
-        // The absolute form of a target, as a proxy gets it.
+        // This is the absolute form of a target, as a client sends it to a proxy.
         [scheme.as_bytes(), b"://", authority].iter().for_each(|part| out.extend_from_slice(part));
     }
     match uri.path_and_query().map(|target| target.as_str()) {

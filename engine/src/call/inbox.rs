@@ -24,7 +24,7 @@ pub(crate) struct Job {
 pub(crate) struct Inbox {
     /// `None` once the worker has ended.
     jobs: Mutex<Option<Vec<Job>>>,
-    /// Requests that are queued or in progress.
+    /// The number of requests that are queued or in progress.
     count: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Queues a request. If the worker has ended, drops it, which answers 503.
+    /// Queues a request. If the worker has ended, drops the request, which answers it with 503.
     pub(crate) fn leave(&self, job: Job) {
         if let Some(jobs) = &mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
             self.count.fetch_add(1, Ordering::Relaxed);
@@ -64,10 +64,10 @@ impl Inbox {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Closes the queue. Drops the queued requests, which answers them with 503; later ones are dropped by `leave`.
+    /// Closes the queue. Drops the queued requests, which answers them with 503. Later requests are dropped by `leave`.
     pub(crate) fn close(&self) {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Drops them without the lock, because the drop runs code of the program.
+        // Drops the requests without the lock, because the drop runs code of the program.
         jobs.into_iter().flatten().for_each(forget);
     }
 }

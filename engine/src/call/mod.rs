@@ -1,9 +1,9 @@
-//! A request of this process, on the worker that answers it. It has the same dispatch, limits and deadlines as a
-//! request from a connection, but no socket.
+//! A request of this process, on the worker that answers it. It is routed, limited and timed as a request from a
+//! connection is, but has no socket.
 //!
 //! The worker polls the request's body as fast as the handler takes it. The answer's body goes through a channel to the
-//! caller's thread, as fast as the caller takes it. Every event wakes the one task of the request, and `Call::drive`
-//! then advances everything that can make progress. The module `answer` sends the answer.
+//! caller's thread, as fast as the caller takes it. A wake of the request's one task calls `Call::drive`, which
+//! advances everything that can make progress. The module `answer` sends the answer.
 
 mod answer;
 mod carrier;
@@ -38,7 +38,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
-/// The memory charge for a request besides its bodies: its slot, its exchange, and its `http` types.
+/// The memory charge in bytes for a request besides its bodies: its slot, its exchange, and its `http` types.
 const CALL_BYTES: usize = 2 * 1024;
 
 /// The most parts of a body that are moved before other tasks get their turn.
@@ -51,30 +51,30 @@ pub(super) struct Call {
     pub(super) peer: Peer,
     pub(super) tls: Option<Tls>,
     pub(super) exchange: Exchange,
-    /// The rest of the request's body, and the announced length of the whole body.
+    /// The rest of the request's body, and the announced length of the whole body in bytes.
     body: Option<RequestBody>,
     announced: Option<u64>,
     pub(super) intake: Intake,
-    /// Bytes of a whole request body that the handler holds until it answers.
+    /// The number of bytes of a whole request body that the handler holds until it answers.
     pub(super) lent: usize,
     /// The sender of the answer's head; `None` once it has been sent.
     pub(super) answerer: Option<Answerer>,
-    /// The writing end of the answer's body, and the bytes left of its announced length.
+    /// The writing end of the answer's body, and the number of bytes left of the body's announced length.
     pub(super) writer: Option<Writer<BoxError>>,
     pub(super) left: Option<u64>,
     /// The program's own error, if its response's body has failed.
     pub(super) error: Option<BoxError>,
     charged: usize,
-    /// True if the memory budget had no room for the request. Its answer is still sent, because that is limited in size
-    /// and made by the program.
+    /// True if the memory budget had no room for the request. The error answer is still sent, although there is no room
+    /// for it, because the program makes it and it is usually small.
     pub(super) is_refused: bool,
     pub(super) waits: Waits,
     due: u32,
     pub(super) is_cancelled: bool,
 }
 
-/// The peer of a request that has none: an address that is in no list of trusted ones. It must not be [`Peer::Local`],
-/// which programs trust, because the request may come from anywhere.
+/// The peer of a request that has none: an address that should be in no list of trusted addresses. It must not be
+/// [`Peer::Local`], which programs trust, because the request may come from anywhere.
 const NOBODY: Peer = Peer::Internet(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Call {
@@ -117,7 +117,7 @@ impl Call {
         worker.context.inbox.waker(self.task.number())
     }
 
-    /// Begins the request: calls its handler, or begins to collect its body.
+    /// Begins the request: calls its handler, or begins to collect the body for the handler.
     pub(super) fn begin(&mut self, call_head: &mut CallHead, worker: &mut WorkerContext<impl Service>) {
         if self.is_unwanted(worker) {
             return self.is_cancelled = true;
@@ -176,7 +176,7 @@ impl Call {
         let mut any = false;
         for _ in 0..PARTS_A_TURN {
             if self.body.is_some() && self.exchange.incoming.body_use() == BodyUse::None {
-                // The sender of the body sees by this that it is not read.
+                // The drop shows the sender of the body that no handler reads it.
                 let_go(self.body.take());
             }
             if self.exchange.incoming.is_full() {
@@ -229,8 +229,8 @@ impl Call {
         let_go(self.body.take());
     }
 
-    /// Handles a body that ends before it is complete. If it is being collected, answers with an error. A handler that
-    /// takes it in parts gets the error instead.
+    /// Handles a body that fails, or that is shorter or longer than announced. If the body is being collected, answers
+    /// with an error. A handler that takes the body in parts gets the error instead.
     fn body_failed(&mut self, why: BodyError, worker: &mut WorkerContext<impl Service>) {
         let_go(self.body.take());
         let is_collecting = self.exchange.incoming.is_collecting();
@@ -241,7 +241,8 @@ impl Call {
         }
     }
 
-    /// Runs after each event: charges the memory, and sets the deadline if the request waits for something else now.
+    /// Runs after most events. Charges the memory, and sets a new deadline if the request no longer waits for the same
+    /// event.
     fn settle(&mut self, worker: &mut WorkerContext<impl Service>) {
         if !self.is_over() && !self.recharge(worker) && !self.is_refused {
             self.no_memory(worker);
@@ -263,7 +264,7 @@ impl Call {
         (self.waits, self.due, self.intake.arrived) = (waits, worker.tick.saturating_add(after), 0);
     }
 
-    /// Handles the deadline of the request.
+    /// Handles the passed deadline of the request.
     pub(super) fn expired(&mut self, worker: &mut WorkerContext<impl Service>) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
         if waits == Waits::Body && self.intake.arrived >= worker.shared.config().timeouts.least_body() {
@@ -274,7 +275,7 @@ impl Call {
         self.settle(worker);
     }
 
-    /// Cuts the request, because the worker ends or the time of a shutdown is over.
+    /// Cuts the request, because the worker or the server's shutdown must end now.
     pub(super) fn cut(&mut self, worker: &mut WorkerContext<impl Service>) {
         worker.count_cut();
         self.abort(Abort::ShuttingDown, worker);
@@ -296,8 +297,8 @@ impl Call {
         true
     }
 
-    /// Releases everything that the request holds. A caller that still waits gets 503, or an error from the answer's
-    /// body.
+    /// Releases everything that the request holds. A caller that still waits for the answer gets 503; a caller that
+    /// still reads the answer's body gets an error from it.
     pub(super) fn release(&mut self, worker: &mut WorkerContext<impl Service>) {
         worker.share.give(std::mem::take(&mut self.charged));
         self.exchange.give_up(BodyError::CutShort, worker);

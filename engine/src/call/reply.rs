@@ -27,7 +27,8 @@ fn locked(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sending end of an answer. If it is dropped without an answer, the caller gets 503, because the worker has ended.
+/// The sending end of an answer. If it is dropped without an answer, for example because the worker has ended, the
+/// caller gets 503.
 pub(crate) struct Answerer {
     slot: Arc<Mutex<Slot>>,
 }
@@ -39,7 +40,7 @@ pub(crate) fn answer() -> (Answerer, ResponseFuture) {
 }
 
 impl Answerer {
-    /// Returns true if the caller still waits for the answer. Wakes `task` when the caller stops waiting.
+    /// Returns true if the caller still waits for the answer. Later wakes `task` if the caller stops waiting.
     pub(crate) fn is_wanted(&self, task: &Waker) -> bool {
         let mut slot = locked(&self.slot);
         if slot.worker.is_none() {
@@ -59,7 +60,7 @@ impl Drop for Answerer {
         let mut slot = locked(&self.slot);
         slot.worker = None;
         if slot.asker_gone {
-            // Dropped without the lock, because the answer may hold a body whose drop wakes other tasks.
+            // The answer is dropped without the lock, because it may hold a body whose drop wakes other tasks.
             let answer = slot.answer.take();
             drop(slot);
             return drop(answer);
@@ -77,8 +78,8 @@ impl Drop for Answerer {
     }
 }
 
-/// A future of the answer. If it is dropped before the answer arrives, the handler is cancelled.
-#[must_use = "the answer comes to whoever awaits it"]
+/// The future that returns the answer. If it is dropped before the answer arrives, the handler is cancelled.
+#[must_use = "dropping this future cancels the request"]
 pub struct ResponseFuture {
     slot: Arc<Mutex<Slot>>,
 }

@@ -1,20 +1,21 @@
-//! The account of a connection: the number of bytes that are charged to its worker's share of the memory budget.
+//! The account of a connection: counts of the bytes that it holds for its peer, and the number of bytes that are
+//! charged to its worker's share of the memory budget.
 
 use crate::budget::Share;
 
-/// Counts of the bytes that a connection holds for its peer. The connection's own buffers are not included, because
-/// their capacity needs no count.
+/// The byte counts of a connection. The connection's own buffers (`unread` and `sealed`) have no count here, because
+/// their capacities are added at each charge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
-    /// Bytes that are charged to the worker's share of the memory budget.
+    /// The number of bytes that are charged to the worker's share of the memory budget.
     charged: u32,
-    /// Bytes of an HTTP/1 request body that the handler holds as a whole.
+    /// The number of bytes of an HTTP/1 request body that the handler holds as a whole.
     lent: u32,
-    /// Bytes of answers that the driver holds because the kernel has not taken them.
+    /// The number of unsent bytes that the driver holds until the kernel takes them.
     unsent: u32,
-    /// Bytes of the TLS session and of its incomplete records.
+    /// The number of bytes of the TLS session and its incomplete records.
     session: u32,
-    /// Bytes that the exchanges hold, as of the last count.
+    /// The number of bytes that the exchanges hold, as of the last count.
     exchanges: u32,
 }
 
@@ -23,12 +24,12 @@ fn clamp(bytes: usize) -> u32 {
 }
 
 impl Account {
-    /// Returns the bytes that are charged to the worker's share.
+    /// Returns the number of bytes that are charged to the worker's share.
     pub(super) fn charged(&self) -> usize {
         self.charged as usize
     }
 
-    /// Returns the bytes that the connection holds, without those of its own buffers.
+    /// Returns the number of bytes that the connection holds, without its own buffers.
     pub(super) fn held(&self) -> usize {
         self.unsent as usize + self.session as usize + self.exchanges as usize
     }
@@ -41,17 +42,17 @@ impl Account {
         self.lent = clamp(bytes);
     }
 
-    /// Adds to the unsent bytes that the driver holds.
+    /// Adds to the number of unsent bytes that the driver holds.
     pub(super) fn add_unsent(&mut self, bytes: usize) {
         self.unsent = self.unsent.saturating_add(clamp(bytes));
     }
 
-    /// Sets the unsent bytes that the driver holds.
+    /// Sets the number of unsent bytes that the driver holds.
     pub(super) fn set_unsent(&mut self, bytes: usize) {
         self.unsent = clamp(bytes);
     }
 
-    /// Sets the bytes of the TLS session. Returns true if the number has changed.
+    /// Sets the number of bytes of the TLS session. Returns true if the number has changed.
     pub(super) fn set_session(&mut self, bytes: usize) -> bool {
         std::mem::replace(&mut self.session, clamp(bytes)) != self.session
     }

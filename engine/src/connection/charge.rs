@@ -1,4 +1,4 @@
-//! Charges the memory that a connection holds to its worker's share of the memory budget, and gives it back.
+//! Charges the worker's share of the memory budget for the memory that a connection holds, and gives the charge back.
 
 use super::Connection;
 use super::account::Account;
@@ -8,23 +8,23 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 
 impl Transport {
-    /// Charges the worker's share of the memory budget for the bytes that the connection holds now, with the last count
-    /// of its exchanges. Returns false if the budget has no room.
+    /// Charges the worker's share of the memory budget for the bytes that the connection holds now. For the exchanges,
+    /// uses their last count. Returns false if the budget has no room.
     pub(super) fn charge(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let held = self.held();
         self.account.charge(held, &mut worker.share)
     }
 
-    /// Charges as [`charge`](Self::charge) does, for an HTTP/2 connection whose streams hold `bytes`. Also returns
-    /// false if this connection would leave too little for the others. HTTP/1 needs no such rule, because it has one
-    /// body at a time, which has a limit of its own.
+    /// Charges as [`charge`](Self::charge) does, for an HTTP/2 connection whose state and streams hold `bytes` bytes.
+    /// Also returns false, without a charge, if this connection would leave too little for the others. HTTP/1 needs no
+    /// such rule, because it has one body at a time, which has a limit of its own.
     pub(super) fn charge_streams(&mut self, bytes: usize, worker: &mut WorkerContext<impl Service>) -> bool {
         self.account.set_exchanges(bytes);
         let held = self.held();
         worker.share.allows(self.account.charged(), held) && self.account.charge(held, &mut worker.share)
     }
 
-    /// Returns the bytes that the connection holds for its peer.
+    /// Returns the number of bytes that the connection holds for its peer.
     fn held(&self) -> usize {
         self.account.held() + self.unread.capacity() + self.sealed.capacity()
     }

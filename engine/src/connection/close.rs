@@ -1,10 +1,10 @@
 //! The end of a connection: errors, deadlines, closing.
 //!
 //! If a socket is closed while it has unread bytes, the kernel sends a reset, which can destroy the last answer on its
-//! way (RFC 9112 section 9.6). A peer may continue to send after its last request. Therefore the connection first ends
-//! its own direction, and then reads and drops bytes until the peer ends its direction or the linger deadline passes.
-//! No answer is lost, at the cost of one more wake and receive per connection (measured: 8 % of the cost of a
-//! connection that is used once).
+//! way (RFC 9112 section 9.6). A peer may continue to send after its last request. Therefore a connection usually ends
+//! its own direction first, and then reads and drops bytes until the peer ends its direction or the linger deadline
+//! passes. This protects the last answer, at the cost of one more wake and receive per connection (measured: 8 % of the
+//! cost of a connection that is used once).
 
 use super::Connection;
 use super::http1::H1;
@@ -20,11 +20,11 @@ use highwire_io::Queue;
 use highwire_proto::h2::Failure;
 use highwire_proto::{Head, h1};
 
-/// Ticks that a graceful shutdown waits for the next request of an idle connection.
+/// The number of ticks that a graceful shutdown waits for the next request of an idle connection.
 pub(super) const DRAIN_TICKS: u32 = 2;
 
 impl Connection {
-    /// Ends the connection because the parser has refused the peer's bytes: answers with `error`, or cuts an answer
+    /// Ends the connection because the parser has refused the peer's bytes. Answers with `error`, or cuts an answer
     /// that has begun.
     pub(super) fn refuse(
         &mut self,
@@ -40,7 +40,7 @@ impl Connection {
         self.end_with(Abort::Malformed(error), worker, out);
     }
 
-    /// Answers the current exchange with an error, or cuts the connection if an answer has begun.
+    /// Answers the current exchange with an error, or ends the connection if an answer has begun.
     pub(super) fn end_with(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         // Removes the previous exchange if it is over, so that this error does not end it again.
         self.recycle_exchange();
@@ -48,13 +48,13 @@ impl Connection {
         self.recharge(worker);
     }
 
-    /// Returns true if an answer is being sent, so that the peer may have received a part of it.
+    /// Returns true if an answer is being sent, so the peer may have received a part of it.
     pub(super) fn has_begun_to_answer(&self) -> bool {
         let has_body = self.exchange.as_ref().is_some_and(|exchange| exchange.outgoing.is_streaming());
         has_body || self.http.server() == h1::state::State::SendsBody
     }
 
-    /// Handles a memory budget without room: ends the current exchange over HTTP/1, or the connection over HTTP/2.
+    /// Handles a memory budget without room. Ends the current exchange over HTTP/1, or the connection over HTTP/2.
     pub(super) fn no_memory(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.transport.unread = Vec::new();
         if let Some(http2) = &mut self.http2 {
@@ -69,8 +69,8 @@ impl Connection {
         }
     }
 
-    /// Handles a request body that is too large. If a handler takes the body, answers 413 or cuts the answer. Otherwise
-    /// stops reading the body and closes the connection after the answer.
+    /// Handles a request body that is too large. If a handler takes the body, answers 413 or cuts an answer that has
+    /// begun. Otherwise stops reading the body and closes the connection after the answer.
     pub(super) fn body_too_large(
         &mut self,
         body_use: BodyUse,
@@ -107,7 +107,7 @@ impl Connection {
         self.transport.close(worker, out);
     }
 
-    /// Resets the connection, so that the peer sees that its answer is incomplete.
+    /// Resets the connection, so that the peer can detect that an answer is incomplete.
     pub(super) fn abort(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.release_protocol(worker);
         self.transport.abort(worker, out);
@@ -118,7 +118,7 @@ impl Connection {
         self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
     }
 
-    /// Handles the deadline of the current phase.
+    /// Handles the passed deadline of the current phase.
     pub(crate) fn expired(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.with_out(worker, queue, |connection, worker, out| connection.out_of_time(worker, head, out));
     }
@@ -128,7 +128,7 @@ impl Connection {
             return self.expired_http2(worker, head, out);
         }
         if self.transport.work.is_unfinished() && matches!(self.transport.phase, Phase::Fresh | Phase::Idle) {
-            // The delay is not the peer's: the worker has not parsed the received bytes yet.
+            // The peer has not caused the delay, because the worker has not parsed the received bytes yet.
             return self.wait_for(Phase::Idle, worker);
         }
         let phase = std::mem::replace(&mut self.transport.phase, Phase::Fresh);
@@ -166,8 +166,9 @@ impl Connection {
         self.intake.arrived >= worker.shared.config().timeouts.least_body()
     }
 
-    /// Begins a graceful shutdown. An idle connection closes after [`DRAIN_TICKS`], a busy one after its answer. The
-    /// task of a tunnel is notified.
+    /// Begins a graceful shutdown. An idle HTTP/1 connection closes after [`DRAIN_TICKS`] if no request arrives, and a
+    /// busy one after its answer; the task of a tunnel is notified. Over HTTP/2, see
+    /// [`drain_http2`](Self::drain_http2).
     pub(crate) fn drain(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         if self.http2.is_some() {
             return self.with_out(worker, queue, |connection, worker, out| {
@@ -181,12 +182,12 @@ impl Connection {
         } else if matches!(self.transport.phase, Phase::Proxy | Phase::Fresh | Phase::Idle)
             && self.transport.unread.is_empty()
         {
-            // Its next request may be on its way already, so the connection waits a moment.
+            // The next request may be on its way already, so the connection waits a moment.
             worker.deadlines.set(self.transport.id.index, worker.tick, DRAIN_TICKS);
         }
     }
 
-    /// Resets the connection at the end of a shutdown. Returns true if it was busy.
+    /// Resets the connection, because the shutdown or the worker must end now. Returns true if the connection was busy.
     pub(crate) fn cut(&mut self, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) -> bool {
         let busy = match &self.http2 {
             Some(http2) => http2.http.open_streams() > 0 || self.transport.blocked,

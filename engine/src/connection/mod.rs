@@ -1,13 +1,13 @@
 //! A client's connection. It passes the received bytes to its protocol, HTTP/1 or HTTP/2, and queues the answers for
 //! the driver.
 //!
-//! The worker reports each event of a connection by calling one of its `pub(crate)` functions: bytes were received, the
-//! peer ended its direction, the kernel took waiting bytes, a task was woken, a deadline passed. Each function does all
-//! the work that is possible now, queues operations for the driver, and sets the [`Phase`] of the connection and its
-//! deadline.
+//! The worker reports each event of a connection by calling a function of [`Connection`], such as `received`,
+//! `peer_ended`, `drained`, `woken` or `expired`. Such a function usually does as much work as is possible within the
+//! connection's allowance ([`work`]), queues operations for the driver, and sets the [`Phase`] of the connection and
+//! the deadline of that phase.
 //!
-//! The parser reads directly from the driver's receive buffer. The connection copies only the bytes that cannot be
-//! parsed yet, so an idle HTTP/1 connection without TLS owns no memory besides this struct.
+//! Without TLS, the parser usually reads directly from the driver's receive buffer. The connection keeps a copy only of
+//! bytes that cannot be parsed yet, so an idle HTTP/1 connection without TLS usually owns no heap memory.
 
 mod account;
 mod charge;
@@ -33,11 +33,11 @@ use crate::worker::WorkerContext;
 use highwire_io::{Op, Peer, Queue, SocketId};
 use highwire_proto::{Head, Role, h1};
 
-/// Unread bytes at which a connection stops receiving. They collect while it waits for its handler, or for the peer to
-/// take answers.
+/// The number of unread bytes at which a connection stops receiving, at the latest. Unread bytes collect, for example,
+/// while the connection waits for a handler or for the peer to take answers.
 pub(super) const UNREAD_BYTES: usize = 64 * 1024;
 
-/// The least capacity of the buffer for unread bytes.
+/// The smallest capacity in bytes with which [`Connection::keep`] allocates the buffer for unread bytes.
 const WINDOW_BYTES: usize = 4 * 1024;
 
 /// A client's connection: its transport and its protocol.
@@ -46,18 +46,18 @@ pub(crate) struct Connection {
     http: h1::Connection,
     /// The pending HTTP/1 exchange.
     exchange: Option<Box<Exchange>>,
-    /// The counts of the HTTP/1 request's body.
+    /// The byte counts of the HTTP/1 request's body.
     intake: Intake,
-    /// True if the connection has stopped reading a body that no handler takes, because it is too large. The response
-    /// is not complete yet.
+    /// True if the connection has stopped reading a body that no handler takes, because the body is too large. The
+    /// connection closes after the response.
     body_refused: bool,
-    /// The HTTP/2 state and its exchanges; `None` over HTTP/1.
+    /// The state and the exchanges of HTTP/2; `None` over HTTP/1.
     http2: Option<Box<Http2>>,
 }
 
 impl Connection {
-    /// Creates the connection of an accepted socket and sets the deadline for its first head. If `proxied` is true, the
-    /// connection must begin with a header of the PROXY protocol.
+    /// Creates the connection of an accepted socket, and starts the timeout for its first head. If `proxied` is true,
+    /// the connection must begin with a header of the PROXY protocol.
     pub(crate) fn new(id: SocketId, peer: Peer, proxied: bool, worker: &mut WorkerContext<impl Service>) -> Connection {
         worker.deadlines.set(id.index, worker.tick, worker.timeouts.head);
         Connection {
@@ -70,8 +70,8 @@ impl Connection {
         }
     }
 
-    /// Calls `act` with an [`Out`] that holds the connection's TLS session. Then cuts the connection if the session
-    /// could not encrypt, and ends the exchanges if the connection is ending.
+    /// Calls `act` with an [`Out`] that holds the connection's TLS session, if it has one. Then cuts the connection if
+    /// the session could not encrypt some bytes, and ends the exchanges if the connection is ending.
     #[inline(always)]
     pub(super) fn with_out<S: Service>(
         &mut self,
@@ -111,7 +111,7 @@ impl Connection {
         self.transport.peer
     }
 
-    /// Handles received bytes: a PROXY header, TLS records or plain HTTP.
+    /// Handles received bytes: a PROXY header, TLS records, HTTP without TLS, or the bytes of a tunnel.
     pub(crate) fn received(
         &mut self,
         bytes: &[u8],
@@ -181,10 +181,9 @@ impl Connection {
         out: &mut Out<'_>,
     ) {
         self.transport.ended = true;
-        // Once set, the flag stays: the end of the TCP stream, which follows the peer's close_notify, must not clear
-        // it.
+        // The flag is never cleared, because the end of the TCP stream usually follows the peer's close_notify.
         self.transport.end_said |= is_said;
-        // The handshake bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this
+        // Any bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this function
         // again.
         if self.transport.is_ending() || !self.transport.sealed.is_empty() {
             return;
@@ -201,7 +200,7 @@ impl Connection {
         self.settle(worker, head, out);
     }
 
-    /// Handles the driver's report that the kernel has taken all bytes of this connection.
+    /// Handles the driver's report that the kernel has taken all waiting bytes of this connection.
     pub(crate) fn drained(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
         self.transport.blocked = false;
         self.transport.account.set_unsent(0);
@@ -220,8 +219,8 @@ impl Connection {
         });
     }
 
-    /// Handles the driver's report that the socket takes no more bytes now. The driver has copied the `held` bytes that
-    /// are unsent.
+    /// Handles the driver's report that the socket takes no more bytes now. The driver has copied `held` of the unsent
+    /// bytes.
     pub(crate) fn blocked(&mut self, held: usize, worker: &mut WorkerContext<impl Service>, queue: &mut Queue) {
         if self.transport.phase == Phase::Gone {
             return;
@@ -231,24 +230,25 @@ impl Connection {
             return;
         }
         if self.transport.phase == Phase::Linger {
-            // The last answer is still unsent. The peer gets the usual write timeout to take it.
+            // Some of the last bytes are still unsent. The peer gets the usual write timeout to take them.
             return self.wait_for(Phase::Closing, worker);
         }
-        // The connection receives no further requests while the peer does not read its answers.
+        // Receiving pauses while the peer does not take the answers.
         self.transport.pause(queue);
         if self.transport.phase != Phase::Closing {
             self.wait_for(Phase::Write, worker);
         }
     }
 
-    /// Handles the driver's report that the peer has taken some of the waiting bytes: restarts the write timeout.
+    /// Handles the driver's report that the peer has taken some of the waiting bytes. Restarts the write timeout if the
+    /// connection waits for the peer to take bytes.
     pub(crate) fn progressed(&mut self, worker: &mut WorkerContext<impl Service>) {
         if matches!(self.transport.phase, Phase::Write | Phase::Closing) {
             self.wait_to_write(worker);
         }
     }
 
-    /// Parses the unread bytes that the connection has kept.
+    /// Parses as many of the kept unread bytes as possible.
     pub(super) fn proceed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         // Even if no bytes are unread, the parser may still have to report the end of a body.
         let end_is_due = || self.http2.as_ref().map_or(self.http.end_is_due(), |http2| http2.http.end_is_due());
@@ -269,8 +269,8 @@ impl Connection {
         self.recharge(worker);
     }
 
-    /// Stores the bytes that could not be parsed. Drops an empty buffer, and shrinks one of more than [`UNREAD_BYTES`]
-    /// that is less than a quarter full.
+    /// Keeps the bytes that could not be parsed. Frees an empty buffer, and shrinks a buffer with a capacity of more
+    /// than [`UNREAD_BYTES`] if it is less than a quarter full.
     pub(super) fn put_back_unread(&mut self, mut unread: Vec<u8>) {
         if unread.is_empty() {
             return;
@@ -290,13 +290,13 @@ impl Connection {
         self.exchange.as_ref()?.tunnel()
     }
 
-    /// Returns true if parsing may continue: the socket is not blocked, no body was refused, and the connection is not
-    /// ending.
+    /// Returns true if the socket is not blocked, no body was refused, and the connection is not ending, so parsing may
+    /// continue.
     fn may_read(&self) -> bool {
         !self.transport.blocked && !self.body_refused && !self.transport.is_ending()
     }
 
-    /// Parses `window` until it is used up or the connection must wait. Returns the number of bytes used.
+    /// Parses as much of `window` as possible. Returns the number of bytes used.
     #[inline]
     fn advance(
         &mut self,

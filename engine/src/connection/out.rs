@@ -25,7 +25,7 @@ impl<'q> Out<'q> {
     }
 
     /// Queues the written bytes to be sent. `more` must be true only if another sending operation, or `Shutdown` or
-    /// `Close`, follows at once: the driver may wait for it, so that both leave in one packet.
+    /// `Close`, follows at once, because the driver may wait for that operation to send both in one packet.
     #[inline]
     pub(super) fn flush_before(&mut self, socket: SocketId, more: bool) {
         if self.queue.output.len() > self.start
@@ -36,7 +36,8 @@ impl<'q> Out<'q> {
         self.push_send(socket, more);
     }
 
-    /// Queues `bytes` without encryption, because they are records that the TLS session itself has made.
+    /// Queues `bytes` after the written bytes. Does not encrypt `bytes`, because they are records that the TLS session
+    /// has made.
     pub(super) fn send_raw(&mut self, socket: SocketId, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.flush(socket);
@@ -73,8 +74,8 @@ impl<'q> Out<'q> {
         }
     }
 
-    /// Queues the written bytes in an operation of their own, whose end the driver reports with `Drained`. Returns the
-    /// number of these bytes, as encrypted.
+    /// Queues the written bytes, encrypted under TLS, in a separate operation. The driver reports with `Drained` when
+    /// the kernel has taken them. Returns the number of queued bytes.
     pub(super) fn flush_and_hear(&mut self, socket: SocketId) -> usize {
         let bytes = match &mut self.tls {
             Some(tls) => tls.sealed(&self.queue.output[self.start..]),
@@ -86,8 +87,9 @@ impl<'q> Out<'q> {
         length
     }
 
-    /// Queues `bytes` without a copy (encrypted under TLS), in an operation whose end the driver reports with
-    /// `Drained`. Returns their number if only this connection holds them, otherwise 0.
+    /// Queues `bytes` in a separate operation: without a copy or, under TLS, encrypted. The driver reports with
+    /// `Drained` when the kernel has taken them. Returns the number of queued bytes if only this connection holds them,
+    /// otherwise 0.
     pub(super) fn send_bytes(&mut self, socket: SocketId, bytes: Bytes) -> usize {
         let bytes = match &mut self.tls {
             Some(tls) => tls.sealed(&bytes),

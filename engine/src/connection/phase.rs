@@ -1,25 +1,27 @@
 //! The phases of a connection.
 
-/// The states of a connection, by the event that it waits for. Each one except `Gone` has a deadline.
+/// The states of a connection, named for the events that the connection waits for. Each state except `Gone` has a
+/// deadline, unless its timeout is turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The header of the PROXY protocol.
     Proxy,
-    /// The first byte of the first request. Also set briefly before another phase, to restart its deadline.
+    /// The TLS handshake, or the first byte of the first request. Also set briefly before another phase, so that the
+    /// deadline of that phase starts anew.
     Fresh,
     /// The first byte of the next request.
     Idle,
-    /// The rest of a request's head.
+    /// The rest of a request's head or, over HTTP/2, of a frame.
     Head,
     /// More of a request's body.
     Body,
-    /// The handler's answer, or the next part of its body.
+    /// The handler's answer, or the next part of the answer's body.
     Handler,
-    /// Room in the socket, because the peer has not taken the sent bytes.
+    /// Room in the socket, because the peer has not taken all sent bytes.
     Write,
     /// Bytes of another protocol, in either direction.
     Tunnel,
-    /// An event of any HTTP/2 stream. The deadline is the earliest one of all streams.
+    /// An event of any HTTP/2 stream. The deadline is the earliest one of all streams, or earlier.
     Streams,
     /// The driver's report that the last bytes were sent. The connection parses and answers nothing more.
     Closing,

@@ -12,8 +12,8 @@ use highwire_io::Queue;
 use highwire_proto::Head;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest header that is accepted, in bytes. Addresses need at most 216; the rest is room for a proxy's additional
-/// fields.
+/// The longest header that is accepted, in bytes. The addresses in it need at most 216 bytes; the rest is room for a
+/// proxy's additional fields.
 pub(super) const HEADER_BYTES: usize = 2048;
 
 /// The longest header of version 1, in bytes (section 2.1 of the protocol's specification).
@@ -24,9 +24,10 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The result of reading a connection's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// The bytes are the beginning of a header.
+    /// The bytes may be the beginning of a header.
     NeedMore,
-    /// A header of `bytes` bytes. `peer` is the client; `None` if the header names none, as in a proxy's health check.
+    /// A header of `bytes` bytes. `peer` is the client; `None` if the header names no TCP client, as in a proxy's
+    /// health check.
     Header { bytes: usize, peer: Option<Peer> },
     /// The bytes are not a valid header.
     Wrong,
@@ -77,8 +78,8 @@ fn text(window: &[u8]) -> Said {
     Said::Header { bytes, peer: Some(Peer::Internet(source.to_canonical(), port)) }
 }
 
-/// Reads a header of version 2: signature, version and command, family, length, addresses, additional fields (section
-/// 2.2).
+/// Reads a header of version 2, which consists of a signature, the version and command, the family, a length, addresses
+/// and additional fields (section 2.2).
 fn binary(window: &[u8]) -> Said {
     let Some(&[command, family, high, low]) = window.get(12..16).and_then(|rest| rest.first_chunk()) else {
         return Said::NeedMore;
@@ -91,7 +92,7 @@ fn binary(window: &[u8]) -> Said {
     let Some(rest) = window.get(16..bytes) else { return Said::NeedMore };
     let port = |at: usize| rest.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
     let peer = match (command, family) {
-        // The proxy's own connection, such as a health check.
+        // This is the proxy's own connection, such as a health check.
         (0x20, _) => None,
         (_, 0x11) => {
             let Some((source, port)) = rest.first_chunk::<4>().zip(port(8)) else { return Said::Wrong };
@@ -134,7 +135,7 @@ impl Connection {
                 }
             }
             Said::Wrong => {
-                tracing::debug!(peer = %crate::Peer::from(self.transport.peer), "a connection does not begin with the PROXY protocol");
+                tracing::debug!(peer = %crate::Peer::from(self.transport.peer), "a connection does not begin with a valid PROXY header");
                 self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
             }
             Said::Header { bytes, peer } => {
@@ -156,7 +157,8 @@ impl Connection {
         }
     }
 
-    /// Refuses a connection whose client has too many already: answers 503, or resets it under TLS.
+    /// Refuses a connection whose client has too many connections already. Answers 503 or, under TLS, resets the
+    /// connection.
     fn refuse_peer(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if out.tls.is_some() {
             return self.abort(worker, out);
@@ -176,7 +178,8 @@ mod tests {
         Some(Peer::Internet(address.parse().expect("an address"), port))
     }
 
-    /// Checks that `header` is read as one that names `peer`, and that each shorter part of it needs more bytes.
+    /// Checks that `header` is read as a header that names `peer`, and that each shorter beginning of it needs more
+    /// bytes.
     fn check(header: &[u8], peer: Option<Peer>) {
         let bytes = header.len();
         let with_more = [header, b"GET / HTTP/1.1\r\n"].concat();
@@ -195,7 +198,7 @@ mod tests {
     fn both_versions_say_whose_connection_it_is() {
         check(b"PROXY TCP4 192.0.2.1 198.51.100.1 4711 443\r\n", internet("192.0.2.1", 4711));
         check(b"PROXY TCP6 2001:db8::1 ::1 0 65535\r\n", internet("2001:db8::1", 0));
-        // A proxy that listens on IPv4 and IPv6 writes IPv4 addresses like this. The peer must be the plain IPv4
+        // A proxy that listens on IPv4 and IPv6 may write IPv4 addresses like this. The peer must be the plain IPv4
         // address, because all mapped addresses share one /64.
         check(b"PROXY TCP6 ::ffff:192.0.2.1 ::1 1 2\r\n", internet("192.0.2.1", 1));
         check(b"PROXY UNKNOWN\r\n", None);

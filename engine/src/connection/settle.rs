@@ -1,4 +1,4 @@
-//! Decides after each event what a connection waits for next, and how long.
+//! Decides after an event which phase a connection enters next, and when the deadline of that phase is.
 
 use super::Connection;
 use super::close::DRAIN_TICKS;
@@ -12,7 +12,7 @@ use crate::worker::WorkerContext;
 use highwire_proto::{Head, h1};
 
 impl Connection {
-    /// Runs after each event: sends the written bytes, handles the peer's end, and sets phase and deadline.
+    /// Runs after most events. Queues the written bytes, handles the peer's end, and sets the phase and its deadline.
     #[inline]
     pub(super) fn settle(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         if self.http2.is_none()
@@ -23,7 +23,7 @@ impl Connection {
             && self.transport.account.lent() == 0
             && !self.http.must_close()
         {
-            // The usual case: all requests are answered, and the connection waits for the next one.
+            // In the usual case, all requests are answered, and the connection waits for the next one.
             if self.http.client() == h1::state::State::Idle && !self.transport.is_ending() {
                 out.flush(self.transport.id);
                 self.transport.phase = Phase::Idle;
@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// Parses the unread bytes and then reports the peer's end to the HTTP/1 state machine. Returns without the report
-    /// if unread bytes must still wait to be parsed.
+    /// if unread bytes must still wait, or if the connection is blocked or ending.
     fn see_end(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         use h1::state::State;
         // Unread bytes that had to wait may be parsed now.
@@ -100,7 +100,7 @@ impl Connection {
         if self.transport.is_ending() || self.transport.blocked || self.transport.work.is_unfinished() {
             return;
         }
-        // Unread bytes either wait for a handler or belong to a message that will not be completed.
+        // The unread bytes that are left either wait for a handler or belong to a message that will not be completed.
         let reads_on = match self.http.client() {
             State::Idle => true,
             State::SendsBody => !self.incoming_is_full() && !self.body_refused,
@@ -114,7 +114,8 @@ impl Connection {
         if let Err(error) = self.http.receive_end(skip_line_ends(&unread)) {
             self.refuse(error, worker, head, &unread, out);
         } else if let Some(tunnel) = self.tunnel() {
-            // The peer ended its direction before the handler accepted the tunnel.
+            // This is needed if the handler has accepted the tunnel after the peer's end. Otherwise the tunnel already
+            // has the end.
             tunnel.peer_ended(self.transport.end_said);
         }
     }
@@ -181,14 +182,14 @@ impl Transport {
     }
 }
 
-/// Returns the ticks to wait for the next request. During a shutdown they are few, for a request that is already on its
-/// way.
+/// Returns the number of ticks to wait for the next request. During a shutdown it is small, because only a request that
+/// is already on its way is still served.
 fn idle_ticks(worker: &WorkerContext<impl Service>) -> u32 {
     if worker.draining { DRAIN_TICKS } else { worker.timeouts.idle }
 }
 
 /// Returns `bytes`, or an empty slice if they are only line ends. A client may send empty lines before a request, so
-/// they are not an incomplete message.
+/// empty lines alone are not an incomplete message.
 fn skip_line_ends(bytes: &[u8]) -> &[u8] {
     let only_line_ends = bytes.chunks(2).all(|pair| pair == b"\r\n");
     if only_line_ends { &[] } else { bytes }

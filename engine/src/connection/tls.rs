@@ -14,7 +14,8 @@ use highwire_proto::Head;
 use highwire_proto::h2::{Code, Failure};
 use std::sync::atomic::Ordering;
 
-/// The memory charge for a TLS session without its incomplete records: its state, rounded up as the allocator does.
+/// The memory charge in bytes for the state of a TLS session, rounded up as the allocator does. Incomplete records are
+/// charged in addition.
 pub(super) const SESSION_BYTES: usize = 12 * 1024;
 
 impl Connection {
@@ -28,7 +29,8 @@ impl Connection {
         self.recharge(worker)
     }
 
-    /// Handles received bytes of TLS: decrypts them, or keeps them if the handshake must wait for its turn.
+    /// Handles received bytes of a connection with a TLS session. Decrypts them, or keeps them if the handshake must
+    /// wait for its turn. Removes the session if the peer speaks plain HTTP on a listener for both.
     pub(super) fn received_tls(
         &mut self,
         bytes: &[u8],
@@ -109,7 +111,8 @@ impl Connection {
                     worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 }
                 tracing::debug!(peer = %crate::Peer::from(self.transport.peer), error, "a TLS connection failed");
-                // Requests before the fault are not answered, because the peer could not read the answers.
+                // Requests that were decrypted before the fault are not answered, because the session can no longer
+                // encrypt the answers.
                 out.tls = None;
                 self.finish(worker, out);
             }

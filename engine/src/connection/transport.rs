@@ -23,21 +23,21 @@ pub(super) struct Transport {
     pub(super) tls: Option<Box<Secure>>,
     /// Received bytes of a TLS handshake that waits for its turn.
     pub(super) sealed: Vec<u8>,
-    /// The number of requests so far.
+    /// The number of requests on this connection so far.
     pub(super) served: u32,
     pub(super) account: Account,
     pub(super) phase: Phase,
-    /// True if our direction has ended.
+    /// True if the end of our direction has been queued.
     end_sent: bool,
-    /// True if the driver holds bytes that the kernel has not taken.
+    /// True if the connection waits for the kernel to take bytes that the driver holds.
     pub(super) blocked: bool,
     /// True if receiving is paused.
     pub(super) paused: bool,
     /// True if the peer has ended its direction.
     pub(super) ended: bool,
-    /// True if the peer itself has signaled that end: by FIN without TLS, by close_notify with TLS.
+    /// True if the peer itself has signaled the end of its direction: by FIN without TLS, by close_notify with TLS.
     pub(super) end_said: bool,
-    /// True if that end was reported to the HTTP/1 state machine.
+    /// True if the end of the peer's direction was reported to the HTTP/1 state machine.
     pub(super) end_seen: bool,
     /// True if the connection uses TLS.
     pub(super) is_secure: bool,
@@ -69,12 +69,12 @@ impl Transport {
         }
     }
 
-    /// Returns true if the connection is closing or closed, so that no more bytes are parsed.
+    /// Returns true if the connection is closing or closed, so no more bytes are parsed.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Closing | Phase::Linger | Phase::Gone)
     }
 
-    /// Returns the client's address and TLS session, for handlers.
+    /// Returns the client's address and TLS session, if there is one, for handlers.
     pub(super) fn caller<'o>(&self, out: &'o Out<'_>) -> Caller<'o> {
         Caller { peer: self.peer, session: out.tls.as_deref(), kept: None }
     }
@@ -100,7 +100,7 @@ impl Transport {
     }
 
     /// Blocks the connection and charges `length` bytes that the driver holds until the kernel takes them. If the
-    /// memory budget has no room, cuts the connection, because its peer has requested the bytes and does not read them.
+    /// memory budget has no room, cuts the connection, because its peer has requested these bytes.
     pub(super) fn sent_away(&mut self, length: usize, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         self.blocked = true;
         self.account.add_unsent(length);
@@ -110,8 +110,9 @@ impl Transport {
         }
     }
 
-    /// Ends our direction after the last answer. The connection closes when the peer ends its direction, or at the
-    /// linger deadline.
+    /// Ends our direction after the last answer. If the peer has ended its direction or the linger timeout is zero, the
+    /// connection then closes as soon as the last bytes are sent. Otherwise it closes when the peer ends its direction
+    /// or the linger deadline passes.
     pub(super) fn finish(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let unsent = self.close_account(worker);
         self.charge(worker);
@@ -137,7 +138,7 @@ impl Transport {
         }
         let lingers = !worker.shared.config().timeouts.linger.is_zero();
         if !self.ended && lingers {
-            // The last bytes and the end leave in one packet.
+            // The last bytes and the end can leave in one packet.
             if self.phase == Phase::Closing {
                 out.close_tls(self.id);
                 out.flush_before(self.id, true);
@@ -157,7 +158,7 @@ impl Transport {
     /// Ends our direction after the written bytes, unless it has ended before.
     pub(super) fn end_direction(&mut self, out: &mut Out<'_>) {
         if !std::mem::replace(&mut self.end_sent, true) {
-            // The last bytes and the end leave in one packet.
+            // The last bytes and the end can leave in one packet.
             out.close_tls(self.id);
             out.flush_before(self.id, true);
             out.queue.push(Op::Shutdown { socket: self.id });
@@ -166,7 +167,7 @@ impl Transport {
 
     /// Closes the connection without waiting for the peer. The driver still sends the queued bytes.
     pub(super) fn close(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        // The last bytes and the end leave in one packet.
+        // The last bytes and the end can leave in one packet.
         if !self.end_sent {
             out.close_tls(self.id);
         }
@@ -178,7 +179,7 @@ impl Transport {
         }
     }
 
-    /// Resets the connection, so that the peer sees that its answer is incomplete.
+    /// Resets the connection, so that the peer can detect that an answer is incomplete.
     pub(super) fn abort(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         out.flush(self.id);
         self.release(worker);

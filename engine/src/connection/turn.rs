@@ -1,4 +1,4 @@
-//! Runs a connection within its work allowance per turn, and leaves the rest for a later turn; see
+//! Runs a connection within its work allowance per turn, and leaves the rest of its work for a later turn; see
 //! [`work`](super::work).
 
 use super::Connection;
@@ -40,8 +40,8 @@ impl Connection {
         });
     }
 
-    /// Calls [`drive`](Self::drive). Charges the time that it takes as work of the connection, over HTTP/2 or if a
-    /// handler takes a request body in parts.
+    /// Calls [`drive`](Self::drive), and then settles the connection. Over HTTP/2, or if a handler takes a request body
+    /// in parts, charges the time of `drive` as work of the connection.
     fn drive_timed(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, out: &mut Out<'_>) {
         let is_fed =
             self.http2.is_some() || self.exchange.as_ref().is_some_and(|exchange| exchange.incoming.has_reader());
@@ -85,7 +85,8 @@ impl Transport {
         is_late
     }
 
-    /// Returns true if the allowance of this turn is used up. If so, queues the connection for a later turn.
+    /// Returns true if the allowance of this turn is used up. If so, queues the connection for a later turn, unless it
+    /// is queued already.
     #[inline]
     pub(super) fn is_spent(&mut self, worker: &mut WorkerContext<impl Service>) -> bool {
         let is_spent = self.work.is_spent();

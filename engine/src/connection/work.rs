@@ -2,22 +2,24 @@
 //! for long.
 //!
 //! The drivers limit the bytes per turn, but a byte costs between a tenth of a nanosecond (in a large body) and 40 ns
-//! (in chunks of one byte). Therefore each event that a peer can cause has a price here, roughly its cost in
-//! nanoseconds. Each connection has the same allowance per turn, in every version of HTTP. A connection that has used
-//! it up keeps its unread bytes, continues in a later turn, and pauses receiving if the unread bytes are many. All such
-//! connections of a worker share a limited time per turn, so that the others wait for that time only.
+//! (in chunks of one byte). Therefore the most frequent events that a peer can cause have prices here, roughly their
+//! costs in nanoseconds. Each connection has the same allowance per turn, in every version of HTTP. A connection that
+//! has used it up keeps its unread bytes, continues in a later turn, and pauses receiving if the unread bytes are many.
+//! All such connections of a worker share a limited time per turn, so the other connections wait for little more than
+//! that time.
 
-/// The work allowance of one connection per turn, in nanoseconds: 50 small requests, or 256 KiB of a body in large
-/// parts. If a hundred connections use it up on two workers, a turn takes a few milliseconds.
+/// The work allowance of one connection per turn, in nanoseconds. It is enough for about 50 small requests, or 256 KiB
+/// of a body in large parts. If a hundred connections use it up on two workers, a turn takes a few milliseconds.
 pub(crate) const WORK_A_TURN: u32 = 40_000;
 
-/// The price of a request, besides the size of its head: finding its route, calling its handler, writing its response.
+/// The price of finding a request's route, calling its handler and writing its response. The price of the request's
+/// head is added.
 const REQUEST: u32 = 700;
 
-/// The price of a header field: validating it, storing it, perhaps inserting it into the HPACK table.
+/// The price of validating and storing a header field, and perhaps inserting it into the HPACK table.
 const FIELD: u32 = 25;
 
-/// Bytes of an HTTP/1 head that are scanned per nanosecond.
+/// The number of bytes of an HTTP/1 head that are scanned per nanosecond.
 const SCANNED_BYTES: u32 = 4;
 
 /// Returns the price of an HTTP/1 request whose head has `bytes` bytes and `fields` fields.
@@ -33,25 +35,27 @@ pub(super) fn decoded_head(bytes: usize, fields: usize) -> u32 {
     REQUEST + FIELD * fields as u32 + bytes as u32
 }
 
-/// The price of an HTTP/1 body chunk, besides its bytes, or of the body's end.
+/// The price of a received part of an HTTP/1 body, without its bytes, or of the body's end, without the poll of its
+/// handler.
 pub(super) const CHUNK: u32 = 40;
 
-/// The price of an HTTP/2 frame that carries no head, besides its bytes.
+/// The price of an HTTP/2 frame that carries body bytes (without those bytes), ends or resets a stream, or opens a
+/// window.
 pub(super) const FRAME: u32 = 200;
 
-/// The price of polling a handler's future, which is rarely in the CPU's cache if the connection has many.
+/// The price of polling a handler's future, which is rarely in the CPU's cache if the connection has many futures.
 pub(super) const POLL: u32 = 500;
 
-/// Bytes of a body that are copied to its handler per nanosecond.
+/// The number of body bytes that are copied for a handler per nanosecond.
 const BYTES: u32 = 8;
 
-/// Returns the price of `count` body bytes, without the event that carries them.
+/// Returns the price of `count` body bytes, without the price of the event that carries them.
 #[inline]
 pub(super) fn bytes(count: usize) -> u32 {
     count as u32 / BYTES
 }
 
-/// The largest debt of a connection, in allowances of one turn.
+/// The largest debt that a connection takes into its next turn, in multiples of a turn's allowance.
 const MOST_TURNS_OWED: i32 = 100;
 
 /// The work that a connection leaves for a later turn.
@@ -59,17 +63,17 @@ const MOST_TURNS_OWED: i32 = 100;
 pub(super) enum Left {
     #[default]
     Nothing,
-    /// Received bytes that it has not parsed.
+    /// Received bytes that the connection has not parsed.
     Unread,
-    /// Received bytes, and woken tasks that it has not run.
+    /// Received bytes, and woken tasks that the connection has not run.
     Woken,
 }
 
-/// The rest of a connection's allowance in the current turn, and the work that it leaves for a later one.
+/// The rest of a connection's allowance in the current turn, and the work that the connection leaves for a later turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     turn: u32,
-    /// Nanoseconds left of the allowance. A negative number is a debt.
+    /// The number of nanoseconds left of the allowance. A negative number is a debt.
     allowance: i32,
     left: Left,
 }
@@ -110,7 +114,7 @@ impl Work {
         self.left != Left::Nothing
     }
 
-    /// Leaves the unparsed bytes for a later turn. Returns true if no work was left before.
+    /// Records that unparsed bytes are left for a later turn. Returns true if no work had been left yet.
     pub(super) fn leave_unread(&mut self) -> bool {
         let is_first = self.left == Left::Nothing;
         if is_first {
@@ -119,7 +123,7 @@ impl Work {
         is_first
     }
 
-    /// Leaves the woken tasks for a later turn, too.
+    /// Records that woken tasks are left for a later turn, besides unparsed bytes.
     pub(super) fn leave_woken(&mut self) {
         self.left = Left::Woken;
     }
@@ -130,17 +134,17 @@ impl Work {
     }
 }
 
-/// Measures some of the events that one call of the parser handles, because a handler has no fixed price and can take a
-/// thousand times as long as any other event.
+/// Measures the time of some of the events in one window of received bytes, because a handler has no fixed price and
+/// can take a thousand times as long as other events.
 ///
 /// In a small window the first event is not timed, so that a client that sends one request at a time does not pay for
-/// the clock. After that, the stopwatch is read after 1, 4, 16 and then every [`MOST_EVENTS`] events. After an interval
-/// that took more than twice its price, the next interval has one event. A large window is timed from its first event
-/// to its last, because even a single request in it can take long.
+/// the clock. The intervals between two readings of the stopwatch then have 1, 4, 16, and later [`MOST_EVENTS`] events.
+/// After an interval that took more than twice its price, the next interval has one event. A large window is timed from
+/// its first event to its last, because even a single request in it can take long.
 #[derive(Debug)]
 pub(super) struct Timing {
     events: u32,
-    /// The count of events at which the stopwatch is read next, and the events between two readings.
+    /// The count of events at which the stopwatch is read next, and the number of events in the current interval.
     next: u32,
     step: u32,
     began: u64,
@@ -150,8 +154,8 @@ pub(super) struct Timing {
     is_whole: bool,
 }
 
-/// The least size of a window that is timed from its first event to its last. Two readings of the stopwatch cost little
-/// compared with parsing so many bytes.
+/// The least size in bytes of a window that is timed from its first event to its last. Two readings of the stopwatch
+/// cost little compared with parsing so many bytes.
 const TIMED_BYTES: usize = 2048;
 
 /// The most events between two readings of the stopwatch.

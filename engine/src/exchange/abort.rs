@@ -1,6 +1,6 @@
-//! The reasons why an exchange ends early. For every protocol, one table maps each reason to the status and text of the
-//! response, the error that a handler still reading the body gets, and the HTTP/2 error code. [`Abort::logged`] writes
-//! a reason to the log.
+//! The reasons why an exchange ends early. One table, which all protocols share, maps each reason to the status and
+//! text of the response, the error that a handler still reading the body gets, and the HTTP/2 error code.
+//! [`Abort::logged`] writes a reason to the log if it concerns the operator.
 
 use crate::body::BodyError;
 use crate::quiet;
@@ -16,7 +16,7 @@ use http::StatusCode;
 pub(crate) enum Abort {
     /// The peer sent bytes that are not HTTP, or that the parser refuses.
     Malformed(highwire_proto::Error),
-    /// The peer sent plain HTTP to an address that requires TLS.
+    /// The peer sent bytes other than TLS, probably plain HTTP, to an address that requires TLS.
     NotTls,
     /// The head of the request was not complete before its deadline.
     HeadTooSlow,
@@ -26,7 +26,7 @@ pub(crate) enum Abort {
     BodyTooLarge(u32, BodyUse),
     /// The handler, or the next part of the response's body, missed its deadline.
     HandlerTooSlow,
-    /// The peer has not taken the response before the write deadline.
+    /// The peer has taken too little of the response before the write deadline.
     WriteTooSlow,
     /// The response's body has returned an error while it was polled.
     BodyFailed,
@@ -34,7 +34,8 @@ pub(crate) enum Abort {
     BodyPanicked,
     /// The function that makes the response's trailers has panicked.
     TrailersPanicked,
-    /// The body of the response is shorter or longer than announced, or its trailers cannot be sent.
+    /// The body or the trailers of the response cannot be sent, for example because the body is shorter or longer than
+    /// announced.
     BodyMisfit(Option<highwire_proto::Error>),
     /// The task of a tunnel has panicked.
     TaskPanicked,
@@ -114,7 +115,7 @@ impl Abort {
     /// reason.
     pub(crate) fn logged(self) -> Abort {
         match self {
-            Abort::HandlerTooSlow => quiet::log!(Slow, warn, "a handler took longer than its deadline"),
+            Abort::HandlerTooSlow => quiet::log!(Slow, warn, "a handler or a response body missed its deadline"),
             Abort::BodyPanicked | Abort::TrailersPanicked | Abort::TaskPanicked => {
                 quiet::log!(Panic, error, "{}", self.text());
             }

@@ -18,18 +18,18 @@ use http::{Extensions, HeaderName, HeaderValue};
 pub(crate) enum Sent {
     /// More of the body can be sent.
     More,
-    /// Nothing can be sent until the next part is ready or the peer takes more, each of which wakes the exchange; or
-    /// the exchange was aborted.
+    /// Nothing can be sent now, because the next part is not ready, the peer must take bytes first, or the exchange was
+    /// aborted.
     Waits,
     /// The body is complete, or there is none.
     Over,
 }
 
-/// One exchange of a protocol. HTTP/1 and HTTP/2 create its [`Exchange`] only when it is needed, for example while the
+/// One exchange of a protocol. HTTP/1 and HTTP/2 create the [`Exchange`] only when it is needed, for example when the
 /// handler is pending.
 pub(crate) trait Carrier {
-    /// True if the carrier returns flow-control credit to the peer after each poll of the handler, so that the body
-    /// bytes taken during the poll need no wake.
+    /// True if the carrier returns flow-control credit to the peer after each poll of the handler, so a handler that
+    /// takes body bytes during the poll need not wake the exchange.
     const CREDITS: bool = false;
 
     /// True if several exchanges share a connection and its memory. An exchange is then charged as soon as its handler
@@ -50,7 +50,7 @@ pub(crate) trait Carrier {
     /// Returns the exchange, and creates it if there is none.
     fn make_exchange(&mut self, worker: &mut WorkerContext<impl Service>) -> &mut Exchange;
 
-    /// Returns the byte counts of the request's body.
+    /// Returns the byte counts of the request's body, if the carrier has any.
     fn intake(&mut self) -> Option<&mut Intake>;
 
     /// Takes the extensions that the caller has attached to a request of this process.
@@ -80,10 +80,10 @@ pub(crate) trait Carrier {
 
     // The request's body.
 
-    /// Returns true if a peer that has sent `Expect: 100-continue` still waits for the 100.
+    /// Returns true if a peer that has sent `Expect: 100-continue` may still wait for the 100.
     fn awaits_continue(&self) -> bool;
 
-    /// Prepares for a body that no handler reads. Its bytes will be dropped.
+    /// Prepares for a body that no handler reads and whose bytes are dropped.
     fn leave_body(&mut self, _: Length, _: &Head, _: &mut WorkerContext<impl Service>) {}
 
     /// Returns the body if all of it has been received with the head.
@@ -91,10 +91,11 @@ pub(crate) trait Carrier {
         None
     }
 
-    /// Called when a body begins, after the exchange has been made if it needs one.
+    /// Called when a body begins. If the body is collected or passed on in parts, the exchange has been made already.
     fn body_begins(&mut self, _: BodyUse, _: &mut WorkerContext<impl Service>) {}
 
-    /// Returns the number of body bytes that the peer has announced but not sent yet.
+    /// Returns the number of body bytes that the peer has announced but not sent yet, or 0 if the carrier does not
+    /// count them.
     fn announced(&self) -> u64 {
         0
     }
@@ -102,20 +103,20 @@ pub(crate) trait Carrier {
     /// Called after `bytes` bytes of the body were received and then stored or dropped.
     fn took(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext<impl Service>);
 
-    /// Called if the received and announced bytes of the body exceed the route's limit. The last `bytes` of them have
-    /// just been received.
+    /// Called if the received and announced bytes of the body exceed the route's limit. `bytes` is the number of bytes
+    /// that were received last.
     fn over_limit(&mut self, body_use: BodyUse, bytes: usize, worker: &mut WorkerContext<impl Service>);
 
     /// Called when a collected body is complete.
     fn collected(&mut self) {}
 
-    /// Stops receiving the body.
+    /// Called when the rest of the body is no longer needed, before an error response or a cut.
     fn stop_body(&mut self, worker: &mut WorkerContext<impl Service>);
 
     /// Called after each poll of the handler, which may have taken some of the body.
     fn polled(&mut self, _: &mut WorkerContext<impl Service>) {}
 
-    /// Called when the request is complete, after its handler has been called or woken.
+    /// Called when the request is complete, after the handler has been called or polled if that was necessary.
     fn request_ended(&mut self, worker: &mut WorkerContext<impl Service>);
 
     // The response.
@@ -127,7 +128,7 @@ pub(crate) trait Carrier {
     /// Returns true if a final response may still be sent.
     fn may_answer(&mut self) -> bool;
 
-    /// Sends an interim (1xx) response.
+    /// Sends an interim (1xx) response, or drops it if the client cannot receive one.
     fn interim(&mut self, status: u16, fields: &[(HeaderName, HeaderValue)]) -> Result<(), highwire_proto::Error>;
 
     /// Sends a final response, or its head if the body follows in parts.
@@ -138,7 +139,7 @@ pub(crate) trait Carrier {
         false
     }
 
-    /// Sends a part of the response's body. The carrier keeps the bytes that the peer does not take yet.
+    /// Sends a part of the response's body. The carrier or the driver keeps the bytes that the peer does not take yet.
     fn send_part(&mut self, part: Part, worker: &mut WorkerContext<impl Service>) -> Result<Sent, Abort>;
 
     /// Called if the next part of the response's body is not ready.
@@ -150,6 +151,7 @@ pub(crate) trait Carrier {
     /// Keeps the program's own error for [`cut`](Self::cut), if the receiver of the response can see errors.
     fn keep_error(&mut self, _: BoxError) {}
 
-    /// Cuts a response that has begun, so that the peer sees that it is incomplete.
+    /// Ends the exchange after its response has begun. Cuts an incomplete response, so that the peer sees that it is
+    /// incomplete.
     fn cut(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>);
 }

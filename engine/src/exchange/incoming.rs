@@ -10,14 +10,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 
-/// The engine stops receiving a body when this many bytes of it wait for the reader.
+/// The number of waiting bytes of a body at which the engine stops receiving more of the body until its reader takes
+/// some.
 pub(crate) const INCOMING_BYTES: usize = 64 * 1024;
 
 /// The peer's message.
 pub(crate) struct Incoming {
     state: State,
-    /// The queue between peer and reader. It stays after the end of the body, because the reader may not have taken all
-    /// of it.
+    /// The queue between the peer and the reader of a body in parts. It stays after the end of the body, because the
+    /// reader may not have taken all parts.
     parts: Option<Rc<RefCell<BodyQueue>>>,
     /// A body that is being collected, with its head.
     whole: Option<Collect>,
@@ -47,7 +48,8 @@ impl Incoming {
     }
 
     /// Starts to pass the body on in parts, and returns its reading end. The reader wakes `task` when it drops the
-    /// body, and when it takes a part while the exchange waits for that ([`wake_for_taken`](Self::wake_for_taken)).
+    /// body, and when it takes a part if [`is_full`](Self::is_full) or [`wake_for_taken`](Self::wake_for_taken) has
+    /// requested that.
     pub(crate) fn stream(&mut self, task: Waker) -> Body {
         self.state.take(Step::Stream);
         let parts = Rc::new(RefCell::new(BodyQueue::new(task)));
@@ -68,14 +70,14 @@ impl Incoming {
         self.state.take(Step::Switch);
     }
 
-    /// Records that the handler has not accepted the tunnel.
+    /// Records that the handler has declined the tunnel.
     pub(super) fn decline(&mut self) {
         if self.state == State::Tunnel {
             self.state.take(Step::LetGo);
         }
     }
 
-    /// Returns how the body is used: [`BodyUse::None`] if its reader has dropped it.
+    /// Returns how the body is used now. The result is [`BodyUse::None`] if the reader has dropped the body.
     pub(crate) fn body_use(&self) -> BodyUse {
         match self.state {
             State::Whole => BodyUse::Whole,
@@ -88,8 +90,8 @@ impl Incoming {
         self.parts.as_ref().is_some_and(|parts| parts.borrow().abandoned)
     }
 
-    /// Keeps bytes of the body for its reader, or drops them if there is none. Returns how the body is used, and true
-    /// if these are the first bytes since the reader dropped the body.
+    /// Keeps bytes of the body for its reader, or drops them if no reader is left. Returns how the body is used, and
+    /// true if these are the first bytes since the reader dropped the body.
     pub(crate) fn receive(&mut self, data: &[u8]) -> (BodyUse, bool) {
         let body_use = self.body_use();
         match body_use {
@@ -104,7 +106,7 @@ impl Incoming {
         (body_use, has_let_go)
     }
 
-    /// Completes the message. Returns whether the handler must be called or polled.
+    /// Completes the message. Returns the effect on the handler.
     pub(super) fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>) -> Ended {
         // A body that was cut may still be received to its end; its bytes are dropped.
         if self.state != State::Cut {
@@ -118,7 +120,8 @@ impl Incoming {
         Ended::Told
     }
 
-    /// Ends an incomplete message: its reader gets the bytes received so far, and then `why` as an error.
+    /// Ends the message early. If it is incomplete, a reader of its body gets the bytes received so far, and then `why`
+    /// as an error.
     pub(crate) fn cut(&mut self, why: BodyError) {
         self.state.take(Step::Cut);
         self.whole = None;
@@ -131,7 +134,7 @@ impl Incoming {
         self.parts = None;
     }
 
-    /// Returns true if a reader takes the body in parts and the body has not ended.
+    /// Returns true if the body is passed on in parts and has not ended. The reader may have dropped it.
     pub(crate) fn is_streaming(&self) -> bool {
         self.parts.as_ref().is_some_and(|parts| !parts.borrow().is_finished())
     }
@@ -142,13 +145,13 @@ impl Incoming {
     }
 
     /// Returns true if a handler takes, or has taken, the body in parts. Received bytes and the body's end are then a
-    /// reason to poll it.
+    /// reason to poll the handler.
     pub(crate) fn has_reader(&self) -> bool {
         self.parts.is_some()
     }
 
-    /// Returns true if [`INCOMING_BYTES`] wait for the reader and the body has not ended. The reader then wakes the
-    /// exchange when it takes a part; otherwise it does not.
+    /// Returns true if at least [`INCOMING_BYTES`] wait for the reader and the body has not ended. The reader then
+    /// wakes the exchange when it takes a part, until a later call returns false.
     pub(crate) fn is_full(&self) -> bool {
         let Some(parts) = &self.parts else { return false };
         let mut parts = parts.borrow_mut();
@@ -168,7 +171,7 @@ impl Incoming {
         self.parts.iter().for_each(|parts| parts.borrow_mut().paused = wakes);
     }
 
-    /// Returns the number of bytes held for the peer.
+    /// Returns the number of bytes that the message holds.
     pub(super) fn held(&self) -> usize {
         self.whole.as_ref().map_or(0, |whole| whole.body.capacity() + whole.window.capacity())
             + self.parts.as_ref().map_or(0, |parts| parts.borrow().held)
@@ -177,9 +180,9 @@ impl Incoming {
 
 /// The effect of a message's end on its handler.
 pub(super) enum Ended {
-    /// The body is collected: the handler can be called.
+    /// The body is collected, so the handler can be called.
     Collected(Collect),
-    /// The reader of the body has been woken and must be polled.
+    /// The reader of the body has been woken, and the handler must be polled.
     Told,
     /// No handler reads the body.
     Unread,
@@ -193,10 +196,10 @@ pub(crate) struct Collect {
 }
 
 impl Collect {
-    /// Appends body bytes. The buffer grows by an eighth instead of doubling, because its unused capacity is charged as
-    /// well. (When a large buffer grows, the kernel remaps its pages and copies nothing.)
+    /// Appends body bytes. The buffer grows by about an eighth instead of doubling, because its unused capacity is
+    /// charged as well. (With glibc, a large buffer usually grows by remapping its pages, without a copy.)
     fn extend(&mut self, bytes: &[u8]) {
-        /// The smallest growth in bytes: less is not worth a copy.
+        /// The smallest growth in bytes. A smaller one is not worth a copy.
         const LEAST_GROWTH: usize = 4 * 1024;
         if self.body.capacity() - self.body.len() < bytes.len() {
             self.body.reserve_exact(bytes.len().max(LEAST_GROWTH.max(self.body.len() / 8)));
@@ -210,9 +213,9 @@ impl Collect {
 pub(crate) struct Intake {
     /// The route whose body limit applies.
     pub(crate) route: u32,
-    /// Bytes received so far or, if the handler has dropped the body, since then.
+    /// The number of body bytes received so far or, if the handler has dropped the body, since then.
     pub(crate) bytes: u64,
-    /// Bytes received since the body's rate was last checked.
+    /// The number of body bytes received since the body's rate was last checked.
     pub(crate) arrived: u64,
 }
 

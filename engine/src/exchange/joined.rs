@@ -1,6 +1,6 @@
 //! Tests that join a client's exchange to a server's without a protocol between them: the incoming half of each side
-//! receives the parts that the outgoing half of the other side sends. The client's exchange has the same type; it
-//! begins with its outgoing half.
+//! receives the parts that the outgoing half of the other side sends. The client's exchange has the same type as the
+//! server's; it begins with its outgoing half.
 
 use super::outgoing::Next;
 use super::state::State;
@@ -16,7 +16,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
-/// The size in bytes of the parts of a client's body.
+/// The most bytes in one part of a client's body.
 const PART: usize = 16 * 1024;
 
 /// A body in parts. If `panics` is true, it panics after the last part.
@@ -50,7 +50,8 @@ fn client(upload: Upload) -> Exchange {
     exchange
 }
 
-/// Moves parts from one side to the other until none is ready or the receiver is full. Returns true if any moved.
+/// Moves the parts and the end of a body from one side to the other until nothing is ready or the receiver is full.
+/// Returns true if anything moved.
 fn carry(from: &mut Exchange, to: &mut Exchange) -> bool {
     let mut any = false;
     while !to.incoming.is_full() {
@@ -59,7 +60,7 @@ fn carry(from: &mut Exchange, to: &mut Exchange) -> bool {
                 to.incoming.receive(&bytes);
             }
             Some(Poll::Ready(Next::End)) => {
-                let trailers = from.outgoing.end().expect("the trailers do not panic");
+                let trailers = from.outgoing.end().expect("making the trailers panicked");
                 to.incoming.end(trailers);
             }
             Some(Poll::Ready(Next::Failed(abort, _))) => {
@@ -74,7 +75,7 @@ fn carry(from: &mut Exchange, to: &mut Exchange) -> bool {
     any
 }
 
-/// Reads the received parts of a body. Returns the result of the whole body at its end, and `None` before.
+/// Reads the received parts of a body into `into`. Returns the body's result if the body has ended, otherwise `None`.
 fn read(body: &mut Body, into: &mut Vec<u8>) -> Option<Result<(), BodyError>> {
     loop {
         match pin!(body.next()).poll(&mut Context::from_waker(Waker::noop())) {
@@ -98,8 +99,8 @@ fn a_client_half_and_a_server_half_carry_both_bodies_and_their_trailers() {
         assert_eq!(states(&client), (State::Awaited, State::Parts));
         assert_eq!(states(&server), (State::Begun, State::Awaited));
 
-        // The server's handler sends back the request's body. The client reads it when neither side can move another
-        // part.
+        // The server's handler sends back the request's body. The client reads the response when neither side can move
+        // another part.
         let request = server.incoming.stream(Waker::noop().clone());
         let echo = Streamed { length: None, body: BodyStream::new(request), trailers: None };
         server.outgoing.stream(echo);
@@ -111,7 +112,7 @@ fn a_client_half_and_a_server_half_carry_both_bodies_and_their_trailers() {
         while ended.is_none() {
             while carry(&mut client, &mut server) | carry(&mut server, &mut client) {}
             for held in [client.incoming.held(), server.incoming.held()] {
-                assert!(held <= INCOMING_BYTES + PART + PART_BYTES, "{held} bytes are held of {length}");
+                assert!(held <= INCOMING_BYTES + PART + PART_BYTES, "{held} bytes held for a body of {length}");
             }
             ended = read(&mut response, &mut got);
         }

@@ -18,7 +18,8 @@ use std::task::Poll;
 
 /// The events of an exchange, implemented once for every [`Carrier`].
 pub(crate) trait Lifecycle: Carrier {
-    /// Begins the exchange of a request: finds its route, and calls its handler or waits for its body.
+    /// Begins the exchange of a request: finds its route, and then calls the handler, waits for the body, or responds
+    /// with an error.
     #[inline]
     fn begin(&mut self, length: Length, head: &mut Head, window: &[u8], worker: &mut WorkerContext<impl Service>) {
         worker.override_method(head, window);
@@ -65,7 +66,7 @@ pub(crate) trait Lifecycle: Carrier {
             return self.respond(&mut response, worker);
         }
         if body_use != BodyUse::None && head.expects_continue && self.awaits_continue() {
-            // This cannot fail: no response has begun, and there are no fields that could be refused.
+            // This cannot fail, because no response has begun and there are no fields that could be refused.
             let _ = self.interim(100, &[]);
         }
         if body_use == BodyUse::Whole
@@ -106,15 +107,15 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Starts to count the body's bytes against the route's limit. [`body_begins`](Carrier::body_begins) must be called
-    /// before.
+    /// Starts to count the body's bytes against the route's limit. The caller must call
+    /// [`body_begins`](Carrier::body_begins) first.
     fn count_from(&mut self, route: u32) {
         if let Some(intake) = self.intake() {
             (intake.route, intake.bytes) = (route, 0);
         }
     }
 
-    /// Calls the handler of the route that was found just before, and handles its result.
+    /// Calls the handler of `route`, which must be the result of the last look-up, and handles the handler's result.
     #[inline]
     fn call(&mut self, route: u32, request: (&Head, &[u8]), body: Ready, worker: &mut WorkerContext<impl Service>) {
         let mut hooks = Hooks { extensions: self.take_extensions(), ..Hooks::default() };
@@ -125,7 +126,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
         match outcome {
             Outcome::Ready => match &mut answer {
-                // If the handler took a `Replier`, its own result is ignored.
+                // If the handler took a `Replier`, the handler's own result is ignored.
                 Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
                     self.answer(response, worker);
                 }
@@ -147,7 +148,8 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Sends a handler's answer, or its head if the body follows in parts.
+    /// Sends the queued interim responses, and then a handler's answer, or the answer's head if the body follows in
+    /// parts.
     #[inline]
     fn answer(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         if self.exchange().is_none() {
@@ -160,7 +162,8 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Sends a response. Every final response passes through this function.
+    /// Sends a final response of a handler or of the lifecycle, and writes the exchange's line in the access log if
+    /// that is on.
     #[inline]
     fn respond(&mut self, response: &mut Response, worker: &mut WorkerContext<impl Service>) {
         self.admit(response, worker);
@@ -176,7 +179,7 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Polls the handler, checks its reply slot, and sends the answer if there is one.
+    /// Checks the reply slot, polls the handler, and sends the answer if there is one.
     fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>) {
         let task = self.task();
         self.send_interims();
@@ -190,7 +193,7 @@ pub(crate) trait Lifecycle: Carrier {
         self.polled(worker);
     }
 
-    /// Sends the interim responses that the handler has asked for.
+    /// Sends the interim responses that the handler has queued.
     #[inline]
     fn send_interims(&mut self) {
         if let Some(interim) = self.exchange().and_then(|exchange| exchange.interims()) {
@@ -202,7 +205,8 @@ pub(crate) trait Lifecycle: Carrier {
         }
     }
 
-    /// Receives bytes of the request's body for the handler, or drops them. Returns how the body is used.
+    /// Receives bytes of the request's body for the handler, or drops them, and checks the body's limit. Returns how
+    /// the body is used.
     fn data(&mut self, data: &[u8], worker: &mut WorkerContext<impl Service>) -> BodyUse {
         let (body_use, has_let_go) =
             self.exchange().map_or((BodyUse::None, false), |exchange| exchange.incoming.receive(data));
@@ -217,14 +221,15 @@ pub(crate) trait Lifecycle: Carrier {
         body_use
     }
 
-    /// Handles the end of the request: calls the handler if the body was collected, or polls it if it reads the body.
+    /// Handles the end of the request: calls the handler if the body was collected, or polls the handler if it takes
+    /// the body in parts.
     fn end(&mut self, trailers: Vec<(HeaderName, HeaderValue)>, worker: &mut WorkerContext<impl Service>) {
         let Some(exchange) = self.exchange() else { return };
         match exchange.incoming.end(trailers) {
             Ended::Collected(Collect { head, window, body }) => {
                 self.collected();
                 self.lend(body.capacity());
-                // The service remembers only its last look-up, and it may have routed other requests since.
+                // The service may remember only its last look-up, and may have routed other requests since.
                 match worker.route(&head, &window, self.caller()) {
                     Ok(route) => self.call(route, (&head, &window), Ready::Whole(body.into()), worker),
                     Err(mut response) => self.respond(&mut response, worker),
@@ -236,7 +241,7 @@ pub(crate) trait Lifecycle: Carrier {
         self.request_ended(worker);
     }
 
-    /// Sends the next part of the response's body, if there is one.
+    /// Polls for the next part of the response's body and sends it, or ends the response if no part is left.
     fn send_next(&mut self, worker: &mut WorkerContext<impl Service>) -> Sent {
         let waker = worker.context.inbox.waker(self.task().number());
         let sends_files = self.sends_files();
@@ -260,8 +265,8 @@ pub(crate) trait Lifecycle: Carrier {
         self.sent_or_abort(sent, worker)
     }
 
-    /// Ends a response after its body, with its trailers. If the trailers panicked, the response is cut after the bytes
-    /// of the body, as it is if the body panics.
+    /// Ends a response after its body, with these trailers. If the function that makes the trailers has panicked,
+    /// returns the reason to cut the response.
     fn end_body(&mut self, trailers: Result<Vec<(HeaderName, HeaderValue)>, Abort>) -> Result<Sent, Abort> {
         self.send_end(trailers?).map(|()| Sent::Over)
     }
@@ -278,7 +283,7 @@ pub(crate) trait Lifecycle: Carrier {
         })
     }
 
-    /// Ends the exchange early: sends an error response, or cuts the response if one has begun.
+    /// Ends the exchange early: sends an error response if the carrier can still send one, otherwise cuts the response.
     fn abort(&mut self, abort: Abort, worker: &mut WorkerContext<impl Service>) {
         self.stop_body(worker);
         if let Some(exchange) = self.exchange() {
@@ -311,7 +316,7 @@ pub(crate) trait Lifecycle: Carrier {
         has_room
     }
 
-    /// Charges the exchange again if middleware has decoded its whole body to more bytes than were received.
+    /// Charges the exchange again if middleware has decoded the request's whole body to more bytes than were received.
     fn charge_unfolded(&mut self, worker: &mut WorkerContext<impl Service>) {
         let lent = self.lent();
         if self.exchange().is_some_and(|exchange| exchange.lent(lent) > lent) {

@@ -28,7 +28,7 @@ impl LogLine {
     }
 }
 
-/// Writes the line of an answered request.
+/// Writes the access log's line for an answered request.
 #[cold]
 pub(super) fn log_answer(
     line: &LogLine,

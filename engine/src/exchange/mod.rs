@@ -1,9 +1,9 @@
-//! An exchange: a request and its response, in two halves, the same for every protocol.
+//! An exchange: a request and its response, represented as two halves in the same way for every protocol.
 //!
-//! Without the access log, most requests are answered at once and need no [`Exchange`]; a connection keeps one only
-//! while a request is pending. Its halves are [`Incoming`] and [`Outgoing`]; the table in [`state`] lists the permitted
-//! steps of each half. [`lifecycle`] runs an exchange from its head to its end, [`abort`] lists the reasons to end it
-//! early, and [`tunnel`] hands its bytes to another protocol.
+//! Most requests on a connection are answered at once. Unless the access log is on, such a request usually needs no
+//! [`Exchange`]. The halves of an exchange are [`Incoming`] and [`Outgoing`]; the table in [`state`] lists the
+//! permitted steps of each half. [`lifecycle`] runs an exchange from the request's head to the end of the response,
+//! [`abort`] lists the reasons to end an exchange early, and [`tunnel`] passes the bytes to another protocol.
 
 pub(super) mod abort;
 pub(super) mod carrier;
@@ -36,18 +36,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// A pending exchange. HTTP/1 connections take theirs from [`boxed`](Self::boxed), which reuses memory, so that a
-/// pending handler allocates nothing.
+/// A request in progress and its response. An HTTP/1 connection gets its exchange from [`boxed`](Self::boxed), which
+/// reuses memory, so a pending handler usually needs no allocation for it.
 pub(crate) struct Exchange {
     /// The peer's message: on a server, the request.
     pub(super) incoming: Incoming,
     /// Our message: on a server, the response.
     pub(super) outgoing: Outgoing,
-    /// A tunnel that the request has proposed, or that has replaced both messages.
+    /// The tunnel that an HTTP/2 CONNECT has proposed, or that the handler has accepted.
     tunnel: Option<Tunnel>,
-    /// The handler's future: its route, and its place in the route's pool.
+    /// The route of the handler's pending future, and the future's place in the route's pool.
     future: Option<(u32, u32)>,
-    /// The slot that a [`Replier`](crate::reply::Replier) fills with the answer.
+    /// The waiting end of the slot that a [`Replier`](crate::reply::Replier) fills with the answer.
     reply: Option<Awaited>,
     interim: Option<Rc<RefCell<InterimQueue>>>,
     /// The size of the whole body in bytes after decoding, if middleware has decoded it for the handler.
@@ -72,12 +72,12 @@ impl Default for Exchange {
 }
 
 thread_local! {
-    /// Handler futures that were still pending when their exchange was dropped, as after a panic. They still occupy
-    /// their places in the pools of their routes.
+    /// The routes and places of handler futures that were still pending when their exchange was dropped, for example
+    /// after a panic. The futures still occupy their places in the pools of their routes.
     static ORPHANS: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The number of unused exchanges that a thread keeps for later requests.
+/// The most unused exchanges that a thread keeps for later requests.
 const SPARE_EXCHANGES: usize = 64;
 
 thread_local! {
@@ -85,7 +85,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes the handler futures that dropped [`Exchange`]s have left in their routes' pools.
+/// Takes the routes and places of the handler futures that dropped [`Exchange`]s have left in their routes' pools.
 pub(crate) fn orphans() -> Vec<(u32, u32)> {
     ORPHANS.with_borrow_mut(std::mem::take)
 }
@@ -99,13 +99,14 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Returns the exchange of a server that has received a request's head. Reuses one that the thread keeps, if there
-    /// is one.
+    /// Returns the exchange of a server that has received a request's head. Reuses an exchange that the thread keeps,
+    /// if there is one.
     pub(crate) fn boxed() -> Box<Exchange> {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    /// Drops the contents of the exchange and keeps its memory for [`boxed`](Self::boxed).
+    /// Drops the contents of the exchange. Keeps its memory for [`boxed`](Self::boxed), unless the thread keeps
+    /// [`SPARE_EXCHANGES`] already.
     pub(crate) fn recycle(mut self: Box<Exchange>) {
         *self = Exchange::default();
         SPARE.with_borrow_mut(|spare| {
@@ -124,14 +125,14 @@ impl Exchange {
         exchange
     }
 
-    /// Returns true if the handler has not answered yet.
+    /// Returns true if the handler's future is pending or a [`Replier`](crate::reply::Replier) has not answered yet.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.future.is_some() || self.reply.is_some()
     }
 
-    /// Polls the handler's future and checks its reply slot. Returns the answer if there is one. If `credits` is true,
-    /// the caller returns flow-control credit to the peer after the poll, so the handler does not wake the exchange
-    /// when it takes a part of the body.
+    /// Checks the reply slot, and polls the handler's future if the slot has no answer. Returns the answer if there is
+    /// one. If `credits` is true, the caller returns flow-control credit to the peer after the poll, so the handler
+    /// does not wake the exchange when it takes a part of the body during the poll.
     pub(crate) fn take_answer(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -149,7 +150,7 @@ impl Exchange {
     }
 
     fn poll_answer(&mut self, worker: &mut WorkerContext<impl Service>, task: TaskKind) -> Option<Response> {
-        // The slot's function, which is the program's own, makes the answer here and may panic.
+        // `take` calls the program's function that makes the answer. The function may panic.
         let taken = catch_unwind(AssertUnwindSafe(|| self.reply.as_ref().and_then(|slot| slot.take())));
         if let Some(response) = taken.unwrap_or_else(|_| Some(worker.panicked())) {
             self.reply = None;
@@ -164,7 +165,8 @@ impl Exchange {
         self.reply.is_none().then_some(response)
     }
 
-    /// Cancels the handler and breaks the tunnel. A reader of the request's body gets `why` as its error.
+    /// Cancels the handler, and breaks the tunnel if there is one. If the request's body is incomplete, its reader gets
+    /// `why` as an error.
     pub(crate) fn give_up(&mut self, why: BodyError, worker: &mut WorkerContext<impl Service>) {
         self.incoming.give_up(why);
         if let Some(future) = self.future.take() {
@@ -176,12 +178,12 @@ impl Exchange {
         }
     }
 
-    /// Keeps the handler's pending future: its route, and its place in the route's pool.
+    /// Records the route of the handler's pending future, and the future's place in the route's pool.
     pub(super) fn keep_future(&mut self, future: (u32, u32)) {
         self.future = Some(future);
     }
 
-    /// Returns true if a [`Replier`](crate::reply::Replier) gives the answer and the handler's result is ignored.
+    /// Returns true if a [`Replier`](crate::reply::Replier) must give the answer, so the handler's result is ignored.
     pub(super) fn has_reply(&self) -> bool {
         self.reply.is_some()
     }
@@ -191,7 +193,7 @@ impl Exchange {
         self.interim.clone()
     }
 
-    /// After the answer, drops the queue of interim responses and the size of the decoded body.
+    /// Drops the queue of interim responses and the size of the decoded body. Called after the answer.
     pub(super) fn drop_hooks(&mut self) {
         (self.interim, self.unfolded) = (None, None);
     }
@@ -212,7 +214,7 @@ impl Exchange {
         self.tunnel.as_mut()
     }
 
-    /// Keeps the peer's bytes from now on for a tunnel that the handler may accept.
+    /// Reserves the peer's bytes from now on for a tunnel that the handler may accept.
     pub(super) fn propose_tunnel(&mut self, raw: Raw) {
         self.incoming.switch();
         self.tunnel = Some(Tunnel::proposed(Rc::new(RefCell::new(raw))));
@@ -258,8 +260,8 @@ impl Exchange {
         (self.reply, self.interim, self.unfolded) = (hooks.reply.take(), hooks.interim.take(), hooks.unfolded.take());
     }
 
-    /// Returns the size in bytes of the whole body that the handler holds. The carrier gave it `lent` bytes; if
-    /// middleware decoded them to more, the decoded size counts until the answer.
+    /// Returns the size in bytes of the whole body that the handler holds. `lent` is the size that the carrier has
+    /// recorded. If middleware has decoded the body to more bytes, the decoded size counts until the answer.
     pub(crate) fn lent(&self, lent: usize) -> usize {
         let unfolded = self.unfolded.as_ref().filter(|_| self.awaits_answer());
         unfolded.map_or(lent, |unfolded| lent.max(unfolded.get()))

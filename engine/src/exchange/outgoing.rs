@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 /// Our message.
 pub(crate) struct Outgoing {
     state: State,
-    /// The body that is being sent.
+    /// The body that is being sent in parts.
     body: Option<Streamed>,
 }
 
@@ -29,7 +29,7 @@ impl Outgoing {
         self.state
     }
 
-    /// Records that the carrier now has the head.
+    /// Records that the head is handed to the carrier.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if self.state == State::Awaited {
@@ -76,7 +76,8 @@ impl Outgoing {
         Some(self.body.as_mut()?.next(files, waker))
     }
 
-    /// Ends the body after its last part. Drops it, and then runs the closure that makes its trailers and returns them.
+    /// Ends the body after its last part: drops the body, runs the closure that makes the trailers, and returns the
+    /// trailers.
     pub(super) fn end(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
         let Some(body) = self.body.take() else { return Ok(Vec::new()) };
         self.state.take(Step::End);
@@ -101,7 +102,7 @@ impl Outgoing {
 pub(super) enum Next {
     Part(Part),
     End,
-    /// The body failed. The error is the program's own, if it gave one.
+    /// The body failed. Contains the program's own error, if the body returned one.
     Failed(Abort, Option<BoxError>),
 }
 
@@ -138,7 +139,7 @@ impl Streamed {
         })
     }
 
-    /// Drops a body that has ended, and then runs the closure that makes its trailers and returns them.
+    /// Drops a body that has ended, runs the closure that makes the trailers, and returns the trailers.
     pub(crate) fn into_trailers(self) -> Result<Vec<(HeaderName, HeaderValue)>, Abort> {
         let Streamed { body, trailers, .. } = self;
         let_go(body);

@@ -8,39 +8,39 @@
 /// The progress of one half's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its head has not been received, or not been made.
+    /// The message's head has not been received, or not been made.
     Awaited,
-    /// Its head has been received or sent. Incoming: body bytes that arrive now are dropped. Outgoing: the carrier has
-    /// the whole body, unless it will follow in parts.
+    /// The message's head has been received, or handed to the carrier. Incoming: body bytes that arrive now are
+    /// dropped. Outgoing: the carrier has the whole body as well, unless the body follows in parts.
     Begun,
-    /// Its body is being collected; the handler is called when the body is complete.
+    /// The message's body is being collected; the handler is called when the body is complete.
     Whole,
-    /// Its body is being passed on in parts.
+    /// The message's body is being passed on in parts.
     Parts,
     /// The bytes belong to a tunnel, which the handler may not have accepted yet.
     Tunnel,
     /// Incoming: the whole message has been received. Outgoing: the carrier has the whole message.
     Complete,
-    /// It has ended early.
+    /// The message has ended early.
     Cut,
 }
 
 /// An event of one half's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Its head is received, or handed to the carrier.
+    /// The message's head is received, or handed to the carrier.
     Head,
-    /// The exchange begins to collect its body.
+    /// The exchange begins to collect the message's body.
     Collect,
-    /// The exchange begins to pass its body on in parts.
+    /// The exchange begins to pass the message's body on in parts.
     Stream,
-    /// Another protocol replaces it, by Upgrade or by CONNECT.
+    /// Another protocol replaces the message, by Upgrade or by CONNECT.
     Switch,
-    /// The reader has dropped its body, or the handler has declined the tunnel.
+    /// The reader has dropped the message's body, or the handler has declined the tunnel.
     LetGo,
-    /// It ends.
+    /// The message ends.
     End,
-    /// It ends early.
+    /// The message ends early.
     Cut,
 }
 
@@ -53,7 +53,7 @@ pub(crate) const TABLE: &[(State, Step, State)] = &[
     (Begun,    Step::Collect, Whole),
     (Begun,    Step::Stream,  Parts),
     (Begun,    Step::Switch,  Tunnel),
-    // Bytes after a complete request belong to the protocol that it asked for.
+    // The peer's bytes after a complete request belong to the protocol that the request has proposed.
     (Complete, Step::Switch,  Tunnel),
     (Parts,    Step::LetGo,   Begun),
     // If the handler declines the tunnel, the peer's bytes are dropped.
@@ -95,12 +95,12 @@ impl State {
         NEXT[self as usize][step as usize]
     }
 
-    /// Takes a step. A step that the table does not permit is a bug of the engine: a debug build panics, a release
-    /// build keeps the state.
+    /// Takes a step. If the table does not permit the step, which is a bug of the engine, a debug build panics and a
+    /// release build keeps the state.
     #[inline]
     pub(super) fn take(&mut self, step: Step) {
         let after = self.after(step);
-        debug_assert!(after.is_some(), "{step:?} is not permitted in {self:?}");
+        debug_assert!(after.is_some(), "the step {step:?} is not permitted in the state {self:?}");
         *self = after.unwrap_or(*self);
     }
 }

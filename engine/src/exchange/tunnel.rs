@@ -1,4 +1,4 @@
-//! A tunnel: another protocol that replaces an exchange, by Upgrade or CONNECT.
+//! A tunnel: another protocol that replaces the request's and the response's bodies, by Upgrade or CONNECT.
 
 use super::abort::Abort;
 use crate::raw::{Ended, Raw, RawStream, Switch};
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 /// Another protocol on an HTTP/1 connection or on a stream of HTTP/2.
 pub(crate) struct Tunnel {
     pub(crate) raw: Rc<RefCell<Raw>>,
-    /// Its task; `None` before the handler accepts a CONNECT and after the task has finished.
+    /// The protocol's task; `None` before the handler accepts a CONNECT, and after the task has finished or panicked.
     task: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
@@ -22,7 +22,7 @@ impl Tunnel {
         Tunnel { raw, task: None }
     }
 
-    /// Starts the task of an accepted protocol.
+    /// Creates the task of an accepted protocol.
     pub(super) fn start(raw: Rc<RefCell<Raw>>, switch: Switch, is_draining: bool) -> Result<Tunnel, Abort> {
         let start = AssertUnwindSafe(|| (switch.start)(RawStream::new(raw.clone())));
         let task = catch_unwind(start).map_err(|_| Abort::TaskPanicked.logged())?;
@@ -51,7 +51,7 @@ impl Tunnel {
         self.task
     }
 
-    /// Ends the peer's bytes, and wakes the task.
+    /// Ends the bytes from the peer, and wakes the task.
     pub(crate) fn end(&self, why: Ended) {
         self.raw.borrow_mut().end(why);
     }
@@ -77,7 +77,7 @@ impl Tunnel {
         self.raw.borrow().is_finished()
     }
 
-    /// Returns the number of bytes that wait for the task or for the peer.
+    /// Returns the memory cost, in bytes, of the data that waits for the task or for the peer.
     pub(super) fn held(&self) -> usize {
         let raw = self.raw.borrow();
         raw.held + raw.outgoing_held

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The default number of tickets that a TLS 1.3 client gets after a handshake. One is enough for a client that keeps
-/// one connection, because each resumed connection brings another. A ticket costs 200 bytes or more.
+/// one connection, because each resumed connection brings another ticket. A ticket has 200 bytes or more.
 pub const TICKETS_SENT: usize = 1;
 
-/// The most tickets that a client gets after a handshake: as many as the connections that browsers open to an HTTP/1.1
-/// host.
+/// The largest permitted number of tickets after a handshake. It is the number of connections that browsers usually
+/// open to an HTTP/1.1 host.
 pub const TICKETS_SENT_MAX: usize = 6;
 
-/// The TLS versions that a server offers. rustls has none of the older ones, which RFC 8996 deprecates.
+/// The TLS versions that a server offers. rustls supports no version before 1.2; RFC 8996 deprecates 1.0 and 1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
     /// TLS 1.3 and 1.2.
@@ -43,9 +43,9 @@ pub enum ClientAuth {
 
 /// The settings of a TLS server.
 ///
-/// Defaults: TLS 1.2 and 1.3 with the cipher suites of rustls in its order; ALPN `h2`, `http/1.1` and `http/1.0`; no
-/// client certificates; one ticket, with keys in memory; no key log. Early data is never accepted, because it can be
-/// replayed (RFC 8446 section 8).
+/// The defaults are TLS 1.2 and 1.3 with the default cipher suites of rustls; ALPN `h2`, `http/1.1` and `http/1.0`; no
+/// client certificates; one ticket after a handshake, with keys in memory; and no key log. Early data is never
+/// accepted, because it can be replayed (RFC 8446 section 8).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TlsConfig {
@@ -60,7 +60,7 @@ pub struct TlsConfig {
     misplaced: Option<&'static str>,
 }
 
-/// A certificate and its OCSP file.
+/// A certificate of the settings: the origin of its chain and key, and its OCSP file, if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) origin: Origin,
@@ -95,8 +95,8 @@ impl TlsConfig {
     }
 
     /// Adds a certificate from PEM files: the chain, with the leaf first, and its private key, which may be in the same
-    /// file. The certificate serves the DNS names in it; the first one is also the default. [`Reload::look`] loads both
-    /// files again when one changes.
+    /// file. The certificate serves the DNS names in it. The certificate that is added first is also the default.
+    /// [`Reload::look`] loads the files again when one of them changes.
     pub fn certificate_files(self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> TlsConfig {
         self.add(Origin::Pem { chain: Source::File(chain.into()), key: Source::File(key.into()) })
     }
@@ -119,7 +119,7 @@ impl TlsConfig {
     pub fn ocsp_file(mut self, path: impl Into<PathBuf>) -> TlsConfig {
         match self.certificates.last_mut() {
             Some(entry) => entry.ocsp = Some(path.into()),
-            None => self.misplaced = Some("the OCSP file has no certificate: add one before it"),
+            None => self.misplaced = Some("the OCSP file has no certificate; add a certificate before it"),
         }
         self
     }
@@ -156,7 +156,7 @@ impl TlsConfig {
     }
 
     /// Sets the number of tickets that a TLS 1.3 client gets after its handshake: 0 to [`TICKETS_SENT_MAX`]. The
-    /// default is [`TICKETS_SENT`]. A TLS 1.2 client always gets one.
+    /// default is [`TICKETS_SENT`]. The number does not apply to TLS 1.2, in which a client gets at most one ticket.
     pub fn tickets_sent(mut self, count: usize) -> TlsConfig {
         self.tickets_sent = count;
         self
@@ -209,7 +209,7 @@ impl TlsConfig {
         }
         // RFC 7301 section 3.1: a name has 1 to 255 bytes.
         if self.alpn.iter().any(|protocol| protocol.is_empty() || protocol.len() > 255) {
-            return Err(LoadError::setting("an ALPN protocol has 1 to 255 bytes"));
+            return Err(LoadError::setting("an ALPN protocol must have 1 to 255 bytes"));
         }
         Ok(())
     }

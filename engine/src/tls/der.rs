@@ -1,8 +1,9 @@
 //! Reads a certificate's DNS names, validity and subject.
 //!
-//! This parser of DER (X.690) reads only these fields of a certificate (RFC 5280 section 4.1) and verifies nothing:
-//! rustls has verified a client's certificate before, and the server's own certificates are checked against their keys.
-//! A library for all of X.509 would add a dozen crates. Nothing here panics; unexpected input gives `None`.
+//! This parser of DER (X.690) reads only these fields of a certificate (RFC 5280 section 4.1) and verifies nothing,
+//! because rustls has already verified a client's certificate, and the server's own certificates are checked against
+//! their keys. A library for all of X.509 would add a dozen crates. Nothing here panics; input that cannot be parsed
+//! gives `None`.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -18,13 +19,13 @@ const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The tag `[0] EXPLICIT`, of the version.
+/// The tag of the version, `[0] EXPLICIT`.
 const VERSION: u8 = 0xa0;
-/// The tag `[3] EXPLICIT`, of the extensions.
+/// The tag of the extensions, `[3] EXPLICIT`.
 const EXTENSIONS: u8 = 0xa3;
-/// The tag `[2] IMPLICIT` in a `GeneralName`, of a DNS name.
+/// The tag of a DNS name in a `GeneralName`, `[2] IMPLICIT`.
 const DNS_NAME: u8 = 0x82;
-/// The object identifier 2.5.29.17, of the subject alternative names.
+/// The object identifier of the subject alternative names, 2.5.29.17.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
 /// Attribute types that RFC 4514 section 3 gives short names.
@@ -43,7 +44,7 @@ const SHORT_NAMES: &[(&[u8], &str)] = &[
 /// The fields that are read from a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// The DNS names of its subject alternative names, in lower case.
+    /// The DNS names among the certificate's subject alternative names, in lower case.
     pub(super) names: Vec<String>,
     pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
@@ -51,7 +52,7 @@ pub(super) struct Facts {
     pub(super) subject: String,
 }
 
-/// Reads a certificate. Returns `None` if the bytes are not one.
+/// Reads a certificate. Returns `None` if the bytes cannot be parsed as a certificate.
 pub(super) fn facts(certificate: &[u8]) -> Option<Facts> {
     let mut outer = Reader { rest: Reader { rest: certificate }.expect(SEQUENCE)? };
     let mut body = Reader { rest: outer.expect(SEQUENCE)? };
@@ -120,7 +121,7 @@ fn distinguished_name(name: &[u8]) -> Option<String> {
 }
 
 /// Appends one attribute. A value that is not a readable string, or whose type has no short name, is written in hex
-/// (section 2.4).
+/// (RFC 4514 section 2.4).
 fn attribute(object_id: &[u8], encoded: &[u8], text: &mut String) -> Option<()> {
     let short = SHORT_NAMES.iter().find(|(id, _)| *id == object_id).map(|(_, name)| *name);
     let (tag, value) = Reader { rest: encoded }.next()?;
@@ -194,7 +195,7 @@ impl<'a> Reader<'a> {
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
-            // A length of more than four bytes would exceed every file that is read.
+            // A length that needs more than four bytes would exceed every file that is read.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
@@ -246,8 +247,8 @@ fn from_unix(seconds: i64) -> Option<SystemTime> {
     }
 }
 
-/// Returns the number of days from 1970-01-01 to a date. Its years begin in March, so that the leap day is the last day
-/// of a year.
+/// Returns the number of days from 1970-01-01 to a date. The computation uses years that begin in March, so that the
+/// leap day is the last day of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -312,7 +313,7 @@ mod tests {
         check(&[part(common_name, UTF8_STRING, b" a,b+c\\\n#")], "CN=\\ a\\,b\\+c\\\\\\0a#");
         check(&[part(common_name, UTF8_STRING, b"#x ")], "CN=\\#x\\ ");
         check(&[part(common_name, 0x1e, b"\0a")], "CN=#1e020061");
-        // 1.2.840.113549.1.9.1, an e-mail address.
+        // The type 1.2.840.113549.1.9.1 denotes an e-mail address.
         let mail = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1];
         check(&[part(mail, IA5_STRING, b"a@b")], "1.2.840.113549.1.9.1=#1603614062");
     }

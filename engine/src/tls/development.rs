@@ -4,8 +4,8 @@ use super::error::LoadError;
 use rcgen::{CertificateParams, KeyPair};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The days for which a self-signed certificate is valid. Apple's clients refuse any that is valid for more than 825
-/// days. A restart of the server creates a new one.
+/// The number of days for which a self-signed certificate is valid after its creation. Apple's clients refuse
+/// certificates that are valid for more than 825 days. A restart of the server creates a new certificate.
 pub const SELF_SIGNED_DAYS: u64 = 365;
 
 /// Creates an ECDSA P-256 key and a certificate for these names or addresses. Returns the certificate and the key as
@@ -17,7 +17,7 @@ pub(super) fn self_signed(names: &[String], now: SystemTime) -> Result<(String, 
     }
     let mut params = CertificateParams::new(names.to_vec()).map_err(fail)?;
     let today = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
-    // Valid since yesterday, because a client's clock may be behind ours.
+    // The certificate is valid since yesterday, because a client's clock may be behind ours.
     let [(year, month, day), (last_year, last_month, last_day)] =
         [today.saturating_sub(1), today + SELF_SIGNED_DAYS].map(date);
     params.not_before = rcgen::date_time_ymd(year, month, day);

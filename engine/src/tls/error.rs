@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::Path;
 
-/// An error in the TLS settings or in one of their files. The operator of the server must fix it; no peer can cause
-/// one.
+/// An error in the TLS settings or in one of the files that they name. The operator of the server must fix it; no peer
+/// can cause one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// The loaded item and its source: `certificate /etc/tls/site.pem`.
+    /// The item that was to be loaded and its source, such as `certificate /etc/tls/site.pem`.
     pub place: String,
     /// The fault of that item.
     pub fault: LoadFault,
@@ -33,11 +33,11 @@ pub enum LoadFault {
     BadKey(String),
     /// One of the certificates cannot be used. Contains the reason.
     BadCertificate(String),
-    /// The private key does not belong to this certificate. Contains the certificate's source.
+    /// The private key does not match the certificate. Contains the certificate's source.
     KeyMismatch(String),
     /// The file is not an OCSP response in DER.
     NotOcsp,
-    /// A line of a ticket key file is wrong. Contains its number, counted from 1, and the reason.
+    /// A line of a ticket key file is wrong. Contains the line's number, counted from 1, and the reason.
     TicketLine(usize, String),
     /// The ticket key file holds no key.
     NoTicketKey,
@@ -84,25 +84,27 @@ impl From<LoadError> for crate::Error {
     }
 }
 
-/// The error of a TLS session. Every later call on the session returns the same error, except after
+/// The error of a TLS session. Every later call of `receive` or `send` returns the same error, except after
 /// [`NotOpen`](Self::NotOpen), which does not end the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The first byte does not begin a TLS handshake. Nothing has been sent, so a peer that speaks HTTP (see
-    /// [`peek`](super::peek)) can be answered in plain text.
+    /// The peer's first byte does not begin TLS. A server has sent nothing yet, so it can answer a client that speaks
+    /// HTTP (see [`peek`](super::peek)) in plain text.
     NotTls {
         /// The first byte received.
         first: u8,
     },
     /// The peer has sent more than [`HANDSHAKE_BYTES`](super::HANDSHAKE_BYTES) without completing its handshake or,
-    /// after that, a message.
+    /// after that, a record or message.
     TooMuchHandshake,
     /// The peer has ended the session with a fatal alert. Contains the alert's name.
     Refused(String),
-    /// The peer has broken the rules of TLS, or both sides support nothing in common. Contains the reason.
+    /// The peer has broken the rules of TLS, its certificate is refused, or both sides support nothing in common.
+    /// Contains the reason.
     Peer(String),
-    /// This side has failed: no random bytes, no clock, or the session's keys are used up. Contains the reason.
+    /// This side has failed, for example because it has no random bytes or no clock, or because the session's keys are
+    /// used up. Contains the reason.
     Local(String),
     /// The caller tried to send before the end of the handshake or after it had closed the session. Nothing was sent.
     NotOpen,
@@ -119,9 +121,9 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TlsError::NotTls { first } => write!(f, "the peer does not speak TLS: its first byte is {first:#04x}"),
-            TlsError::TooMuchHandshake => f.write_str("the peer's handshake is too long"),
+            TlsError::TooMuchHandshake => f.write_str("the peer's handshake or message is too long"),
             TlsError::Refused(alert) => write!(f, "the peer sent the fatal alert {alert}"),
-            TlsError::Peer(what) => write!(f, "the peer broke TLS: {what}"),
+            TlsError::Peer(what) => write!(f, "TLS failed because of the peer: {what}"),
             TlsError::Local(what) => write!(f, "TLS failed on this side: {what}"),
             TlsError::NotOpen => f.write_str("cannot send: the TLS session is not open"),
         }
@@ -135,8 +137,8 @@ impl From<rustls::Error> for TlsError {
         use rustls::Error as E;
         match &error {
             E::AlertReceived(alert) => TlsError::Refused(format!("{alert:?}")),
-            // `General` is not among these: rustls returns it if the client cannot verify a signature of our key, so it
-            // counts as the peer's.
+            // `General` is not among these, because rustls returns it if the client cannot verify a signature of our
+            // key, so it counts as the peer's fault.
             E::EncryptError
             | E::FailedToGetCurrentTime
             | E::FailedToGetRandomBytes

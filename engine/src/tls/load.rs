@@ -15,21 +15,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The largest OCSP response that is loaded, in bytes. Each full handshake sends it; real ones have 0.5 to 2 KiB.
+/// The largest OCSP response that is loaded, in bytes. A full handshake sends it to a client that asks for it. Usual
+/// responses have 0.5 to 2 KiB.
 pub const OCSP_BYTES: usize = 16 * 1024;
 
 /// A certificate that a server has loaded, for dashboards and warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateInfo {
-    /// Its source: `certificate /etc/tls/site.pem`.
+    /// The source of the certificate, such as `certificate /etc/tls/site.pem`.
     pub place: String,
-    /// The DNS names that it serves, in lower case. Wildcards are given as written.
+    /// The DNS names that the certificate serves, in lower case, including wildcards such as `*.example.com`.
     pub names: Vec<String>,
-    /// Its subject in the format of RFC 4514.
+    /// The certificate's subject in the format of RFC 4514.
     pub subject: String,
-    /// The start of its validity.
+    /// The start of the certificate's validity.
     pub not_before: SystemTime,
-    /// The end of its validity.
+    /// The end of the certificate's validity.
     pub not_after: SystemTime,
 }
 
@@ -85,7 +86,8 @@ pub(super) fn load(
         }
     };
     config.alpn_protocols = settings.alpn.clone();
-    // Clients keep their sessions, in tickets. A store of sessions in the server would be memory that peers can fill.
+    // Clients keep their sessions in tickets, because a store of sessions in the server would be memory that peers can
+    // fill.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     if let Some(keys) = tickets {
@@ -103,7 +105,7 @@ const AUTHORITIES: &str = "client authorities";
 
 fn certificate(entry: &Entry, provider: &CryptoProvider) -> Result<(CertifiedKey, CertificateInfo), LoadError> {
     let Origin::Pem { chain: chain_source, key: key_source } = &entry.origin else {
-        // `make_self_signed` has replaced these. If it has not, an error is better than a panic.
+        // `make_self_signed` has replaced these origins. If it has not, an error is better than a panic.
         return Err(LoadError::setting("a self-signed certificate was not made"));
     };
     let chain_place = chain_source.place(CERTIFICATE);
@@ -150,12 +152,12 @@ fn ocsp(path: &Path) -> Result<Vec<u8>, LoadError> {
 fn warn_of_dates(info: &CertificateInfo, now: SystemTime) {
     let CertificateInfo { place, names, .. } = info;
     if now > info.not_after {
-        tracing::warn!(target: "highwire::tls", %place, ?names, "the certificate has expired: clients will refuse it");
+        tracing::warn!(target: "highwire::tls", %place, ?names, "the certificate has expired; clients will refuse it");
     } else if now < info.not_before {
-        tracing::warn!(target: "highwire::tls", %place, ?names, "the certificate is not valid yet: clients will refuse it");
+        tracing::warn!(target: "highwire::tls", %place, ?names, "the certificate is not valid yet; clients will refuse it");
     }
     if names.is_empty() {
-        tracing::warn!(target: "highwire::tls", %place, "the certificate names no host: it serves as the default only");
+        tracing::warn!(target: "highwire::tls", %place, "the certificate has no DNS names; it can only serve as the default");
     }
 }
 
@@ -182,8 +184,8 @@ fn verifier(
     Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()))
 }
 
-/// Returns the binding of tickets for a server with client certificates: a hash of the authorities that may issue them
-/// and of whether clients need one.
+/// Returns the binding of tickets for a server with client certificates: a hash of the authorities that may issue these
+/// certificates and of whether clients must have one.
 fn binding(authorities: &[CertificateDer<'_>], optional: bool) -> Binding {
     let mut context = ::aws_lc_rs::digest::Context::new(&::aws_lc_rs::digest::SHA256);
     context.update(if optional { b"optional" } else { b"required" });

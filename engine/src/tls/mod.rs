@@ -16,9 +16,9 @@
 //! ```
 //!
 //! The protocol is implemented by rustls with the cryptography of aws-lc-rs. Files are read only when a configuration
-//! is built and when [`Reload::look`] is called. The clock is read then and for the age of ticket keys; rustls reads it
-//! for the age of tickets and the validity of client certificates. docs/tls.md lists the supported versions, algorithms
-//! and extensions.
+//! is built and when [`Reload::look`] is called. The clock is read at these times and for the age of ticket keys;
+//! rustls reads it for the age of tickets and the validity of the peer's certificates. docs/tls.md lists the supported
+//! versions, algorithms and extensions.
 
 mod config;
 mod der;
@@ -48,14 +48,14 @@ pub use tickets::{TICKET_FILE_KEYS, TICKET_KEYS_KEPT, TICKET_LIFETIME, TICKET_RO
 pub enum Speaks {
     /// A TLS handshake.
     Tls,
-    /// HTTP without TLS, in any version: a character of a method, or a line end before one.
+    /// HTTP without TLS. The byte is a character of a method, or a line end before one.
     Http,
     /// Neither TLS nor HTTP.
     Other,
 }
 
-/// Returns true if a connection's first byte begins a hello of SSL 2.0: a length whose highest bit is set (RFC 5246
-/// appendix E.2). No message of HTTP begins with such a byte.
+/// Returns true if a connection's first byte may begin a hello of SSL 2.0, which starts with a length whose highest bit
+/// is set (RFC 5246 appendix E.2). No message of HTTP begins with such a byte.
 pub(crate) fn is_ssl2(first: u8) -> bool {
     first & 0x80 != 0
 }

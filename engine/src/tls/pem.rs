@@ -8,8 +8,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The largest file that is read, in bytes: four times the list of all public authorities. Without a limit, a wrong
-/// path, such as that of a disk image, could fill the memory.
+/// The size in bytes of the largest file that is read: about four times the size of a list of all public authorities.
+/// Without a limit, a wrong path, such as that of a disk image, could fill the memory.
 pub const FILE_BYTES: u64 = 4 << 20;
 
 /// The source of a certificate or key.
@@ -54,7 +54,8 @@ pub(super) fn read_file(what: &str, path: &Path) -> Result<Vec<u8>, LoadError> {
     if bytes.len() as u64 > FILE_BYTES { Err(fail(LoadFault::TooLarge(FILE_BYTES))) } else { Ok(bytes) }
 }
 
-/// Returns all certificates in their order, at least one.
+/// Returns the certificates of a source, in the order in which the source contains them. Returns an error if there is
+/// none.
 pub(super) fn certificates(what: &str, source: &Source) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let bytes = source.read(what)?;
     let fail = |fault| LoadError::new(source.place(what), fault);
@@ -65,7 +66,7 @@ pub(super) fn certificates(what: &str, source: &Source) -> Result<Vec<Certificat
     }
 }
 
-/// Returns the first private key: PKCS #8, PKCS #1 or SEC 1.
+/// Returns the first private key, in the format PKCS #8, PKCS #1 or SEC 1.
 pub(super) fn private_key(what: &str, source: &Source) -> Result<PrivateKeyDer<'static>, LoadError> {
     let bytes = source.read(what)?;
     let fail = |fault| LoadError::new(source.place(what), fault);
@@ -85,7 +86,7 @@ fn nothing(bytes: &[u8], missing: LoadFault) -> LoadFault {
     } else if contains(bytes, b"-----BEGIN ") {
         missing
     } else if bytes.first() == Some(&0x30) {
-        LoadFault::NotPem("it looks like DER; convert it, for instance with openssl".to_owned())
+        LoadFault::NotPem("it looks like DER; convert it, for instance with `openssl`".to_owned())
     } else {
         LoadFault::NotPem("it has no line `-----BEGIN ...`".to_owned())
     }

@@ -1,10 +1,11 @@
 //! Loads new certificates without a restart.
 //!
 //! The owner of a [`Reload`] calls [`Reload::look`] about once per second; this module starts no thread and watches no
-//! folders. A look compares the metadata of each file with that of the look before. If one differs, it reads all files
-//! again and replaces the configuration as a whole. A connection keeps the configuration that it began with.
+//! folders. A look compares the metadata of each file with the metadata of the previous look. If a certificate, key,
+//! OCSP or authority file differs, it reads all of these again and replaces the configuration as a whole; the ticket
+//! key file is read separately. A connection keeps the configuration that it began with.
 //!
-//! A look may happen after a certificate was replaced and before its key was. The two do not match then: the old
+//! A look may happen after a certificate was replaced and before its key was. The two then do not match, so the old
 //! configuration stays in use, and the error is logged once. The next look after the key's replacement finds another
 //! change. The metadata is read *before* the file, so that a change during the reading is found by the next look.
 
@@ -24,7 +25,7 @@ use std::time::SystemTime;
 pub struct Reload {
     settings: TlsConfig,
     keys: Option<Arc<TicketKeys>>,
-    /// Read once per connection.
+    /// The loaded configuration, which each new connection reads.
     loaded: RwLock<Arc<Loaded>>,
     watch: Mutex<Watch>,
 }
@@ -35,9 +36,10 @@ pub struct Reload {
 pub enum Looked {
     /// Nothing has changed, or another thread is looking.
     Unchanged,
-    /// The changed files are in use, for new connections.
+    /// The changed files are in use; changed certificates serve new connections only.
     Reloaded,
-    /// A changed file cannot be used. Everything stays as it was until a file changes again.
+    /// A changed file cannot be used. The configuration or the ticket keys that the file belongs to stay as they were
+    /// until a file changes again.
     Kept(LoadError),
 }
 
@@ -48,8 +50,8 @@ struct Watch {
     ticket_file: Option<(PathBuf, Option<Stamp>)>,
 }
 
-/// Metadata that differs if a file was replaced or changed. The inode reveals a rename over the old file, and the time
-/// of change a copy that keeps the time of modification.
+/// The metadata by which a replaced or changed file is detected. The inode reveals a rename over the old file, and the
+/// time of change a copy that keeps the time of modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -60,9 +62,9 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// Returns `None` if there is no such file or its metadata cannot be read.
+    /// Returns the metadata of a file, or `None` if there is no such file or its metadata cannot be read.
     fn of(path: &Path) -> Option<Stamp> {
-        // Follows symbolic links: certbot and Kubernetes replace links, not files.
+        // Follows symbolic links, because certbot and Kubernetes replace links, not files.
         let of = |meta: Metadata| Stamp {
             device: meta.dev(),
             inode: meta.ino(),
@@ -79,7 +81,7 @@ fn stamped(path: PathBuf) -> (PathBuf, Option<Stamp>) {
     (path, stamp)
 }
 
-/// Reads the metadata of all files again. Returns true if that of any file has changed.
+/// Reads the metadata of all files again. Returns true if the metadata of any file has changed.
 fn restamp<'a>(files: impl IntoIterator<Item = &'a mut (PathBuf, Option<Stamp>)>) -> bool {
     let mut changed = false;
     for (path, stamp) in files {
@@ -116,8 +118,9 @@ impl Reload {
         self.loaded().certificates.clone()
     }
 
-    /// Loads all files again if one has changed, and rotates ticket keys. Call it about once per second; without a
-    /// change it reads only the metadata of the files. It logs its result with the target `highwire::tls`.
+    /// Loads the files again if one has changed, and replaces the newest ticket key in memory if it is old enough. Call
+    /// it about once per second; without a change it reads only the metadata of the files. It logs reloads and errors
+    /// with the target `highwire::tls`.
     pub fn look(&self) -> Looked {
         self.look_at(SystemTime::now())
     }
@@ -166,12 +169,12 @@ impl Reload {
     }
 }
 
-/// Logs the result of a look and returns it.
+/// Logs a reload or an error, and returns the result.
 fn told(looked: Looked) -> Looked {
     match &looked {
         Looked::Unchanged => {}
         Looked::Reloaded => tracing::info!(target: "highwire::tls", "changed TLS files are in use now"),
-        Looked::Kept(error) => tracing::error!(target: "highwire::tls", "{error}; the files loaded before stay in use"),
+        Looked::Kept(error) => tracing::error!(target: "highwire::tls", "{error}; the old files stay in use"),
     }
     looked
 }

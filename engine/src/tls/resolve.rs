@@ -1,11 +1,13 @@
 //! Chooses the certificate for a client: one for the server name that it asks for (RFC 6066 section 3), or the default.
 //!
-//! The names are those in the certificates. A name is looked up whole, and then with its first label replaced by `*`,
-//! because a wildcard stands for exactly one label (RFC 9525 section 6.3). If several certificates have the name, the
-//! first one whose signature the client can verify is used, so that a server can have an ECDSA and an RSA certificate.
+//! The names are the DNS names in the certificates. A name is looked up whole, and then with its first label replaced
+//! by `*`, because a wildcard stands for exactly one label (RFC 9525 section 6.3). If several certificates have the
+//! name, the first one whose signature the client can verify is used, so that a server can have an ECDSA and an RSA
+//! certificate; if the client can verify none, the first one is used.
 //!
-//! A client that asks for an unknown name gets the default certificate. It refuses that certificate, with a clearer
-//! message to its user than an alert would give. Clients that connect to an IP address send no name.
+//! A client that asks for an unknown name gets the default certificate. The client usually refuses that certificate,
+//! with a clearer message to the user than an alert would give. Clients that connect to an IP address send no name, and
+//! get the default certificate, too.
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 thread_local! {
     /// The server name in the last client hello on this thread. rustls passes the name to the resolver while it
     /// processes a session's bytes, and its unbuffered connection does not return it later, so the session takes it
-    /// from here. A session that fails leaves its name here; therefore each session clears this before it processes
+    /// from here. A session that fails may leave its name here; therefore each session clears this before it processes
     /// bytes.
     static ASKED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
@@ -33,8 +35,8 @@ pub(super) struct Resolver {
     /// The indices of the certificates for each name, in the order in which they were added. Wildcards are stored as
     /// written.
     by_name: HashMap<String, Vec<usize>>,
-    /// The indices of the certificates for clients that send no name or an unknown one: the first certificate, and
-    /// others with its first name.
+    /// The indices of the certificates for clients that send no name or an unknown one: the first certificate, and the
+    /// others that contain its first name.
     default: Vec<usize>,
     first_name: Option<String>,
 }

@@ -1,25 +1,27 @@
-//! The TLS of one connection: decrypts received bytes and encrypts sent ones, without sockets and without a clock of
-//! its own.
+//! One side of one TLS connection. A [`Session`] decrypts received bytes and encrypts sent ones; it has no socket and
+//! no clock of its own.
 //!
 //! A session uses rustls's `UnbufferedServerConnection` or `UnbufferedClientConnection`. Compared with the buffered
-//! connections of rustls 0.23:
+//! connections of rustls 0.23, the following holds:
 //!
 //! - Idle connections need less memory. The buffered connection keeps a receive buffer of 4 KiB all the time, and takes
-//!   its input 4 KiB at a time. The unbuffered one works on a buffer of ours: each thread has one and lends it to a
-//!   session for the length of a call. A session owns memory for input only while a record or message is incomplete.
+//!   its input 4 KiB at a time. The unbuffered one works on a buffer of ours. Each thread has such a buffer and lends
+//!   it to a session for the length of a call. A session owns memory for input only while a record or message is
+//!   incomplete.
 //! - The number of copies is the same. Received bytes are copied into the buffer (where records are decrypted in
 //!   place), then into a `Vec` that rustls makes for each record, then to the caller. Sent bytes are copied into a
-//!   `Vec` for each record, then into the caller's buffer. `examples/tls_cost.rs` times both interfaces, and showed no
-//!   difference on a busy machine. rustls 0.24 removes both `Vec`s and this interface; users of `Session` do not see
-//!   which interface it uses.
+//!   `Vec` for each record, then into the caller's buffer. `highwire/examples/tls_cost.rs` times both interfaces, and
+//!   showed no difference on a busy machine. rustls 0.24 removes both `Vec`s and this interface; users of `Session` do
+//!   not see which interface it uses.
 //!
 //! The code below follows rules of that interface that are not in its documentation:
 //!
-//! - rustls finds the first part of a split handshake message by its position in the buffer. Therefore every call must
-//!   pass the pending bytes, even one that only sends.
-//! - After an error, the alert is still queued. Queued records must be taken only while there are any: one more call
-//!   would process the broken record again and queue a second alert, which fails an assertion in rustls.
-//! - After our own `close_notify`, a broken record would do the same. From then on nothing is processed.
+//! - rustls finds the first part of a split handshake message by its position in the buffer. Therefore every call
+//!   before an error must pass the pending bytes, even one that only sends.
+//! - After an error, the alert is still queued. Queued records must be taken only while there are any, because one more
+//!   call would process the broken record again and queue a second alert, which fails an assertion in rustls.
+//! - After our own `close_notify`, a broken record would fail the same assertion. Therefore nothing is processed from
+//!   then on.
 
 use super::der;
 use super::error::TlsError;
@@ -34,33 +36,35 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The most bytes that a peer may send before its handshake is complete, and the most bytes of an incomplete record or
-/// message that are kept later. A client hello has 0.5 to 2 KiB, a chain of client certificates up to 10 KiB; rustls
-/// accepts messages of at most 64 KiB.
+/// message that are kept later. A client hello usually has 0.5 to 2 KiB, and a chain of client certificates up to 10
+/// KiB; rustls accepts messages of at most 64 KiB.
 pub const HANDSHAKE_BYTES: usize = 64 * 1024;
 
 /// The most bytes of plaintext in a record (RFC 8446 section 5.1).
 pub const RECORD_BYTES: usize = 16 * 1024;
 
-/// The most bytes that a record adds to its plaintext: header, explicit nonce, content type, tag. The output grows by
-/// this before encryption and shrinks afterwards. If it is too little, a second attempt makes more room.
+/// The number of bytes that a record may add to its plaintext: header, explicit nonce, content type, tag. The output
+/// grows by this number per record before encryption and shrinks afterwards. If the room is too small, a second attempt
+/// makes more.
 const RECORD_OVERHEAD: usize = 5 + 8 + 1 + 16;
 
-/// The largest buffer that a thread keeps for its sessions. It fits the largest receive after the longest pending
-/// bytes.
+/// The largest capacity in bytes of the buffer that a thread keeps for its sessions. Such a buffer has room for the
+/// longest pending bytes and as many received ones.
 const SPARE_BYTES: usize = 2 * HANDSHAKE_BYTES;
 
-/// Bytes before a record's content: kind, version, length (RFC 8446 section 5.1).
+/// The number of bytes before a record's content: kind, version, length (RFC 8446 section 5.1).
 const RECORD_HEAD: usize = 5;
 
-/// The content type of handshake records, which every TLS connection begins with.
+/// The content type of handshake records. The first record of a client has it.
 pub(super) const HANDSHAKE: u8 = 0x16;
 
-/// A fatal `handshake_failure` without encryption (RFC 8446 section 6). It is sent if a handshake fails before the
-/// first answer and rustls has no alert for it, as for [`TlsError::TooMuchHandshake`] and some errors of rustls.
+/// A fatal `handshake_failure` without encryption (RFC 8446 section 6). It is sent if a handshake fails before this
+/// side has sent anything and rustls has no alert for the error. That is so for [`TlsError::TooMuchHandshake`] and some
+/// errors of rustls.
 const HANDSHAKE_FAILURE: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 40];
 
 thread_local! {
-    /// The buffer that this thread lends to the session that receives.
+    /// The buffer that this thread lends to a session while the session receives bytes.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -68,7 +72,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// The handshake is in progress. Nothing can be sent yet.
+    /// The handshake is in progress. [`Session::send`] returns an error.
     Handshaking,
     /// The handshake is complete. Both sides can send.
     Open,
@@ -81,14 +85,14 @@ pub enum Progress {
 /// The version of TLS that a session speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// RFC 5246.
+    /// TLS 1.2 (RFC 5246).
     Tls12,
-    /// RFC 8446.
+    /// TLS 1.3 (RFC 8446).
     Tls13,
 }
 
 impl Version {
-    /// Returns the version as logs and CGI write it: `TLSv1.3`.
+    /// Returns the version as logs and CGI write it, such as `TLSv1.3`.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Tls12 => "TLSv1.2",
@@ -115,12 +119,12 @@ impl<'a> ClientCertificate<'a> {
     }
 
     /// Returns the subject in the format of RFC 4514 (`CN=alice,O=Example`), with control characters escaped; `None` if
-    /// the certificate cannot be parsed. Each call parses it.
+    /// the certificate cannot be parsed. Each call parses the certificate.
     pub fn subject(&self) -> Option<String> {
         der::facts(self.der()).map(|facts| facts.subject)
     }
 
-    /// Returns the DNS names in the certificate, in lower case. Each call parses it.
+    /// Returns the DNS names in the certificate, in lower case. Each call parses the certificate.
     pub fn names(&self) -> Vec<String> {
         der::facts(self.der()).map(|facts| facts.names).unwrap_or_default()
     }
@@ -131,10 +135,10 @@ pub struct Session<S: Side = Server> {
     connection: S::Connection,
     /// Received bytes of a record or handshake message that is incomplete.
     pending: Vec<u8>,
-    /// Bytes that were processed before the handshake was complete.
+    /// The number of bytes that were processed before the handshake was complete.
     handshake_bytes: usize,
     server_name: Option<Box<str>>,
-    /// True if something has been sent to the peer. An unencrypted alert may be wrong after that.
+    /// True if there have been records to send to the peer. An unencrypted alert may be wrong after that.
     answered: bool,
     stage: Stage,
 }
@@ -178,7 +182,7 @@ impl Session<Server> {
     /// configuration for it.
     ///
     /// # Errors
-    /// Returns [`TlsError::Local`] if the configuration cannot be used.
+    /// Returns an error, usually [`TlsError::Local`], if the configuration cannot be used.
     pub fn accept(config: Arc<ServerConfig>) -> Result<Session, TlsError> {
         Ok(Session::new(UnbufferedServerConnection::new(config)?, None))
     }
@@ -191,11 +195,11 @@ impl Session<Server> {
 }
 
 impl Session<Client> {
-    /// Creates a session with the server that has `name`, and appends its first message to `out`. The server's
+    /// Creates a session with the server that has `name`, and appends the client's first message to `out`. The server's
     /// certificate must be valid for that name, as far as the configuration verifies certificates.
     ///
     /// # Errors
-    /// Returns [`TlsError::Local`] if the configuration cannot be used.
+    /// Returns an error, usually [`TlsError::Local`], if the configuration cannot be used.
     pub fn connect(
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
@@ -208,8 +212,8 @@ impl Session<Client> {
         Ok(session)
     }
 
-    /// Returns the certificates that the server has presented, in DER, beginning with its own. Returns `None` during the
-    /// handshake.
+    /// Returns the certificates that the server has presented, in DER, beginning with the server's own. Returns `None`
+    /// during the handshake.
     pub fn server_certificates(&self) -> Option<impl Iterator<Item = &[u8]>> {
         self.peer_certificates().map(|chain| chain.iter().map(|certificate| certificate.as_ref()))
     }
@@ -217,15 +221,15 @@ impl Session<Client> {
 
 impl<S: Side> Session<S> {
     /// Processes received bytes, which may be split anywhere. Appends the decrypted bytes to `plain`, at most as many
-    /// as were received. Appends to `out` the records that must be sent now, also after an error: handshake records,
-    /// tickets, an alert.
+    /// as were pending or are received now. Appends to `out` the records that must be sent now, also after an error:
+    /// handshake records, tickets, an alert.
     ///
     /// Bytes that the peer sends after its `close_notify`, or after [`close`](Session::close), are dropped.
     ///
     /// # Errors
-    /// Returns an error if the session ends; every later call returns the same one. The bytes decrypted before it are
-    /// in `plain`. The alert for the peer is in `out`, except for [`TlsError::NotTls`] and [`TlsError::Refused`], which
-    /// need none, and for a few errors after the first answer, for which rustls makes none.
+    /// Returns an error if the session fails; every later call returns the same error. The bytes decrypted before it
+    /// are in `plain`. The alert for the peer is in `out`, except for [`TlsError::NotTls`] and [`TlsError::Refused`],
+    /// which need none, and for a few errors after the first answer, for which rustls makes none.
     pub fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Progress, TlsError> {
         match (&self.stage, bytes.first()) {
             (Stage::Failed(error), _) => return Err(TlsError::clone(error)),
@@ -237,7 +241,7 @@ impl<S: Side> Session<S> {
         let mut input = if self.pending.capacity() == 0 { SPARE.take() } else { std::mem::take(&mut self.pending) };
         input.extend_from_slice(bytes);
         let (mut used, start) = (0, out.len());
-        // Drops the name of another session on this thread that failed before it could take it.
+        // Drops the server name that a failed session may have left on this thread.
         let _ = S::take_server_name();
         let mut result = self.process(&mut input, &mut used, plain, out);
         if result.is_ok() && matches!(self.stage, Stage::Running) {
@@ -345,7 +349,7 @@ impl<S: Side> Session<S> {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Returns the bytes of memory that the session holds for incomplete records.
+    /// Returns the number of bytes of memory that the session holds for incomplete records.
     pub fn held_bytes(&self) -> usize {
         self.pending.capacity()
     }
@@ -359,7 +363,7 @@ impl<S: Side> Session<S> {
         held.len() + bytes.len() >= RECORD_HEAD + usize::from(u16::from_be_bytes([high, low]))
     }
 
-    /// Processes records until rustls needs more input or the peer has closed.
+    /// Processes records until rustls needs more input, the peer has closed the session, or an error occurs.
     fn process(
         &mut self,
         input: &mut [u8],
@@ -387,7 +391,7 @@ impl<S: Side> Session<S> {
                 }
                 ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => wait = true,
                 // Early data is not offered, and rustls 0.23 has no other states.
-                other => return Err(TlsError::Local(format!("rustls is in the state {other:?}"))),
+                other => return Err(TlsError::Local(format!("rustls is in the unexpected state {other:?}"))),
             }
             *used += discard;
             if was_handshaking {
@@ -402,8 +406,9 @@ impl<S: Side> Session<S> {
         }
     }
 
-    /// Keeps the unused input. If it fills half of its buffer, the session keeps that buffer, so that a record in many
-    /// small pieces is not copied for each of them. Otherwise the input moves to a buffer of its size.
+    /// Keeps the unused input. If the unused input fills at least half of its buffer, the session keeps that buffer, so
+    /// that a record in many small pieces is not copied for each piece. Otherwise the input moves to a buffer of its
+    /// own size.
     fn keep(&mut self, input: &mut Vec<u8>, used: usize) {
         let rest = input.len() - used;
         if rest > 0 && rest >= input.capacity() / 2 {
@@ -414,8 +419,8 @@ impl<S: Side> Session<S> {
         }
     }
 
-    /// Calls `write` with free space of `room` bytes at the end of `out` once rustls can send. Appends records that
-    /// rustls has queued first.
+    /// Appends the records that rustls has queued, and then calls `write` with `room` bytes of free space at the end of
+    /// `out`, or with more if `write` needs more.
     fn write(
         &mut self,
         room: usize,
@@ -496,7 +501,7 @@ impl<S: Side> Session<S> {
     }
 }
 
-/// The reason why nothing was written.
+/// The reason why `write` has failed.
 enum Refused {
     Exhausted,
     Engine(TlsError),

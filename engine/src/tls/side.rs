@@ -1,4 +1,4 @@
-//! The two sides of a TLS connection: what a [`Session`](super::Session) does differently on each.
+//! The two sides of a TLS connection, with the steps of a [`Session`](super::Session) that differ between them.
 
 use super::resolve;
 use super::session::HANDSHAKE;
@@ -17,18 +17,19 @@ pub trait Side: sealed::Sealed + 'static {
     #[doc(hidden)]
     type Connection: DerefMut<Target = UnbufferedConnectionCommon<Self::Data>>;
 
-    /// Processes records.
+    /// Lets rustls process the records in `input`.
     #[doc(hidden)]
     fn process<'c, 'i>(
         connection: &'c mut Self::Connection,
         input: &'i mut [u8],
     ) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    /// Returns true if the peer's bytes may begin with this one.
+    /// Returns true if the peer's bytes may begin with the byte `first`.
     #[doc(hidden)]
     fn may_begin_with(first: u8) -> bool;
 
-    /// Returns the server name of a hello that this thread has just processed.
+    /// Takes the server name of the client hello that this thread has just processed, if there is one. Returns `None`
+    /// on a client.
     #[doc(hidden)]
     fn take_server_name() -> Option<Box<str>>;
 }
@@ -78,7 +79,7 @@ impl Side for Client {
         connection.process_tls_records(input)
     }
 
-    /// A server may also refuse the handshake at once.
+    /// A server may also begin with an alert that refuses the handshake.
     fn may_begin_with(first: u8) -> bool {
         first == HANDSHAKE || first == ALERT
     }

@@ -1,16 +1,16 @@
 //! Encrypts session tickets, so that the server need not store sessions (RFC 5077, RFC 8446 section 4.6.1).
 //!
 //! A ticket is the session's state, encrypted with a key that only servers have. The keys are created and rotated here,
-//! or read from a file that several machines share. The newest key encrypts, and all keys decrypt. A ticket is useless
-//! once its key is deleted; deleting keys limits the number of sessions that a thief of keys can read. The age of a key
-//! in memory is checked at each use, because an idle worker does not wake to rotate keys.
+//! or read from a file that several machines may share. The newest key encrypts new tickets, and each key decrypts its
+//! own. A ticket is useless once its key is deleted; deleting keys limits the number of sessions that a thief of keys
+//! can read. The age of a key in memory is checked at each use, because an idle worker does not wake to rotate keys.
 //!
 //! A ticket has 16 bytes of key name, 12 of nonce, the ciphertext, and 16 of tag. The cipher is AES-256-GCM-SIV (RFC
 //! 8452). With AES-256-GCM, a repeated nonce would break the authentication of all tickets, so a key with random nonces
 //! could encrypt at most 2^32 tickets, counted over all machines that share it. With SIV, a repeated nonce only reveals
 //! whether two tickets are the same.
 //!
-//! The *binding* is authenticated with each ticket: a hash of the server's rules for client certificates. A session
+//! The *binding*, a hash of the server's rules for client certificates, is authenticated with each ticket. A session
 //! from a server that asks for no certificate therefore cannot be resumed on one that does, even if both share the keys
 //! (compare CVE-2025-23419 of nginx).
 
@@ -27,14 +27,14 @@ use std::time::{Duration, SystemTime};
 /// the tickets of at most 18 hours.
 pub const TICKET_ROTATION: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The number of keys in memory, including the newest. A ticket works for 12 to 18 hours.
+/// The most keys in memory, including the newest. A ticket with such a key can be decrypted for 12 to 18 hours.
 pub const TICKET_KEYS_KEPT: usize = 3;
 
-/// The lifetime of a ticket that the server announces to clients. A ticket with a key in memory works at least this
-/// long.
+/// The lifetime of a ticket that the server announces to clients. A ticket with a key in memory can be decrypted for at
+/// least this long, if the server keeps running.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// The most keys in a file: one per hour for a day. Each ticket causes a walk over the keys.
+/// The most keys in a file: one per hour for a day. Each ticket that a client presents causes a walk over the keys.
 pub const TICKET_FILE_KEYS: usize = 24;
 
 /// The age up to which a key in memory is used.
@@ -48,7 +48,7 @@ const NAME_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 16;
 
-/// Bytes of a key in a file, before hex encoding. `openssl rand -hex 48` creates one.
+/// The number of bytes of a key in a file, before hex encoding. `openssl rand -hex 48` creates a key.
 const LINE_BYTES: usize = NAME_BYTES + KEY_BYTES;
 
 /// A hash of the rules for client certificates under which a session may be resumed.
@@ -57,14 +57,14 @@ pub(super) type Binding = [u8; 32];
 /// The source of a server's ticket keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tickets {
-    /// No tickets: every handshake is a full one.
+    /// No tickets. Every handshake is a full one.
     Off,
     /// Random keys of this process, with a new one every [`TICKET_ROTATION`].
     #[default]
     InMemory,
     /// Keys in a file that several machines can share. [`Reload::look`](super::Reload::look) reads it again when it
-    /// changes. The file has lines of 96 hex digits, at most [`TICKET_FILE_KEYS`], the newest key first; see
-    /// docs/tls.md.
+    /// changes. The file holds at most [`TICKET_FILE_KEYS`] keys, the newest first, each as a line of 96 hex digits.
+    /// See docs/tls.md.
     File(PathBuf),
 }
 
@@ -122,7 +122,7 @@ impl fmt::Debug for TicketKeys {
 }
 
 impl TicketKeys {
-    /// Creates keys in memory, beginning with a random one.
+    /// Creates the keys in memory, at first only a random one.
     pub(super) fn random(now: SystemTime) -> Result<TicketKeys, LoadError> {
         let key =
             Key::random(now).ok_or_else(|| LoadError::setting("the system gives no random bytes for a ticket key"))?;
@@ -161,7 +161,8 @@ impl TicketKeys {
         true
     }
 
-    /// Returns the key that encrypts, after a rotation if one is due.
+    /// Returns the key that encrypts, after a rotation if that is due. Returns `None` if the key is too old and no new
+    /// one could be created.
     fn newest(&self, now: SystemTime) -> Option<Arc<Key>> {
         self.rotate(now);
         self.read().first().filter(|key| key.is_alive(now)).cloned()
@@ -177,7 +178,7 @@ impl TicketKeys {
     }
 }
 
-/// Encrypts and decrypts tickets for rustls. Each configuration has its own, with the same keys.
+/// Encrypts and decrypts tickets for rustls. Each loaded configuration has its own `Ticketer`, with the same keys.
 #[derive(Debug)]
 pub(super) struct Ticketer {
     keys: Arc<TicketKeys>,
@@ -250,9 +251,9 @@ fn parse_keys(text: &[u8]) -> Result<Vec<Arc<Key>>, LoadFault> {
             continue;
         }
         if line.len() != 2 * LINE_BYTES {
-            return Err(wrong(&format!("a key has {} hex digits, this line has {}", 2 * LINE_BYTES, line.len())));
+            return Err(wrong(&format!("a key has {} hex digits; this line has {} bytes", 2 * LINE_BYTES, line.len())));
         }
-        let bytes = unhex(line).ok_or_else(|| wrong("a key has hex digits only"))?;
+        let bytes = unhex(line).ok_or_else(|| wrong("a key must have only hex digits"))?;
         let key = Key::new(&bytes, None).ok_or_else(|| wrong("the key cannot be used"))?;
         if keys.iter().any(|other| other.name == key.name) {
             return Err(wrong("another key has the same name (the first 32 digits)"));
@@ -355,8 +356,8 @@ mod tests {
             (format!("# newest\n{}\r\n\n  {}\n", key("Ff"), key("00")), Ok(2)),
             (String::new(), Err(LoadFault::NoTicketKey)),
             ("# none\n".to_owned(), Err(LoadFault::NoTicketKey)),
-            (format!("\n{}0", key("00")), line(2, "a key has 96 hex digits, this line has 97")),
-            (key("0g"), line(1, "a key has hex digits only")),
+            (format!("\n{}0", key("00")), line(2, "a key has 96 hex digits; this line has 97 bytes")),
+            (key("0g"), line(1, "a key must have only hex digits")),
             (format!("{0}\n{0}", key("00")), line(2, "another key has the same name (the first 32 digits)")),
             ((0..25).map(|at| key(&format!("{at:02x}")) + "\n").collect(), line(25, "there are more than 24 keys")),
         ] {

@@ -1,5 +1,5 @@
-//! The context that a worker lends to its connections: the server's shared state, clock, deadlines, scratch buffers,
-//! and the service that answers requests.
+//! The context that a worker lends to its connections: the server's shared state, the clock, deadlines, scratch
+//! buffers, and the service that answers requests.
 
 use crate::budget::Share;
 use crate::connection::work::WORK_A_TURN;
@@ -32,34 +32,34 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) timeouts: TimeoutTicks,
     pub(crate) now: Instant,
     pub(crate) tick: u32,
-    /// The number of the worker's turn.
+    /// The number of the worker's current turn.
     pub(crate) turn: u32,
-    /// The work in nanoseconds that each connection may cause in one turn: see [`WORK_A_TURN`].
+    /// The work in nanoseconds that each connection may cause in one turn; see [`WORK_A_TURN`].
     pub(crate) allowance: u32,
-    /// Returns nanoseconds, to measure durations within a turn: see
+    /// Returns nanoseconds, to measure durations within a turn; see
     /// [`Driver::stopwatch`](highwire_io::Driver::stopwatch).
     pub(crate) stopwatch: fn() -> u64,
-    /// Connections that have used up their allowance and continue in the next turn.
+    /// Connections that have used up their allowance and continue in a later turn.
     pub(crate) unfinished: VecDeque<SocketId>,
     pub(crate) share: Share,
     pub(crate) draining: bool,
-    /// Response bytes that wait for HTTP/2 windows, on all connections of the worker.
+    /// The number of response bytes that wait for HTTP/2 windows, on all connections of the worker.
     pub(crate) stalled: Rc<Cell<usize>>,
     /// The value of `Strict-Transport-Security` in answers under TLS.
     pub(crate) hsts: Option<HeaderValue>,
-    /// Requests that are not yet added to the server's counters.
+    /// The number of requests that are not yet added to the server's counters.
     pub(crate) requests: u64,
-    /// The requests among them on HTTP/2 streams.
+    /// The number of those requests that arrived on HTTP/2 streams.
     pub(crate) streams: u64,
     /// See [`Remote::beat`](crate::remote::Remote).
     pub(crate) beat: Arc<AtomicU64>,
     calls: u32,
     /// The service that answers requests.
     service: S,
-    /// A scratch buffer for HTTP/2 connections: the decoded fields of the present request.
+    /// A scratch buffer for HTTP/2 connections, which holds the decoded fields of the current request.
     pub(crate) fields: Vec<u8>,
-    /// Scratch buffers for TLS sessions: `plain` for plaintext, `raw` for records of TLS itself, `scratch` for
-    /// ciphertext.
+    /// Scratch buffers for TLS sessions: `plain` for received plaintext, `raw` for records that the session itself
+    /// sends, `scratch` for encrypted responses.
     pub(crate) plain: Vec<u8>,
     pub(crate) raw: Vec<u8>,
     pub(crate) scratch: Vec<u8>,
@@ -69,7 +69,7 @@ pub(crate) struct WorkerContext<S> {
     pub(crate) handshakes: u32,
 }
 
-/// The timeouts of the settings, in ticks.
+/// The timeouts of connections and handlers from the settings, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeoutTicks {
     pub(crate) head: u32,
@@ -83,8 +83,8 @@ pub(crate) struct TimeoutTicks {
     pub(crate) handshake: u32,
 }
 
-/// The number of TLS handshake flights that a worker processes per turn. Each takes some tenths of a millisecond. The
-/// bound keeps a flood of new connections from delaying the existing ones.
+/// The most TLS handshake flights that a worker processes per turn. Each takes some tenths of a millisecond. The bound
+/// limits how long a flood of new connections delays the existing ones.
 const HANDSHAKES_A_TURN: u32 = 8;
 
 impl<S: Service> WorkerContext<S> {
@@ -102,7 +102,7 @@ impl<S: Service> WorkerContext<S> {
             write: deadline::ticks(configured.write),
             handler: deadline::ticks(configured.handler),
             tunnel: deadline::ticks(configured.tunnel),
-            // Here zero means at once, not never.
+            // For this timeout, zero means at once, not never.
             linger: if configured.linger.is_zero() { 0 } else { deadline::ticks(configured.linger) },
             handshake: deadline::ticks(configured.handshake),
         };
@@ -169,14 +169,14 @@ impl<S: Service> WorkerContext<S> {
         self.shared.counters.cut.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true if connections have received bytes that wait for the next turn.
+    /// Returns true if TLS handshakes or other work of connections wait for the next turn.
     pub(crate) fn has_unfinished(&self) -> bool {
         !(self.waiting.is_empty() && self.unfinished.is_empty())
     }
 
-    /// Prepares a final response for any carrier: replaces an interim status with 500, drops content that the status
-    /// forbids, removes a length that leaves no room for trailers, and adds `Strict-Transport-Security` under TLS. The
-    /// access log is written after this.
+    /// Prepares a final response for any carrier: replaces an interim status with 500 unless the response switches
+    /// protocols, drops content that the status forbids, removes a length of 0 that leaves no room for trailers, and
+    /// adds the service's `Strict-Transport-Security` under TLS. The access log is written after this.
     #[inline]
     pub(crate) fn prepare(&self, response: &mut Response, is_secure: bool) {
         if response.status != StatusCode::OK || !matches!(response.content, Content::Bytes(_)) {
@@ -204,8 +204,8 @@ impl<S: Service> WorkerContext<S> {
         )
     }
 
-    /// Returns a 413 if the announced body is longer than its route allows or, for a whole body, than half of the
-    /// memory budget. Called before any of the body is read.
+    /// Returns a 413 if a handler takes the body and the announced length is more than the route allows, or if the body
+    /// is taken whole and is longer than half of the memory budget. Called before any of the body is read.
     pub(crate) fn announces_too_much(&self, route: u32, body_use: BodyUse, announced: u64) -> Option<Response> {
         if body_use != BodyUse::None && announced > self.body_limit(route, body_use) {
             return Some(self.too_large(route, body_use));
@@ -215,7 +215,7 @@ impl<S: Service> WorkerContext<S> {
         (!fits).then(|| self.error(StatusCode::PAYLOAD_TOO_LARGE, text))
     }
 
-    /// Applies `X-HTTP-Method-Override`, if the settings allow it.
+    /// Applies `X-HTTP-Method-Override` to a POST, if the settings allow it.
     #[inline]
     pub(crate) fn override_method(&self, head: &mut Head, window: &[u8]) {
         if head.method == Method::Post && self.shared.config().method_override {
@@ -247,7 +247,7 @@ impl<S: Service> WorkerContext<S> {
         self.service.body_use(route)
     }
 
-    /// Returns the limit of a body in bytes: that of [`Service::body_limit`] or, if it returns `None`, that of the
+    /// Returns the limit of a body in bytes, from [`Service::body_limit`] or, if that returns `None`, from the
     /// settings.
     pub(crate) fn body_limit(&self, route: u32, body_use: BodyUse) -> u64 {
         self.service.body_limit(route, body_use).unwrap_or_else(|| body_use.limit(&self.shared.config().limits))
@@ -258,7 +258,7 @@ impl<S: Service> WorkerContext<S> {
         self.service.error(status, text)
     }
 
-    /// Calls [`Service::end`], and logs a panic of it.
+    /// Calls [`Service::end`]. Catches and logs a panic.
     pub(crate) fn end_service(&mut self) {
         let service = &mut self.service;
         if catch_unwind(AssertUnwindSafe(|| service.end())).is_err() {
@@ -305,7 +305,7 @@ impl<S: Service> WorkerContext<S> {
         }
     }
 
-    /// Polls a pending handler. A panic is answered by [`panicked`](Self::panicked).
+    /// Polls a pending handler. If the handler panics, returns the answer of [`panicked`](Self::panicked).
     pub(crate) fn poll(&mut self, future: (u32, u32), task: TaskKind) -> Poll<Response> {
         let waker = self.context.inbox.waker(task.number());
         self.calls = self.calls.wrapping_add(1);
@@ -316,7 +316,7 @@ impl<S: Service> WorkerContext<S> {
         polled.unwrap_or_else(|_| Poll::Ready(self.panicked()))
     }
 
-    /// Drops a pending handler's future.
+    /// Drops a pending handler's future. Catches and logs a panic.
     pub(crate) fn cancel(&mut self, future: (u32, u32)) {
         let service = &mut self.service;
         if catch_unwind(AssertUnwindSafe(|| service.cancel(future))).is_err() {
@@ -346,7 +346,7 @@ fn span(head: &Head, window: &[u8]) -> tracing::Span {
 #[inline(never)]
 fn prepare_at_length(response: &mut Response) {
     if response.status.is_informational() && !matches!(response.content, Content::Switch(_)) {
-        quiet::log!(Mistake, error, status = %response.status, "a handler's final answer has an interim status");
+        quiet::log!(Mistake, error, status = %response.status, "a final answer has an interim status; 500 is sent");
         response.status = StatusCode::INTERNAL_SERVER_ERROR;
     }
     response.drop_forbidden_content();

@@ -1,13 +1,13 @@
 //! A worker: the driver, connections, timers and tasks of one thread, and the loop over them.
 //!
-//! One turn of the loop:
+//! In each turn of the loop, the worker takes these steps:
 //!
-//! 1. continue the waiting TLS handshakes and the connections that an earlier turn left unfinished, then poll the woken
-//!    tasks: handlers, bodies, spawned tasks;
-//! 2. give the driver the queued operations, and wait for completions until the next deadline;
+//! 1. continue some of the waiting TLS handshakes and of the connections that an earlier turn left unfinished, then poll
+//!    woken tasks: handlers, bodies, spawned tasks;
+//! 2. give the driver the queued operations, and wait for completions, at most until the next deadline;
 //! 3. handle each completion;
-//! 4. take the connections and requests that other threads have left, and handle the deadlines and timers that have
-//!    passed and a shutdown of the server.
+//! 4. take the connections and requests that other threads have left, and then handle the deadlines and timers that have
+//!    passed, and a shutdown of the server.
 
 mod context;
 mod state;
@@ -35,18 +35,20 @@ const READY_TURNS: usize = 4;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// Returns the nanoseconds to add to a driver's clock to get the time since 1970.
+/// Returns the number of nanoseconds to add to a driver's clock to get the time since 1970.
 fn unix_offset<D: Driver>(driver: &D) -> u64 {
     driver.unix_nanoseconds().saturating_sub(driver.now().nanoseconds)
 }
 
-/// A worker with a driver of any kind. [`Server`](crate::Server) creates and runs the workers of a program. A host with
-/// a loop of its own calls [`turn_ready`](Self::turn_ready), and the simulator calls [`turn`](Self::turn).
+/// A worker with a driver of any kind. [`Server`](crate::Server) creates workers, and usually runs them on threads of
+/// its own. A host with a loop of its own calls [`turn_ready`](Self::turn_ready) instead, and the simulator calls
+/// [`turn`](Self::turn).
 pub struct Worker<D: Driver, S: Service> {
     driver: D,
     queue: Queue,
     state: WorkerState<S>,
-    /// True if a turn of the driver has failed; no other turn may follow.
+    /// True during a turn of the driver, and after one that has failed or panicked. No other turn may begin while it is
+    /// true.
     failed: bool,
 }
 
@@ -152,15 +154,15 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Stats::of(&self.state.cx.shared)
     }
 
-    /// Returns the moment when the next timer of a handler or a task fires.
+    /// Returns the earliest moment for which a handler or a task has set a timer, or `None` if there is no timer.
     pub fn next_timer(&self) -> Option<Instant> {
         self.state.cx.context.next_timer()
     }
 
-    /// Runs turns until the server stops.
+    /// Runs turns until the worker has stopped.
     ///
     /// # Errors
-    /// Returns an error if the driver fails.
+    /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn run(&mut self) -> Result<()> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
@@ -182,7 +184,7 @@ impl<D: Driver, S: Service> Worker<D, S> {
     /// its first wait.
     ///
     /// # Errors
-    /// Returns an error if the driver fails.
+    /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn turn_ready(&mut self) -> Result<bool> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
@@ -201,21 +203,21 @@ impl<D: Driver, S: Service> Worker<D, S> {
         Ok(false)
     }
 
-    /// Runs one turn. It waits for completions until the next deadline or timer, or until `limit` if that is earlier.
-    /// Returns true if the worker has stopped.
+    /// Runs one turn. The turn waits for completions at most until the next deadline or timer, or until `limit` if that
+    /// is earlier. Returns true if the worker has stopped.
     ///
     /// # Errors
-    /// Returns an error if the driver fails.
+    /// Returns an error if the driver fails, or if an earlier turn has failed.
     pub fn turn(&mut self, limit: Option<Instant>) -> Result<bool> {
         let shared = self.state.cx.shared.clone();
         let _runtime = shared.enter_runtime();
         self.step(limit)
     }
 
-    /// Runs one turn. The caller must have entered the tokio runtime, which it does once for many turns.
+    /// Runs one turn. The caller must have entered the tokio runtime, and may stay in it for many turns.
     fn step(&mut self, limit: Option<Instant>) -> Result<bool> {
         if std::mem::replace(&mut self.failed, true) {
-            return Err(std::io::Error::other("an earlier turn of this worker failed: it cannot run again").into());
+            return Err(std::io::Error::other("this worker cannot run again, because an earlier turn failed").into());
         }
         let _entered = self.state.cx.context.clone().enter();
         self.state.cx.turn = self.state.cx.turn.wrapping_add(1);

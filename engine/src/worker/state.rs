@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The time for which a worker stops accepting after it has run out of descriptors, memory or room: long enough not to
-/// spin, short enough that clients do not notice it once there is room.
+/// The time after which a worker that has run out of descriptors, memory or room for connections tries to accept again.
+/// It is long enough that the worker does not spin, and short enough that clients hardly notice it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The most rounds of woken tasks per turn, so that tasks which wake each other cannot keep connections waiting.
+/// The most rounds of woken tasks per turn, so that tasks that wake each other cannot keep connections waiting.
 const TASK_ROUNDS: usize = 16;
 
-/// The time per turn in which connections may continue the work of an earlier turn, all together. All other connections
-/// wait for them.
+/// The time in nanoseconds after which a turn continues no further connection that an earlier turn left unfinished. All
+/// other connections wait during this time.
 const UNFINISHED_NANOSECONDS: u64 = 1_000_000;
 
 /// A worker without connections keeps a connection table of up to this many slots, and frees a larger one.
@@ -41,7 +41,8 @@ pub(super) struct WorkerState<S> {
     pub(super) calls: Calls,
     pub(super) head: Head,
     pub(super) listeners: Vec<ListenerId>,
-    /// The setups of the listeners, in their order; empty if connections of all of them begin with plain HTTP.
+    /// The setup of each listener, by the listener's number; empty if the connections of all listeners begin with plain
+    /// HTTP.
     pub(super) listener_setups: Vec<ListenerSetup>,
     /// The moment until which accepting is paused, if it is.
     pub(super) accept_again: Option<Instant>,
@@ -99,7 +100,7 @@ impl<S: Service> WorkerState<S> {
     }
 
     /// Continues, once each, the connections that used up their allowance in an earlier turn. Stops when they have
-    /// written enough, or taken enough time, for one turn; the next turn begins with the others.
+    /// written enough, or taken enough time, for one turn; the next turn begins with the remaining ones.
     pub(super) fn go_on(&mut self, queue: &mut Queue) {
         let Some(begun) = (!self.cx.unfinished.is_empty()).then(self.cx.stopwatch) else { return };
         for _ in 0..self.cx.unfinished.len() {
@@ -112,7 +113,8 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Polls the woken tasks until they have written enough for one turn. Returns true if more tasks wait.
+    /// Polls the woken tasks, for at most [`TASK_ROUNDS`] rounds or until they have written enough for one turn.
+    /// Returns true if more tasks wait.
     pub(super) fn run_tasks(&mut self, queue: &mut Queue) -> bool {
         if std::mem::take(&mut self.woken) {
             self.cx.context.inbox.take_remote(&mut self.tasks);
@@ -155,8 +157,8 @@ impl<S: Service> WorkerState<S> {
         self.cx.context.inbox.has_local()
     }
 
-    /// Calls `act` with a connection that still exists, and forgets the connection if it has ended. A panic in `act` is
-    /// a bug of the engine; it costs the connection and not the worker.
+    /// Calls `act` with a connection, if it still exists, and forgets the connection if it has ended. A panic in `act`
+    /// is a bug of the engine; it ends the connection but not the worker.
     #[inline]
     fn with(
         &mut self,
@@ -264,7 +266,8 @@ impl<S: Service> WorkerState<S> {
         self.accept_again = Some(self.cx.now + ACCEPT_PAUSE);
     }
 
-    /// Handles the deadlines that have passed, and ends a pause of accepting.
+    /// Handles the deadlines that have passed. Resumes accepting after a pause if the server has room for another
+    /// connection.
     pub(super) fn expire(&mut self, queue: &mut Queue) {
         let mut expired = std::mem::take(&mut self.expired);
         self.cx.deadlines.expired(self.cx.tick, &mut expired);
@@ -287,8 +290,9 @@ impl<S: Service> WorkerState<S> {
         }
     }
 
-    /// Continues a shutdown, if the server is to stop: stops accepting, drains the connections, and stops the worker
-    /// when none is left. Cuts the remaining ones after the shutdown deadline or an abort.
+    /// Continues a shutdown of the server, if one has begun: drains the connections, stops accepting, and stops the
+    /// worker when nothing is left to serve. Cuts the remaining connections and requests after the shutdown deadline or
+    /// an abort.
     pub(super) fn see_shutdown(&mut self, queue: &mut Queue) {
         if !self.cx.shared.draining.load(Ordering::Acquire) {
             return;
@@ -325,9 +329,8 @@ impl<S: Service> WorkerState<S> {
             }
             self.calls.cut(&mut self.cx);
         }
-        // The worker runs one more turn if operations are queued, so that the driver gets them. The acceptors are
-        // counted before the connections that they have handed over, because an acceptor may hand one over just before
-        // it ends.
+        // The worker runs one more turn if operations are queued, so that the driver gets them. The number of acceptors
+        // is read before the check for handed connections, because an acceptor may hand one over just before it ends.
         let handed_out = shared.acceptors.load(Ordering::Acquire) == 0 && !self.remote.has_handed();
         self.stopped = self.is_empty() && self.listeners.is_empty() && queue.ops.is_empty() && handed_out;
         if self.is_empty() {
@@ -378,7 +381,7 @@ impl<S: Service> Sink for WorkerState<S> {
             }
             Completion::AcceptFailed { listener, error } => {
                 self.know(listener);
-                quiet::log!(Failure, warn, %error, "cannot accept a connection: accepting is paused");
+                quiet::log!(Failure, warn, %error, "cannot accept a connection; accepting is paused");
                 self.pause_accept(queue);
             }
             Completion::Woken => (self.woken, self.handed) = (true, true),

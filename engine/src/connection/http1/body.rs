@@ -39,7 +39,7 @@ impl Connection {
         }
     }
 
-    /// Refuses a chunk that would exceed the body's limit as soon as its size is announced.
+    /// Refuses a chunk that would exceed the body's limit, as soon as the size of the chunk is announced.
     pub(in crate::connection) fn chunk_announced(
         &mut self,
         worker: &mut WorkerContext<impl Service>,

@@ -25,7 +25,7 @@ use http::{HeaderName, HeaderValue};
 pub(in crate::connection) struct H1<'c, 'q> {
     pub(in crate::connection) connection: &'c mut Connection,
     pub(in crate::connection) out: &'c mut Out<'q>,
-    /// The bytes received after the request's head, and how many of them were used as its body.
+    /// The bytes received after the request's head, and how many of them were used as the request's body.
     behind: &'c [u8],
     used: usize,
 }
@@ -96,7 +96,7 @@ impl Carrier for H1<'_, '_> {
     }
 
     /// Lets the connection drop the body as it arrives. Makes this exchange the last one if the body is too long to
-    /// drop or the peer waits for 100 (Continue).
+    /// drop or the peer may wait for 100 (Continue).
     fn leave_body(&mut self, length: Length, head: &Head, worker: &mut WorkerContext<impl Service>) {
         let limit = worker.shared.config().limits.unread_body_bytes;
         let too_large = matches!(length, Length::Exact(length) if length > limit);
@@ -105,7 +105,8 @@ impl Carrier for H1<'_, '_> {
         }
     }
 
-    /// Returns the body if all of it was received together with its head, so that the connection need not store it.
+    /// Returns a body of known length if all of it was received together with the head, so the connection need not
+    /// store it.
     fn whole_body(
         &mut self,
         length: Length,
@@ -115,7 +116,7 @@ impl Carrier for H1<'_, '_> {
         let Length::Exact(length) = length else { return None };
         let body = self.behind.get(..usize::try_from(length).ok()?)?;
         let limits = &worker.shared.config().parser;
-        // The parser returns such a body as one part and its end.
+        // The parser returns such a body as one part, followed by the end.
         let data = self.connection.http.receive(body, head, limits).ok()?;
         let end = self.connection.http.receive(&[], head, limits).ok()?;
         debug_assert!(data.event == Event::Data(body) && end.event == Event::End { trailers: false });
@@ -123,7 +124,8 @@ impl Carrier for H1<'_, '_> {
         Some(Bytes::copy_from_slice(body))
     }
 
-    /// Returns the bytes of the body, or of its current chunk, that the peer has announced and not sent yet.
+    /// Returns the number of bytes of the body, or of its current chunk, that the peer has announced and that have not
+    /// been received yet.
     fn announced(&self) -> u64 {
         self.connection.http.announced()
     }

@@ -18,11 +18,11 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Event, Head, Length, Method, h1, h2};
 
-/// Written bytes above which the connection stops parsing until the kernel has taken them.
+/// The number of written bytes above which the connection stops parsing until the kernel has taken them.
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Parses `window` until it is used up or the connection must wait. Returns the number of bytes used.
+    /// Parses as much of `window` as possible. Returns the number of bytes used.
     #[inline]
     pub(super) fn advance_http1(
         &mut self,
@@ -32,7 +32,8 @@ impl Connection {
         out: &mut Out<'_>,
     ) -> usize {
         let mut at = 0;
-        // True if body bytes were stored. The handler is polled once for all of them.
+        // True if body bytes were received since the last call of `body_fed`, which polls the handler once for many
+        // parts.
         let mut fed = false;
         self.transport.work.begin(worker.turn, worker.allowance);
         let mut timing = Timing::new(window.len(), &self.transport.work, worker.stopwatch);
@@ -45,7 +46,7 @@ impl Connection {
             if self.transport.is_spent(worker) {
                 break;
             }
-            // The end of a fully received body is parsed at once, even if its handler has not taken its bytes.
+            // The end of a fully received body is parsed at once, even if the handler has not taken all bytes.
             if !self.http.end_is_due() && self.incoming_is_full() {
                 if std::mem::take(&mut fed) {
                     self.body_fed(worker, out);
@@ -143,7 +144,7 @@ impl Connection {
             self.recharge(worker);
         }
         self.body_refused = false;
-        // A new phase, so that the deadlines of this exchange start anew.
+        // Changes the phase, so that the deadline of this exchange starts anew.
         self.transport.phase = Phase::Fresh;
         if head.method == Method::Connect {
             // The bytes after a CONNECT are not another request.

@@ -25,12 +25,12 @@ use highwire_proto::{Length, Method};
 use http::{HeaderName, HeaderValue, header};
 use std::task::Waker;
 
-/// The longest body that is copied after its head, and the longest write of a tunnel that is copied after earlier ones,
-/// so that one send takes both. Longer ones are sent without a copy. Copying 16 KiB costs less than another send
-/// (measured: about 1 µs against 2 to 3 µs).
+/// The size in bytes up to which a body, a part of a body or a write of a tunnel is copied after the bytes written so
+/// far, so that one send takes both. Without TLS, a longer one is sent without a copy. Copying 16 KiB costs less than
+/// another send (measured: about 1 µs against 2 to 3 µs).
 const INLINE_BYTES: usize = 16 * 1024;
 
-/// Written bytes of a body in parts at which the connection waits until the kernel has taken them.
+/// The number of written bytes at which a connection that sends a body in parts waits until the kernel has taken them.
 const AHEAD_BYTES: usize = 64 * 1024;
 
 /// The most parts of a body that are sent before other connections get their turn.
@@ -158,7 +158,7 @@ impl Connection {
                 }
             }
             Content::Stream(_) if self.http.withholds_body() => {
-                // The peer gets no body, so its parts are not made.
+                // The peer gets no body, so the parts of the body are not made.
                 if let Err(error) = self.http.send_end(&mut out.queue.output, |_| {}) {
                     self.broken_answer(error, worker, out);
                 }
@@ -186,8 +186,8 @@ impl Connection {
         worker: &mut WorkerContext<impl Service>,
         out: &mut Out<'_>,
     ) -> Result<(), highwire_proto::Error> {
-        // The driver may also hold the bytes written before. Bytes that others share, such as a constant, are not
-        // charged.
+        // The driver may also hold the bytes written before, so they are charged too. `bytes` are not charged if they
+        // are shared, as those of a constant are.
         let waiting = out.waiting();
         let mut after = Vec::new();
         if self.http.send_data_apart(bytes.len() as u64, &mut out.queue.output, &mut after)? {
@@ -199,7 +199,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends further parts of the response's body, as far as the peer takes them.
+    /// Sends further parts of the response's body, until the connection is blocked, no part is ready, or
+    /// [`PARTS_A_TURN`] parts are sent.
     pub(in crate::connection) fn pump(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.http.server() != h1::state::State::SendsBody {
             return self.exchange.iter_mut().for_each(|exchange| exchange.outgoing.cut());
@@ -225,8 +226,8 @@ impl Connection {
         if bytes.len() > INLINE_BYTES && out.tls.is_none() {
             return self.send_apart(bytes, worker, out);
         }
-        // Copies a small part, and under TLS any part: encryption copies it anyway, and so it shares records with its
-        // framing.
+        // Copies a small part and, under TLS, any part, because encryption copies it anyway and the copied part shares
+        // records with its framing.
         self.http.send_data(&bytes, &mut out.queue.output)?;
         if out.waiting() >= AHEAD_BYTES {
             self.send_and_hear(worker, out);
@@ -359,7 +360,8 @@ impl Connection {
         if self.recharge(worker) { self.drive_tunnel(worker, out) } else { self.abort(worker, out) }
     }
 
-    /// Polls the tunnel's task and sends the bytes that it has written. Ends the connection when the task has finished.
+    /// Polls the tunnel's task and sends the bytes that the task has written. Ends the connection when the task has
+    /// dropped both halves of its stream.
     pub(in crate::connection) fn drive_tunnel(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let number = self.transport.task().number();
         let Some(tunnel) = self.exchange.as_mut().and_then(|exchange| exchange.tunnel_mut()) else { return };
@@ -375,7 +377,8 @@ impl Connection {
                 raw.mark_flushed();
             }
             if raw.wants_flush && !self.transport.blocked {
-                // The driver does not report a complete send, so the task is woken after the driver's turn to check.
+                // The driver does not report a complete send, so the connection's task is woken after the driver's turn
+                // to check.
                 worker.context.wake_at(worker.now, worker.context.inbox.waker(number));
             }
         }
@@ -388,7 +391,8 @@ impl Connection {
         }
         if is_written && is_finished {
             if self.transport.ended && !self.transport.blocked && is_in_arena && out.waiting() == 0 {
-                // An empty operation after the copied bytes. The connection closes when the driver reports its end.
+                // Queues an empty operation after the copied bytes. The connection closes when the driver reports
+                // `Drained`.
                 out.send_bytes(self.transport.id, Bytes::new());
                 self.transport.blocked = true;
             }
@@ -403,8 +407,8 @@ impl Connection {
         self.resume_if_wanted(out.queue);
     }
 
-    /// Sends the bytes that a tunnel's task has written: copies small writes together, and sends large ones without a
-    /// copy.
+    /// Sends the bytes that a tunnel's task has written: copies small writes together, and sends each large one in a
+    /// separate operation.
     fn send_written(&mut self, raw: &mut Raw, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         let (mut unsent, mut copied) = (0, 0);
         for bytes in raw.outgoing.drain(..) {
@@ -419,7 +423,8 @@ impl Connection {
             }
         }
         if raw.count_copied(copied, worker.turn) > RAW_BYTES && !self.transport.blocked {
-            // Enough for one turn. Later writes wait until the driver reports that the kernel has these bytes.
+            // These are enough bytes for one turn. Later writes wait until the driver reports that the kernel has these
+            // bytes.
             unsent += out.flush_and_hear(self.transport.id);
             self.transport.blocked = true;
         }
@@ -431,8 +436,8 @@ impl Connection {
         self.transport.tunnel_moved(raw, worker);
     }
 
-    /// Ends an idle tunnel in two steps. The first call notifies its task, which has a second to send its last bytes.
-    /// The second call ends the connection.
+    /// Ends an idle tunnel in two steps. The first call notifies the tunnel's task, which then has one second to send
+    /// its last bytes. The second call ends the connection.
     pub(in crate::connection) fn end_idle_tunnel(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -448,7 +453,7 @@ impl Connection {
     }
 }
 
-/// Writes the `Server` and `Date` fields, unless the handler has set them, as a proxy does.
+/// Writes the `Server` and `Date` fields that the handler has not set. A handler that acts as a proxy may set them.
 fn write_common_lines(
     writer: &mut FieldWriter<'_>,
     worker: &WorkerContext<impl Service>,

@@ -47,7 +47,8 @@ impl H2<'_, '_> {
         let Some(active) = self.http2.get(self.stream) else { return Ok(Sent::Over) };
         let _ = active.pending.split_to(sent);
         active.took(sent, all, worker);
-        // If no byte was sent, the stream waits until the peer opens a window, at most until its write deadline.
+        // If no byte was sent, the stream waits until the peer opens a window, at most until the stream's write
+        // deadline.
         Ok(match sent {
             0 => Sent::Waits,
             _ if active.pending.is_empty() && !is_streamed => Sent::Over,
@@ -128,7 +129,7 @@ impl Carrier for H2<'_, '_> {
             BodyUse::Parts => {
                 // A handler that takes a part wakes the stream's task, which then credits the peer.
                 active.exchange.incoming.wake_for_taken(true);
-                // The connection's window limits the bytes that wait for all handlers.
+                // The connection's window limits the number of bytes that wait for all handlers together.
                 self.http2.http.widen(self.stream, wider(worker.shared.config()), &mut self.out.queue.output);
             }
         }

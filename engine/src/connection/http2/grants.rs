@@ -1,9 +1,9 @@
-//! Limits the bytes of request bodies that a peer may send on one HTTP/2 connection while the server collects these
-//! bodies whole.
+//! Limits the number of body bytes that a peer may send on one HTTP/2 connection for request bodies that the server
+//! collects whole.
 //!
-//! Each stream begins with a small window ([`first_window`]), which is widened when its body begins. The oldest body
-//! gets credit for all its received bytes, so that at least one body makes progress. The others share
-//! [`UNFINISHED_BYTES`], and wait if that is used up. The limit applies to granted bytes and not to received ones,
+//! Each stream begins with a small window ([`first_window`]), which is usually widened when its body begins. The oldest
+//! body gets credit for all its received bytes, so that at least one body can make progress. The others share at most
+//! [`UNFINISHED_BYTES`], and wait if these are used up. The limit applies to granted bytes and not to received ones,
 //! because a peer may use all its windows at once.
 
 use super::streams::Http2;
@@ -13,35 +13,35 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::StreamRef;
 
-/// Returns the initial window of a stream. It is small, because a peer can fill the windows of all its streams before
-/// any of the bodies is complete.
+/// Returns the initial window of a stream, in bytes. It is small, because a peer can fill the windows of all its
+/// streams before any of the bodies is complete.
 pub(in crate::connection) fn first_window(config: &Config) -> u32 {
-    /// Most forms and API calls fit into it. With the default of 128 streams, all first windows together have half a
-    /// megabyte.
+    /// The largest initial window. Most forms and API calls fit into it. With the default of 128 streams, all first
+    /// windows together have half a megabyte.
     const FIRST_WINDOW: u32 = 4 * 1024;
     config.http2.stream_window.min(FIRST_WINDOW)
 }
 
-/// Returns the bytes by which a stream's window is widened when its body or tunnel begins.
+/// Returns the number of bytes by which a stream's window is widened for a body or a tunnel.
 pub(in crate::connection) fn wider(config: &Config) -> u32 {
     config.http2.stream_window - first_window(config)
 }
 
-/// The most bytes that one connection may be granted for bodies that are collected whole, besides the oldest body. That
-/// one has no such limit, so that it always makes progress.
+/// The most bytes that one connection may be granted for bodies that are collected whole, besides the oldest body. The
+/// oldest body has no such limit, so that it can make progress.
 const UNFINISHED_BYTES: usize = 1024 * 1024;
 
-/// The same limit on a crowded worker. The limit shrinks to this while the charge for all peers approaches
-/// [`CROWDED_BYTES`].
+/// The same limit on a crowded worker. As the charge for all peers approaches [`CROWDED_BYTES`], the limit shrinks from
+/// [`UNFINISHED_BYTES`] to this.
 const LEAST_UNFINISHED_BYTES: usize = 256 * 1024;
 
-/// The bytes held for all peers at which a worker is crowded.
+/// The number of bytes held for all peers at which a worker is crowded.
 const CROWDED_BYTES: usize = 16 * 1024 * 1024;
 
 /// Returns the most bytes that one connection may be granted besides its oldest body, while the worker holds `held`
 /// bytes for all peers.
 fn unfinished_bytes(held: usize) -> usize {
-    /// The number of connections that are assumed to share the rest.
+    /// The number of connections that are assumed to share the rest of [`CROWDED_BYTES`].
     const SHARERS: usize = 4;
     (CROWDED_BYTES.saturating_sub(held) / SHARERS).clamp(LEAST_UNFINISHED_BYTES, UNFINISHED_BYTES)
 }
@@ -63,7 +63,8 @@ impl Http2 {
         self.grant(stream, worker, out);
     }
 
-    /// Ends the grants of a body that is complete or no longer collected, so that other bodies can have them.
+    /// Takes back the granted bytes of a body that is complete or no longer collected, so that they can be granted to
+    /// other bodies.
     pub(in crate::connection) fn end_collecting(&mut self, stream: StreamRef) {
         let Some(active) = self.get(stream).filter(|active| active.granted > 0) else { return };
         let granted = std::mem::take(&mut active.granted);
@@ -72,8 +73,8 @@ impl Http2 {
         self.is_to_grant = true;
     }
 
-    /// Grants more to the bodies that wait, the oldest first, as far as the limit allows. Does nothing unless a body
-    /// has ended since the last call.
+    /// Grants more to the bodies that are being collected, the oldest first, as far as the limit allows. Does nothing
+    /// unless a collected body has ended since the last call.
     pub(in crate::connection) fn grant_waiting(&mut self, worker: &WorkerContext<impl Service>, out: &mut Out<'_>) {
         if !std::mem::take(&mut self.is_to_grant) {
             return;
@@ -89,9 +90,9 @@ impl Http2 {
         }
     }
 
-    /// Lets the peer send more of a body that is collected whole: as many bytes as it has sent since the last grant,
-    /// and once the bytes that widen the stream's window. Does nothing if the limit has no room for them, unless this
-    /// is the oldest body.
+    /// Lets the peer send more of a body that is collected whole: as many bytes as it has sent since the last grant
+    /// and, with the first grant, the bytes that widen the stream's window. Does nothing if the limit has no room for
+    /// them, unless this is the oldest body.
     pub(in crate::connection) fn grant(
         &mut self,
         stream: StreamRef,
@@ -118,7 +119,7 @@ impl Http2 {
             && self.http.may_receive_on(stream)
             && let Some(active) = self.get(stream)
         {
-            // The peer could send nothing before, so its rate is judged from now on.
+            // The peer could not send on this stream before, so its rate is judged from now on.
             active.judge_from_now(worker, arrived);
         }
     }

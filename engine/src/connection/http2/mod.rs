@@ -1,8 +1,8 @@
 //! A connection that speaks HTTP/2. It serves many requests at the same time, each on its own stream.
 //!
-//! It uses the same socket, unread buffer and memory account as an HTTP/1 connection. This folder adds an `Active` for
-//! each stream with a pending exchange, and a schedule that decides which stream sends next. A stream whose request is
-//! answered at once needs no `Active`.
+//! It has the same [`Transport`] as an HTTP/1 connection, with the socket, the unread buffer and the memory account.
+//! This folder adds an `Active` for each stream with a pending exchange, and a schedule that decides which stream sends
+//! next. A stream whose request is answered at once usually needs no `Active`.
 
 mod carrier;
 mod grants;
@@ -31,13 +31,13 @@ use crate::worker::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
 use highwire_proto::{Head, Length, h2};
 
-/// Written bytes above which the connection stops parsing until the kernel has taken them.
+/// The number of written bytes above which the connection stops parsing until the kernel has taken them.
 const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
-    /// Returns true if the first bytes are the HTTP/2 preface and the settings allow it here; `None` if more bytes are
-    /// needed. Under TLS this requires `http2_tls`, `http2_without_alpn`, and a client that offered no protocol by
-    /// ALPN, which RFC 9113 section 3.2 demands.
+    /// Returns `Some(true)` if the first bytes are the HTTP/2 preface and the settings allow HTTP/2 here, and `None` if
+    /// more bytes are needed. Under TLS, `http2_tls` and `http2_without_alpn` must be on, and no protocol may have been
+    /// negotiated by ALPN. (RFC 9113 section 3.2 demands ALPN.)
     #[cold]
     pub(in crate::connection) fn begins_http2(
         &self,
@@ -78,8 +78,8 @@ impl Connection {
         }
     }
 
-    /// Parses `window` until it is used up, the work allowance is used up, or the peer must take some answers first.
-    /// Returns the number of bytes used.
+    /// Parses as much of `window` as the work allowance permits, until the peer must take some answers first. Returns
+    /// the number of bytes used.
     pub(in crate::connection) fn advance_http2(
         &mut self,
         window: &[u8],
@@ -104,7 +104,7 @@ impl Transport {
         out: &mut Out<'_>,
     ) -> usize {
         let mut fields = std::mem::take(&mut worker.fields);
-        // A copy of a few numbers, because the loop borrows `worker` mutably.
+        // This copies a few numbers, because the loop borrows `worker` mutably.
         let limits = &worker.shared.config().parser.clone();
         let (mut at, mut has_opened) = (0, false);
         http2.http.set_second(worker.tick / TICKS_A_SECOND);
@@ -174,7 +174,7 @@ impl Transport {
         worker.fields = fields;
         self.tell_fed(http2, worker, out);
         if has_opened {
-            // After the loop, because sending may block the connection, which then parses nothing more.
+            // This follows the loop, because sending may block the connection, which then parses nothing more.
             self.pump_http2(http2, worker, out);
         }
         at
@@ -240,7 +240,8 @@ impl Transport {
         H2 { transport: self, http2, stream, out }.data(data, worker);
     }
 
-    /// Charges the body bytes received in this call, and polls each of their handlers once.
+    /// Charges the body bytes that [`advance_http2`](Self::advance_http2) has just received, and polls the handler of
+    /// each stream with such bytes once.
     fn tell_fed(&mut self, http2: &mut Http2, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if http2.fed.is_empty() {
             return;
@@ -260,7 +261,8 @@ impl Transport {
         self.work.spend_since(begun, worker.stopwatch);
     }
 
-    /// Lets the peer send as many more bytes as the handler has taken of a body.
+    /// Lets the peer send as many more bytes as the handler or the tunnel's task has taken, if fewer than
+    /// [`INCOMING_BYTES`] still wait to be taken.
     pub(in crate::connection) fn credit_http2(
         &mut self,
         http2: &mut Http2,
@@ -285,7 +287,7 @@ impl Transport {
         }
     }
 
-    /// Handles the end of a request body.
+    /// Handles the end of a request body, or of the peer's direction of a tunnel.
     fn end_http2(
         &mut self,
         http2: &mut Http2,

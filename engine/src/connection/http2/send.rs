@@ -22,14 +22,14 @@ use highwire_proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use highwire_proto::{Head, Length};
 use http::header;
 
-/// Written bytes at which the connection stops sending until the kernel has taken them.
+/// The number of written bytes at which the connection stops sending until the kernel has taken them.
 const AHEAD_BYTES: usize = 64 * 1024;
 
-/// The most frames that a connection sends before other connections get their turn.
+/// The most frames of scheduled streams that a connection sends before other connections get their turn.
 const FRAMES_A_TURN: usize = 64;
 
 impl Transport {
-    /// Sends a response, or its head if the body cannot be sent at once.
+    /// Sends a response. If the body cannot be sent at once, sends the head and as much of the body as possible.
     #[inline]
     pub(in crate::connection) fn send_http2(
         &mut self,
@@ -58,7 +58,8 @@ impl Transport {
             _ if withheld => {}
             Content::Bytes(bytes) if bytes.is_empty() => {}
             Content::Bytes(bytes) => {
-                // A small body is sent at once if the windows allow it, as they nearly always do.
+                // A small body is sent at once if no other stream is scheduled and the windows allow it, as they
+                // usually do.
                 let whole = bytes.len() <= FRAME_BYTES as usize && http2.schedule.is_empty();
                 let sent = match whole {
                     true => http2.http.send_data(stream, &bytes, true, &mut out.queue.output).unwrap_or(0),
@@ -93,8 +94,8 @@ impl Transport {
         self.done_http2(http2, stream, worker, out);
     }
 
-    /// Ends the exchange of a stream whose answer is complete. If the request is not, the stream stays and drops the
-    /// rest of it.
+    /// Ends the exchange of a stream whose answer is complete. If the request is not complete, the stream stays and
+    /// drops the rest of the request.
     pub(in crate::connection) fn done_http2(
         &mut self,
         http2: &mut Http2,
@@ -150,7 +151,8 @@ impl Transport {
         http2.forget(stream, worker);
     }
 
-    /// Sends frames of the scheduled streams, as far as the peer takes them.
+    /// Sends frames of the scheduled streams, until the connection is blocked, no stream is scheduled, or
+    /// [`FRAMES_A_TURN`] frames are sent.
     pub(in crate::connection) fn pump_http2(
         &mut self,
         http2: &mut Http2,
@@ -273,7 +275,8 @@ impl Connection {
         head: &mut Head,
         out: &mut Out<'_>,
     ) {
-        // Unread frames first, because a connection that always has something to send would never parse them.
+        // Unread frames are parsed first, because a connection that always has something to send would otherwise never
+        // parse them.
         self.proceed(worker, head, out);
         self.resume_if_wanted(out.queue);
         let Connection { transport, http2: Some(http2), .. } = self else { return };
@@ -321,9 +324,9 @@ impl Connection {
     }
 }
 
-/// Returns true if a stream should be scheduled: it has something to send, and it may send (`capacity` is not 0) or
-/// does not wait for a window yet. A stream that still waits for the connection's window is not scheduled, so its
-/// answer counts as stalled.
+/// Returns true if a stream should be scheduled, because it has something to send, and either may send (`capacity` is
+/// not 0) or does not wait for a window yet. A stream that still waits for the connection's window is not scheduled, so
+/// its answer counts as stalled.
 fn can_send(active: &Active, capacity: usize) -> bool {
     let has_something = active.is_answered() && (!active.pending.is_empty() || active.exchange.outgoing.is_streaming());
     has_something && (capacity > 0 || active.waits != Waits::Write)

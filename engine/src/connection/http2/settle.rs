@@ -1,5 +1,4 @@
-//! Decides after each event what an HTTP/2 connection and its streams wait for, and ends streams that have waited too
-//! long.
+//! Decides after an event which phase an HTTP/2 connection enters next, and ends streams that have waited too long.
 
 use super::H2;
 use super::streams::{Active, Http2};
@@ -17,8 +16,8 @@ use highwire_proto::Head;
 use highwire_proto::h2::{Code, StreamRef};
 
 impl Connection {
-    /// Runs after each event: ends streams that can no longer complete, sends the written bytes, and sets phase and
-    /// deadline.
+    /// Runs after most events. Ends streams that can no longer complete, queues the written bytes, and sets the phase
+    /// and its deadline.
     pub(in crate::connection) fn settle_http2(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         if self.transport.is_ending() {
             return out.flush(self.transport.id);
@@ -107,7 +106,7 @@ impl Connection {
         fits
     }
 
-    /// Handles the deadline of the current phase.
+    /// Handles the passed deadline of the current phase.
     pub(in crate::connection) fn expired_http2(
         &mut self,
         worker: &mut WorkerContext<impl Service>,
@@ -123,7 +122,7 @@ impl Connection {
             }
             Phase::Streams | Phase::Write => {
                 let Connection { transport, http2: Some(http2), .. } = &mut *self else { return };
-                // The same phase, so that the write deadline stays.
+                // Keeps the phase, so that the write deadline stays.
                 transport.phase = phase;
                 if http2.goes_at.take_if(|at| *at <= worker.tick).is_some() {
                     // The second GOAWAY names the last stream that is served.
@@ -184,8 +183,8 @@ impl Transport {
                 continue;
             }
             if waits == Waits::Body && !answered && !http2.http.may_receive() {
-                // The connection's window is closed until the handlers of other streams read, which have deadlines of
-                // their own.
+                // The connection's window is closed until the handlers of other streams read. Those handlers have
+                // deadlines of their own.
                 if let Some(active) = http2.get(stream) {
                     active.judge_from_now(worker, arrived);
                 }
@@ -204,8 +203,8 @@ impl Transport {
 }
 
 impl Http2 {
-    /// Returns true if a stream waits only because other streams use the connection's window, and the peer takes their
-    /// bytes at the least rate for one stream. Then the stream's deadline starts anew.
+    /// Returns true if a stream waits only because other streams use the connection's window, and the peer takes the
+    /// bytes of all streams at the least rate for one stream. If so, the stream's deadline starts anew.
     fn waits_for_its_turn(&mut self, stream: StreamRef, worker: &WorkerContext<impl Service>) -> bool {
         let (is_open, all) = (self.http.is_open_by_itself(stream), self.sent);
         let Some(active) = self.get(stream) else { return false };
@@ -219,9 +218,9 @@ impl Http2 {
 }
 
 impl Active {
-    /// Records that `bytes` of the answer were sent, and `all` bytes on all streams so far. The write deadline starts
-    /// with the first call, and anew each time the peer has taken `Timeouts::least_taken` bytes, so that it cannot keep
-    /// an answer in memory by taking single bytes.
+    /// Records that `bytes` more bytes of the answer were sent. `all` is the number of body bytes sent on all streams
+    /// so far. The write deadline starts with the first call, and anew only after `Timeouts::least_taken` bytes were
+    /// sent, so that the peer cannot keep an answer in memory by taking single bytes.
     pub(in crate::connection) fn took(&mut self, bytes: usize, all: u64, worker: &WorkerContext<impl Service>) {
         self.taken += bytes as u64;
         if self.waits != Waits::Write || self.taken >= worker.shared.config().timeouts.least_taken() {
@@ -230,15 +229,16 @@ impl Active {
         }
     }
 
-    /// Starts a new period in which the rate of the request's body is measured. `all` is the number of body bytes
-    /// received on all streams so far.
+    /// Starts a new period in which the rate of the request's body is measured. `all` is the value of
+    /// [`Http2::arrived`].
     pub(in crate::connection) fn judge_from_now(&mut self, worker: &WorkerContext<impl Service>, all: u64) {
         (self.intake.arrived, self.arrived_before) = (0, all);
         self.due = worker.tick.saturating_add(worker.timeouts.body);
     }
 
-    /// Returns true if the body had the least rate in the last period, and starts a new one. Because the streams share
-    /// a connection, it is also enough if all `bodies` together had the sum of their least rates.
+    /// Returns true if the body had at least the least rate in the last period, and starts a new period. Because the
+    /// streams share a connection, it is also enough if all bodies together, `bodies` in number, had at least the sum
+    /// of their least rates.
     fn body_is_fast_enough(&mut self, worker: &WorkerContext<impl Service>, all: u64, bodies: u64) -> bool {
         let wanted = worker.shared.config().timeouts.least_body();
         let is_fast =

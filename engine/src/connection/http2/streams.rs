@@ -1,4 +1,4 @@
-//! The exchanges of an HTTP/2 connection by their streams, their deadlines, and the memory that they hold.
+//! The streams of an HTTP/2 connection with their exchanges, their deadlines, and the memory that they hold.
 
 use crate::body::BodyError;
 use crate::deadline::NEVER;
@@ -11,19 +11,19 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// The memory charge for an HTTP/2 connection without its streams: its state and tables, rounded up as the allocator
-/// does.
+/// The memory charge in bytes for the state of an HTTP/2 connection, rounded up as the allocator does. Its compression
+/// tables and streams are charged in addition.
 pub(in crate::connection) const CONNECTION_BYTES: usize = 6 * 1024;
 
 /// The most answer bytes that may wait for windows on one connection while more than [`ALL_STALLED_ANSWERS`] wait on
 /// all connections of its worker. If more wait, the connection's further requests are refused.
 const STALLED_ANSWERS: usize = 192 * 1024;
 
-/// The answer bytes that may wait for windows on all connections of a worker before [`STALLED_ANSWERS`] applies to
-/// each. A download that waits holds one part of at most 32 KiB.
+/// The number of answer bytes that may wait for windows on all connections of a worker before [`STALLED_ANSWERS`]
+/// applies to each connection. A waiting download of a file holds at most one part of 32 KiB.
 const ALL_STALLED_ANSWERS: usize = 16 * 1024 * 1024;
 
-/// Answer bytes that wait for windows: on this connection, and on all connections of the worker.
+/// The numbers of answer bytes that wait for windows: on this connection, and on all connections of the worker.
 struct Stalled {
     own: usize,
     all: Rc<Cell<usize>>,
@@ -42,7 +42,7 @@ impl Drop for Stalled {
     }
 }
 
-/// The memory charge for a stream, besides the bytes that it holds.
+/// The memory charge in bytes for a stream, besides the bytes that it holds.
 const STREAM_BYTES: usize = 512;
 
 /// A stream whose exchange was not completed at once.
@@ -55,28 +55,30 @@ pub(in crate::connection) struct Active {
     pub(in crate::connection) scheduled: bool,
     /// True if the answer is complete and the rest of the request is dropped as it arrives.
     pub(in crate::connection) drops: bool,
-    /// Bytes of the request's body for which the peer has not got credit on the stream's window yet.
+    /// The number of received bytes of the request's body, or of a tunnel, that have not been credited to the stream's
+    /// window yet.
     pub(in crate::connection) given: usize,
-    /// Bytes of a whole request body that the handler holds. Once the response has begun, bytes of its whole body
-    /// instead.
+    /// The number of bytes of a whole request body that the handler holds or, once the response has begun, of a whole
+    /// response body that only this stream holds.
     pub(in crate::connection) lent: usize,
     pub(in crate::connection) intake: Intake,
     /// The value of [`Http2::arrived`] when the current period of the body's rate began.
     pub(in crate::connection) arrived_before: u64,
-    /// Bytes of the answer sent since its write deadline last started, and the value of [`Http2::sent`] at that time.
+    /// The number of bytes of the answer sent since the write deadline last started, and the value of [`Http2::sent`]
+    /// at that time.
     pub(in crate::connection) taken: u64,
     pub(in crate::connection) sent_before: u64,
-    /// The tick of the stream's deadline, and the reason for it.
+    /// The tick of the stream's deadline, and the event that the stream waits for until then.
     pub(in crate::connection) due: u32,
     pub(in crate::connection) waits: Waits,
-    /// The bytes with which this stream is counted in [`Http2::held`], those of them that are stalled, and true if both
-    /// may be out of date.
+    /// The number of bytes that this stream adds to [`Http2::held`], the number of its stalled answer bytes, and true
+    /// if both numbers may be out of date.
     counted: usize,
     counted_stalled: usize,
     stale: bool,
     /// True if body bytes were received since the handler was last polled for them.
     pub(in crate::connection) fed: bool,
-    /// Bytes of a body that the peer may send or has sent, if the body is collected whole; otherwise 0.
+    /// The number of bytes that the peer has been granted for a body that is being collected whole; otherwise 0.
     pub(in crate::connection) granted: usize,
     /// True if [`Http2::grant`] has widened the stream's window.
     pub(in crate::connection) is_widened: bool,
@@ -88,17 +90,19 @@ impl Active {
         self.exchange.outgoing.has_begun()
     }
 
-    /// Returns the bytes that are held for the stream.
+    /// Returns the number of bytes that are held for the stream.
     fn held(&self) -> usize {
         STREAM_BYTES + self.exchange.lent(self.lent.max(self.pending_bytes())) + self.exchange.held()
     }
 
-    /// Returns the number of pending bytes, or 0 if others share them, so that they are not held for this peer alone.
+    /// Returns the number of pending bytes, or 0 if other owners share them, because they are then not held for this
+    /// peer alone.
     fn pending_bytes(&self) -> usize {
         if self.pending.is_unique() { self.pending.len() } else { 0 }
     }
 
-    /// Returns the answer bytes that wait for the peer to open a window.
+    /// Returns the number of answer bytes that wait for the peer to open a window, with the charge for the stream; 0 if
+    /// none wait.
     fn stalled(&self) -> usize {
         if !self.is_answered() || self.scheduled || self.waits != Waits::Write {
             return 0;
@@ -108,8 +112,8 @@ impl Active {
         STREAM_BYTES + self.lent.max(self.pending_bytes()) + body + written
     }
 
-    /// Returns the bytes of the request's body for which the peer has not got credit on the connection's window. The
-    /// bytes of a collected body are credited there as they arrive.
+    /// Returns the number of received bytes that have not been credited to the connection's window. The bytes of a
+    /// collected body are credited there as they arrive.
     pub(in crate::connection) fn owed(&self) -> usize {
         if self.granted > 0 { 0 } else { self.given }
     }
@@ -125,14 +129,15 @@ impl Active {
 pub(crate) struct Http2 {
     pub(in crate::connection) http: h2::Connection,
     pub(in crate::connection) schedule: Schedule,
-    /// Indexed by [`StreamRef::place`].
+    /// The streams with exchanges, indexed by [`StreamRef::place`].
     pub(in crate::connection) active: Vec<Option<Box<Active>>>,
     pub(in crate::connection) count: usize,
-    /// Bytes of request bodies whose streams are gone and that have not been credited to the connection's window.
+    /// The number of received bytes of forgotten streams that have not been credited to the connection's window.
     pub(in crate::connection) owed: usize,
     /// The tick at which the second GOAWAY of a graceful shutdown is due.
     pub(in crate::connection) goes_at: Option<u32>,
-    /// Bytes of bodies received on all streams, and sent on all streams.
+    /// The number of request body bytes received on streams in `active`, without tunnels, and the number of response
+    /// body bytes sent on all streams, so far.
     pub(in crate::connection) arrived: u64,
     pub(in crate::connection) sent: u64,
     /// The tick since which the socket has been blocked, and the tick by which the peer must take some bytes.
@@ -140,20 +145,20 @@ pub(crate) struct Http2 {
     pub(in crate::connection) write_due: u32,
     /// The tick since which the connection has had no request.
     pub(in crate::connection) idle_since: Option<u32>,
-    /// Bytes held for all streams. The counts of the streams in `stale` may be out of date.
+    /// The number of bytes held for all streams. The shares of the streams in `stale` may be out of date.
     counted: usize,
-    /// Answer bytes that wait for the peer to open a window.
+    /// The numbers of answer bytes that wait for the peer to open a window.
     stalled: Stalled,
     stale: Vec<StreamRef>,
     /// A tick before which no stream's deadline passes.
     next_due: u32,
     /// Streams that have received body bytes since their handlers were last polled for them.
     pub(in crate::connection) fed: Vec<StreamRef>,
-    /// Streams whose bodies are collected whole, the oldest first (some may be over already), and the bytes granted to
-    /// all of them.
+    /// Streams whose bodies are collected whole, the oldest first (some may be over already), and the number of bytes
+    /// granted to all of them.
     pub(in crate::connection) collecting: VecDeque<StreamRef>,
     pub(in crate::connection) granted: usize,
-    /// True if one of them is over since the last grants, so that others may be granted more.
+    /// True if a collected body has ended since the last grants, so others may be granted more.
     pub(in crate::connection) is_to_grant: bool,
 }
 
@@ -242,7 +247,7 @@ impl Http2 {
         active
     }
 
-    /// Removes the state of a stream and cancels its handler. A reader of the request's body gets an error.
+    /// Removes the state of a stream and cancels its handler. A reader of an incomplete request body gets an error.
     pub(in crate::connection) fn forget(&mut self, stream: StreamRef, worker: &mut WorkerContext<impl Service>) {
         if self.get(stream).is_none() {
             return;
@@ -264,7 +269,7 @@ impl Http2 {
         }
     }
 
-    /// Returns the stream that holds the most memory.
+    /// Returns the stream that holds the most memory, if there is a stream.
     pub(in crate::connection) fn largest(&self) -> Option<StreamRef> {
         self.active.iter().flatten().max_by_key(|active| active.held()).map(|active| active.stream)
     }
@@ -277,7 +282,8 @@ impl Http2 {
             (Some(since), false) => {
                 self.blocked_at = None;
                 // If the last request ended after the socket was blocked, or at most a tick before (the driver reports
-                // that a little late), the peer was taking the last answer until now. Then the idle time begins now.
+                // the block a little late), the peer was taking the last answer until now. Then the idle time begins
+                // now.
                 let is_answer = |idle_since: &u32| *idle_since >= since.saturating_sub(1);
                 self.idle_since = self.idle_since.map(|at| if is_answer(&at) { worker.tick } else { at });
                 let blocked = worker.tick.saturating_sub(since);
@@ -285,8 +291,8 @@ impl Http2 {
                 let body_due = worker.tick.saturating_add(worker.timeouts.body);
                 for active in self.active.iter_mut().flatten() {
                     match active.waits {
-                        // At most a full timeout from now, because the deadline may have been set while the socket was
-                        // blocked.
+                        // The new deadline is at most a full timeout from now, because the old one may have been set
+                        // while the socket was blocked.
                         Waits::Body => active.due = active.due.saturating_add(blocked).min(body_due),
                         Waits::Write => active.due = active.due.saturating_add(blocked).min(write_due),
                         Waits::Handler | Waits::Nothing => {}
@@ -298,7 +304,8 @@ impl Http2 {
         }
     }
 
-    /// Sets the deadline by which the peer must take some bytes. Returns the tick of the connection's next deadline.
+    /// Records that the socket is blocked, and that the peer must take some bytes by the tick `due`. Returns the tick
+    /// of the connection's next deadline.
     pub(in crate::connection) fn blocked_until(&mut self, due: u32, worker: &WorkerContext<impl Service>) -> u32 {
         self.note_blocked(true, worker);
         self.write_due = due;
@@ -313,15 +320,15 @@ impl Http2 {
         streams.into_iter().chain(self.goes_at).min()
     }
 
-    /// Finds the earliest deadline of all streams.
+    /// Finds the earliest deadline of all streams whose deadlines apply now.
     pub(in crate::connection) fn look(&mut self) {
         let is_blocked = self.blocked_at.is_some();
         let judged = self.active.iter().flatten().filter(|active| active.is_judged(is_blocked));
         self.next_due = judged.map(|active| active.due).min().unwrap_or(NEVER);
     }
 
-    /// Returns true if the connection may not begin another request: more than [`STALLED_ANSWERS`] wait for its
-    /// windows, and more than [`ALL_STALLED_ANSWERS`] for those of all connections of the worker.
+    /// Returns true if the connection may not begin another request, because more than [`STALLED_ANSWERS`] bytes wait
+    /// for its windows, and more than [`ALL_STALLED_ANSWERS`] bytes for the windows of all connections of the worker.
     pub(in crate::connection) fn stalls_too_much(&mut self) -> bool {
         self.held();
         self.stalled.own > STALLED_ANSWERS && self.stalled.all.get() > ALL_STALLED_ANSWERS
@@ -333,8 +340,9 @@ impl Http2 {
         }
     }
 
-    /// Returns the bytes that are held for the peer. Counts again only the streams that may have changed. Otherwise a
-    /// peer with many streams could cause a walk over all of them with each frame.
+    /// Returns the number of bytes that the HTTP/2 state and the streams hold for the peer. Counts again only the
+    /// streams that may have changed. Otherwise a peer with many streams could cause a walk over all of them with each
+    /// frame.
     pub(in crate::connection) fn held(&mut self) -> usize {
         let is_blocked = self.blocked_at.is_some();
         let Http2 { active, stale, counted, stalled, next_due, .. } = self;

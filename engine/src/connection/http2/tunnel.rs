@@ -115,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// Handles the end of the peer's direction.
+    /// Handles the end of the peer's direction of a tunnel.
     pub(in crate::connection) fn end_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -131,8 +131,8 @@ impl Transport {
         self.poll_tunnel(http2, stream, worker, out);
     }
 
-    /// Polls a tunnel's task, and schedules the stream if it has something to send. Completes the stream if the tunnel
-    /// has finished.
+    /// Polls a tunnel's task, and schedules the stream if it has something to send. Ends the exchange if our direction
+    /// has ended, and the peer's direction has ended or the task no longer reads it.
     pub(in crate::connection) fn poll_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -163,8 +163,8 @@ impl Transport {
 }
 
 impl Transport {
-    /// Ends an idle tunnel in two steps. The first call notifies its task, which has a second to send its last bytes.
-    /// The second call resets the stream.
+    /// Ends an idle tunnel in two steps. The first call notifies the tunnel's task, which then has one second to send
+    /// its last bytes. The second call resets the stream.
     pub(in crate::connection) fn end_idle_tunnel(
         &mut self,
         http2: &mut Http2,
@@ -186,7 +186,7 @@ impl Transport {
 }
 
 impl Http2 {
-    /// Resets the tunnels that the peer has not ended, because it has ended the TCP stream.
+    /// Resets the streams of the tunnels that the peer has not ended, because the peer has ended the whole connection.
     pub(in crate::connection) fn end_tunnels(&mut self, worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
         for place in 0..self.active.len() {
             let Some(Some(active)) = self.active.get(place) else { continue };
@@ -200,7 +200,7 @@ impl Http2 {
 }
 
 impl Active {
-    /// Returns the deadline of a stream whose response body has nothing to send now.
+    /// Returns the tick of the deadline of a stream that has nothing to send now.
     pub(in crate::connection) fn body_due(&self, worker: &WorkerContext<impl Service>) -> u32 {
         let after = match self.exchange.tunnel() {
             Some(tunnel) if tunnel.raw.borrow().is_idle() => TICKS_A_SECOND,
@@ -210,7 +210,7 @@ impl Active {
         worker.tick.saturating_add(after)
     }
 
-    /// Restarts the timeout of a tunnel after bytes were received.
+    /// Restarts the timeout of a tunnel after bytes were received, unless the stream waits for the peer to take bytes.
     fn tunnel_moved(&mut self, worker: &WorkerContext<impl Service>) {
         if self.is_answered() && self.waits == Waits::Handler {
             self.due = self.body_due(worker);
@@ -222,8 +222,8 @@ impl Active {
         self.exchange.tunnel().is_some_and(|tunnel| !tunnel.is_finished())
     }
 
-    /// Returns the number of received bytes that the handler or the tunnel's task has not taken; `None` if neither
-    /// reads any.
+    /// Returns the number of received bytes that the handler or the tunnel's task has not taken; `None` if there is no
+    /// tunnel and no handler takes the body in parts.
     pub(in crate::connection) fn untaken(&self) -> Option<usize> {
         if let Some(tunnel) = self.exchange.tunnel() {
             return Some(tunnel.raw.borrow().bytes);
