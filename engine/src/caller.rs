@@ -1,42 +1,4 @@
-//! The sender of a request: its address and its TLS session.
-
-use std::net::IpAddr;
-
-/// The address of the peer that sent a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Peer {
-    /// A process on this machine, through a unix socket.
-    Local,
-    /// An internet address and port.
-    Internet(IpAddr, u16),
-}
-
-impl From<highwire_io::Peer> for Peer {
-    fn from(peer: highwire_io::Peer) -> Peer {
-        match peer {
-            highwire_io::Peer::Local => Peer::Local,
-            highwire_io::Peer::Internet(ip, port) => Peer::Internet(ip, port),
-        }
-    }
-}
-
-impl From<Peer> for highwire_io::Peer {
-    fn from(peer: Peer) -> highwire_io::Peer {
-        match peer {
-            Peer::Local => highwire_io::Peer::Local,
-            Peer::Internet(ip, port) => highwire_io::Peer::Internet(ip, port),
-        }
-    }
-}
-
-impl std::fmt::Display for Peer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Peer::Local => f.write_str("unix"),
-            Peer::Internet(ip, port) => std::net::SocketAddr::new(*ip, *port).fmt(f),
-        }
-    }
-}
+//! The facts of a request's TLS session.
 
 /// The TLS session of the connection over which a request arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -68,12 +68,12 @@ mod worker;
 
 pub use body::Body;
 pub use bytes;
-pub use caller::{ClientCertificate, Peer, Tls};
+pub use caller::{ClientCertificate, Tls};
 pub use config::{Balance, Config, Engine, Limits, Timeouts};
 pub use context::spawn;
 pub use error::{Error, Result};
 pub use highwire_io as io;
-pub use highwire_io::Driver;
+pub use highwire_io::{Driver, Peer};
 pub use highwire_proto as proto;
 pub use http;
 pub use listen::Listen;

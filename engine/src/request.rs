@@ -52,14 +52,14 @@ impl std::fmt::Debug for Caller<'_> {
 
 impl<'r> Caller<'r> {
     /// Returns the sender of a request that is handled without its connection.
-    pub fn kept(peer: crate::Peer, tls: Option<&'r Tls>) -> Caller<'r> {
-        Caller { peer: peer.into(), session: None, kept: tls }
+    pub fn kept(peer: Peer, tls: Option<&'r Tls>) -> Caller<'r> {
+        Caller { peer, session: None, kept: tls }
     }
 
     /// Returns the address of the client. If a proxy has sent a PROXY header that names the client's address, returns
     /// that address.
-    pub fn peer(&self) -> crate::Peer {
-        self.peer.into()
+    pub fn peer(&self) -> Peer {
+        self.peer
     }
 
     /// Returns true if the request arrived over TLS.

@@ -6,6 +6,7 @@ use crate::raw::Switch;
 use bytes::Bytes;
 use futures_core::Stream;
 use highwire_io::file::File;
+use highwire_proto::Version;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
@@ -324,6 +325,12 @@ impl Response {
         if matches!(self.status.as_u16(), 204 | 205 | 304) && !matches!(self.content, Content::Switch(_)) {
             self.content = Content::Bytes(Bytes::new());
         }
+    }
+
+    /// Makes the engine close the connection after this response, unless it is an HTTP/2 connection, which has other
+    /// streams.
+    pub fn and_close_http1(self, version: Version) -> Response {
+        if version == Version::Http2 { self } else { self.and_close() }
     }
 
     /// Makes the engine close the connection after this response.

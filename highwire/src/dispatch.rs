@@ -184,7 +184,9 @@ impl Dispatcher {
         if has_dot_segment(path, head.target.encoded) {
             if !resolve_dot_segments(path, &mut self.resolved) {
                 let text = "the path climbs above its root";
-                return Routed::Answer(Box::new(and_close(self.error(StatusCode::BAD_REQUEST, text), head)));
+                return Routed::Answer(Box::new(
+                    self.error(StatusCode::BAD_REQUEST, text).and_close_http1(head.version),
+                ));
             }
             path = &self.resolved;
         }
@@ -194,7 +196,7 @@ impl Dispatcher {
                 let response = self.error(StatusCode::NOT_IMPLEMENTED, "this method is not implemented here");
                 // The bytes after a CONNECT need not be HTTP.
                 let is_connect = head.method == Method::Connect;
-                Routed::Answer(Box::new(if is_connect { and_close(response, head) } else { response }))
+                Routed::Answer(Box::new(if is_connect { response.and_close_http1(head.version) } else { response }))
             }
             Found::Allowed(methods) => {
                 let response = match head.method {
@@ -242,11 +244,6 @@ impl Dispatcher {
             Err(_) => self.panicked(),
         }
     }
-}
-
-/// Makes the connection close after the response, except in HTTP/2, where a connection has other streams.
-fn and_close(response: Response, head: &Head) -> Response {
-    if head.version == highwire_proto::Version::Http2 { response } else { response.and_close() }
 }
 
 fn allow(methods: String) -> Response {

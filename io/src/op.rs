@@ -3,8 +3,9 @@
 use crate::Address;
 use crate::file::File;
 use bytes::Bytes;
+use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The id of a driver's socket. The generation distinguishes the socket from earlier ones in the same slot, so the
@@ -31,6 +32,16 @@ pub enum Peer {
     Local,
     /// An internet address and a port.
     Internet(IpAddr, u16),
+}
+
+/// Formats as `192.0.2.1:80`, `[2001:db8::1]:80` or `unix`.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Local => f.write_str("unix"),
+            Peer::Internet(ip, port) => SocketAddr::new(*ip, *port).fmt(f),
+        }
+    }
 }
 
 /// An operation that a loop requests. The driver ignores operations on a socket that is gone.

@@ -20,7 +20,7 @@ pub(crate) use self::reply::{Answerer, answer};
 pub use self::reply::{ResponseBody, ResponseFuture};
 
 use crate::body::{BodyError, BoxError};
-use crate::caller::{Peer, Tls};
+use crate::caller::Tls;
 use crate::context::TaskKind;
 use crate::exchange::abort::Abort;
 use crate::exchange::carrier::Carrier;
@@ -32,6 +32,7 @@ use crate::request::BodyUse;
 use crate::service::Service;
 use crate::trailers::is_allowed_trailer;
 use crate::worker::WorkerContext;
+use highwire_io::Peer;
 use highwire_proto::Length;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -34,7 +34,7 @@ impl Connection {
         window: &[u8],
         out: &mut Out<'_>,
     ) {
-        tracing::debug!(peer = %crate::Peer::from(self.transport.peer), %error, "a request is refused");
+        tracing::debug!(peer = %self.transport.peer, %error, "a request is refused");
         let _ = (head, window);
         self.transport.unread = Vec::new();
         self.end_with(Abort::Malformed(error), worker, out);

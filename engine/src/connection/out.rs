@@ -4,6 +4,12 @@ use crate::secure::Secure;
 use bytes::Bytes;
 use highwire_io::{Op, Queue, SocketId};
 
+/// The number of written bytes above which a connection stops parsing until the kernel has taken them.
+pub(super) const BATCH_BYTES: usize = 256 * 1024;
+
+/// The number of written bytes at which a connection that sends bodies in parts waits until the kernel has taken them.
+pub(super) const AHEAD_BYTES: usize = 64 * 1024;
+
 /// The part of the worker's queue that one connection writes while it handles one event.
 pub(crate) struct Out<'q> {
     pub(super) queue: &'q mut Queue,

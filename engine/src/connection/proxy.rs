@@ -135,7 +135,7 @@ impl Connection {
                 }
             }
             Said::Wrong => {
-                tracing::debug!(peer = %crate::Peer::from(self.transport.peer), "a connection does not begin with a valid PROXY header");
+                tracing::debug!(peer = %self.transport.peer, "a connection does not begin with a valid PROXY header");
                 self.with_out(worker, queue, |connection, worker, out| connection.abort(worker, out));
             }
             Said::Header { bytes, peer } => {

@@ -79,7 +79,7 @@ impl Connection {
                         && let Some(tls) = &out.tls
                     {
                         let facts = tls.facts();
-                        tracing::debug!(peer = %crate::Peer::from(self.transport.peer), ?facts, "a TLS handshake is complete");
+                        tracing::debug!(peer = %self.transport.peer, ?facts, "a TLS handshake is complete");
                     }
                     if is_http2 {
                         self.begin_http2(worker, out);
@@ -110,7 +110,7 @@ impl Connection {
                 if out.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
                     worker.shared.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
                 }
-                tracing::debug!(peer = %crate::Peer::from(self.transport.peer), error, "a TLS connection failed");
+                tracing::debug!(peer = %self.transport.peer, error, "a TLS connection failed");
                 // Requests that were decrypted before the fault are not answered, because the session can no longer
                 // encrypt the answers.
                 out.tls = None;

@@ -125,13 +125,11 @@ pub(crate) trait Lifecycle: Carrier {
             self.make_exchange(worker).take_hooks(&mut hooks);
         }
         match outcome {
+            // If the handler took a `Replier`, the handler's own result is ignored.
+            Outcome::Ready if self.exchange().is_some_and(|exchange| exchange.has_reply()) => self.poll_answer(worker),
             Outcome::Ready => match &mut answer {
-                // If the handler took a `Replier`, the handler's own result is ignored.
-                Some(response) if self.exchange().is_none_or(|exchange| !exchange.has_reply()) => {
-                    self.answer(response, worker);
-                }
-                _ if self.exchange().is_some_and(|exchange| exchange.has_reply()) => self.poll_answer(worker),
-                _ => {
+                Some(response) => self.answer(response, worker),
+                None => {
                     quiet::log!(Mistake, error, "a service returned `Outcome::Ready` without an answer");
                     self.answer(&mut worker.error(StatusCode::INTERNAL_SERVER_ERROR, "internal server error"), worker);
                 }

@@ -45,7 +45,7 @@ pub(super) fn log_answer(
     let tls = tls.as_ref();
     tracing::info!(
         target: "highwire::access",
-        peer = %crate::Peer::from(caller.peer),
+        peer = %caller.peer,
         method = line.method.as_str(),
         target = line.target.as_str(),
         protocol = line.protocol,

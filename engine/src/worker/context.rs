@@ -238,8 +238,7 @@ impl<S: Service> WorkerContext<S> {
     #[cold]
     fn other_host(&self, head: &Head) -> Response {
         let text = "the target and the Host field name different hosts";
-        let response = self.error(StatusCode::BAD_REQUEST, text);
-        if head.version == highwire_proto::Version::Http2 { response } else { response.and_close() }
+        self.error(StatusCode::BAD_REQUEST, text).and_close_http1(head.version)
     }
 
     /// See [`Service::body_use`].

@@ -361,7 +361,11 @@ mod tests {
             }
             for behind in [&b"x"[..], &[0], &[0; 100], b"\x1f\x8b\x08"] {
                 for parts in [&[&*body, behind][..], &[&[&*body, behind].concat()]] {
-                    assert_eq!(decoded(plain(&[coding]), parts), Err(Fault::Broken), "{coding:?}: {behind:?} after the end");
+                    assert_eq!(
+                        decoded(plain(&[coding]), parts),
+                        Err(Fault::Broken),
+                        "{coding:?}: {behind:?} after the end"
+                    );
                 }
             }
             assert_eq!(decoded(plain(&[coding]), &[]), Ok(Vec::new()), "{coding:?}: a body without bytes");
@@ -399,7 +403,11 @@ mod tests {
             assert_eq!(decoded(plain(&[coding]), &[&few]), Ok(Vec::new()), "{coding:?}");
             assert_eq!(decoded(plain(&[coding]), &[&tiny.repeat(1000)]), Err(Fault::Broken), "{coding:?}");
         }
-        assert_eq!(decoded(plain(&[Coding::Zstd]), &[&long.repeat(1000)]), Ok(Vec::new()), "frames with 1,024 bytes of content");
+        assert_eq!(
+            decoded(plain(&[Coding::Zstd]), &[&long.repeat(1000)]),
+            Ok(Vec::new()),
+            "frames with 1,024 bytes of content"
+        );
     }
 
     /// A waker that counts its wake-ups.

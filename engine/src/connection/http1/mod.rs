@@ -8,7 +8,7 @@ pub(super) use self::body::trailer_fields;
 pub(super) use self::carrier::H1;
 
 use super::Connection;
-use super::out::Out;
+use super::out::{BATCH_BYTES, Out};
 use super::phase::Phase;
 use super::work::{self, Timing};
 use crate::deadline::TICKS_A_SECOND;
@@ -17,9 +17,6 @@ use crate::exchange::{Exchange, Intake};
 use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::{Event, Head, Length, Method, h1, h2};
-
-/// The number of written bytes above which the connection stops parsing until the kernel has taken them.
-const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
     /// Parses as much of `window` as possible. Returns the number of bytes used.

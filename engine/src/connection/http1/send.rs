@@ -3,7 +3,7 @@
 use super::H1;
 use crate::body::BodyStream;
 use crate::connection::Connection;
-use crate::connection::out::Out;
+use crate::connection::out::{AHEAD_BYTES, Out};
 use crate::connection::phase::Phase;
 use crate::date::HeadKey;
 use crate::deadline::TICKS_A_SECOND;
@@ -29,9 +29,6 @@ use std::task::Waker;
 /// far, so that one send takes both. Without TLS, a longer one is sent without a copy. Copying 16 KiB costs less than
 /// another send (measured: about 1 µs against 2 to 3 µs).
 const INLINE_BYTES: usize = 16 * 1024;
-
-/// The number of written bytes at which a connection that sends a body in parts waits until the kernel has taken them.
-const AHEAD_BYTES: usize = 64 * 1024;
 
 /// The most parts of a body that are sent before other connections get their turn.
 const PARTS_A_TURN: usize = 256;

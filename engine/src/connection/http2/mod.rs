@@ -17,7 +17,7 @@ pub(super) use self::streams::Http2;
 use self::grants::first_window;
 use crate::connection::Connection;
 use crate::connection::http1::trailer_fields;
-use crate::connection::out::Out;
+use crate::connection::out::{BATCH_BYTES, Out};
 use crate::connection::transport::Transport;
 use crate::connection::work::{self, Timing};
 use crate::deadline::TICKS_A_SECOND;
@@ -30,9 +30,6 @@ use crate::service::Service;
 use crate::worker::WorkerContext;
 use highwire_proto::h2::{Event, Lent, StreamRef};
 use highwire_proto::{Head, Length, h2};
-
-/// The number of written bytes above which the connection stops parsing until the kernel has taken them.
-const BATCH_BYTES: usize = 256 * 1024;
 
 impl Connection {
     /// Returns `Some(true)` if the first bytes are the HTTP/2 preface and the settings allow HTTP/2 here, and `None` if
@@ -119,7 +116,7 @@ impl Transport {
             let received = match http2.http.receive(&window[at..], &mut lent) {
                 Ok(received) => received,
                 Err(failure) => {
-                    tracing::debug!(peer = %crate::Peer::from(self.peer), code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
+                    tracing::debug!(peer = %self.peer, code = ?failure.code, text = failure.text, "an HTTP/2 connection failed");
                     self.count_failure(http2, worker);
                     at = window.len();
                     self.unread = Vec::new();
@@ -184,7 +181,7 @@ impl Transport {
     fn count_failure(&self, http2: &Http2, worker: &WorkerContext<impl Service>) {
         if let Some(kind) = http2.http.fired() {
             worker.shared.counters.http2_fired[kind as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            quiet::log!(Abuse, warn, peer = %crate::Peer::from(self.peer), ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
+            quiet::log!(Abuse, warn, peer = %self.peer, ?kind, "an HTTP/2 peer exceeds a limit against abuse; its connection ends");
         }
     }
 

@@ -4,7 +4,7 @@ use super::H2;
 use super::streams::{Active, Http2};
 use crate::body::BodyError;
 use crate::connection::Connection;
-use crate::connection::out::Out;
+use crate::connection::out::{AHEAD_BYTES, Out};
 use crate::connection::transport::Transport;
 use crate::connection::work::POLL;
 use crate::exchange::carrier::Sent;
@@ -21,9 +21,6 @@ use highwire_io::Queue;
 use highwire_proto::h2::{Code, FRAME_BYTES, FieldWriter, StreamRef};
 use highwire_proto::{Head, Length};
 use http::header;
-
-/// The number of written bytes at which the connection stops sending until the kernel has taken them.
-const AHEAD_BYTES: usize = 64 * 1024;
 
 /// The most frames of scheduled streams that a connection sends before other connections get their turn.
 const FRAMES_A_TURN: usize = 64;
