@@ -3,7 +3,7 @@
 
 use std::vec::Vec;
 
-/// The most fields of a head; more than any limit that the targets use.
+/// The largest number of fields of a head. It is larger than any limit that the targets use.
 const FIELDS: usize = 128;
 
 /// Parses a request's head into method, target, minor version, then the name and value of each field.

@@ -1,10 +1,11 @@
-//! How fast are header blocks decoded and encoded? Prints nanoseconds per block, the best of many rounds.
+//! Measures how fast header blocks are decoded and encoded. Prints the nanoseconds per block in the best of many
+//! rounds.
 use std::hint::black_box;
 use std::time::Instant;
 
 use highwire_proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing};
 
-/// The request of h2load. From the second one on, its block has six bytes.
+/// The request that h2load sends. From the second request on, its block has six bytes.
 const LOAD: &[(&str, &str)] = &[
     (":method", "GET"),
     (":scheme", "http"),
@@ -39,7 +40,7 @@ const RESPONSE: &[(&str, &str)] = &[
     ("server", "highwire"),
 ];
 
-/// Many short rounds, so that the machine does nothing else in some of them.
+/// The number of rounds. There are many short ones, so that the machine does nothing else in some of them.
 const ROUNDS: usize = 500;
 const PASSES: usize = 1000;
 
@@ -71,7 +72,8 @@ fn decode(decoder: &mut Decoder, block: &[u8], out: &mut Vec<u8>) {
     assert!(decoded.is_ok());
 }
 
-/// Returns the first and the second block of the same fields.
+/// Returns the blocks of an encoder that encodes the same fields twice: the first block, which adds them to the table,
+/// and the second.
 fn blocks(fields: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
     let (mut encoder, mut first, mut next) = (Encoder::new(), Vec::new(), Vec::new());
     encode(&mut encoder, fields, &mut first);
@@ -86,7 +88,7 @@ fn main() {
         let mut decoder = Decoder::new(DEFAULT_TABLE_BYTES);
         decode(&mut decoder, &first, &mut out);
         best(&format!("decode {name}, repeated"), next.len(), || decode(&mut decoder, &next, &mut out));
-        // Each block adds its fields again, so that the table evicts entries for each, as on a connection with many
+        // Each block adds its fields again, so the table evicts entries for each block, as on a connection with many
         // such requests.
         best(&format!("decode {name}, first time"), first.len(), || decode(&mut decoder, &first, &mut out));
         let mut encoder = Encoder::new();

@@ -1,4 +1,5 @@
-//! How fast is the head parser compared with httparse? Prints nanoseconds per head, the best of several rounds.
+//! Compares the speed of the head parser with that of httparse. Prints the nanoseconds per head in the best of several
+//! rounds.
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -13,9 +14,8 @@ Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n
 Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9,de;q=0.8\r\n\
 Cookie: session=0123456789abcdef\r\n\r\n";
 
-/// Copies of the head, one after the other, like pipelined requests in a buffer. Parsers get one copy after the other,
-/// so that the compiler cannot know the input. A `black_box` per head would add loads and stores that a server does not
-/// have.
+/// The number of copies of the head in the buffer, one after the other, like pipelined requests. One `black_box` hides
+/// the buffer from the compiler. A `black_box` per head would add loads and stores that a server does not execute.
 const COPIES: usize = 16;
 
 const ROUNDS: usize = 15;

@@ -1,4 +1,4 @@
-//! Protocol errors: which side is at fault, and which status a server responds with.
+//! Protocol errors, with the side at fault and the status that a server responds with.
 
 use core::fmt;
 
@@ -77,10 +77,10 @@ errors! {
     TrailersTooLarge, Peer, 431, "the trailer section is too large";
     Truncated, Peer, 400, "the connection ended inside a message";
     UnexpectedData, Peer, 400, "the peer sent data where none is allowed";
-    NotNow, Local, 500, "this cannot be sent in the connection's present state";
+    NotNow, Local, 500, "this part of a message cannot be sent in the connection's current state";
     InvalidReason, Local, 500, "the reason phrase has a byte that is not allowed";
     InvalidRequest, Local, 500, "the request's method, path and protocol cannot be combined";
-    InvalidField, Local, 500, "a field to be sent has a byte that is not allowed";
+    InvalidField, Local, 500, "the method, the target or a field to be sent is malformed";
     ReservedField, Local, 500, "the engine writes the fields that frame the message; the caller must not add them";
     LengthMismatch, Local, 500, "the body does not have the announced length";
 }

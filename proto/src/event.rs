@@ -1,4 +1,4 @@
-//! The types that HTTP/1 connections and their callers exchange: roles, body lengths, events.
+//! The types at the interface between a connection and its caller: roles, body lengths, and the events of HTTP/1.
 
 /// A side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Length {
     /// No body. No [`Event::End`] follows the head.
     #[default]
     Empty,
-    /// Exactly this many bytes. A head to send may announce 0.
+    /// Exactly this many bytes. The number may be 0 in a head to send, and in a received head of HTTP/2.
     Exact(u64),
     /// Not announced: the body ends with its last chunk, with its HTTP/2 stream, or with the connection.
     Unknown,
@@ -29,7 +29,8 @@ pub enum Event<'b> {
     /// Nothing is read now. Either our side must act first (a server must respond), or the peer's side is finished, or
     /// another protocol owns the bytes.
     Paused,
-    /// A head. Its spans are in the [`Head`](crate::Head) that the caller lent, and point into the window of this call.
+    /// A request's or final response's head, with the length of its body. The head's spans are in the
+    /// [`Head`](crate::Head) that the caller lent, and point into the window of this call.
     Head(Length),
     /// An interim response (1xx except 101), client role only. Its head is in the lent `Head`; another head follows.
     Interim,
@@ -40,14 +41,14 @@ pub enum Event<'b> {
         /// True if trailer fields were received.
         trailers: bool,
     },
-    /// The peer closed its side between messages: no message is cut short, and no more bytes arrive.
+    /// The peer closed its side, and no message was cut short. No more bytes arrive.
     Closed,
 }
 
 /// An event and the number of window bytes that it used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'b> {
-    /// Bytes at the front of the window that the caller can drop after it has acted on the event.
+    /// The number of bytes at the front of the window that the caller can drop after it has acted on the event.
     pub consumed: usize,
     /// The event.
     pub event: Event<'b>,

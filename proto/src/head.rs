@@ -1,7 +1,7 @@
 //! Message heads as spans: positions of the start line's parts and of the fields in the caller's window.
 //!
-//! A head copies no bytes of the window. A caller lends one [`Head`] to all its connections, so that it is allocated
-//! once.
+//! A head refers to the names and values in the window and does not copy them. A caller can lend one [`Head`] to all
+//! its connections, so that it is allocated once.
 
 use crate::{Length, Target};
 use alloc::vec::Vec;
@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 /// A range of the window that a head was parsed from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The first byte.
+    /// The index of the first byte.
     pub start: u16,
-    /// One past the last byte.
+    /// The index after the last byte.
     pub end: u16,
 }
 
@@ -61,7 +61,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Returns the method of a token. Methods are case-sensitive.
+    /// Returns the method that a token names. Methods are case-sensitive.
     pub fn from_token(token: &[u8]) -> Method {
         match token {
             b"GET" => Method::Get,
@@ -112,7 +112,8 @@ pub enum Known {
 }
 
 impl Known {
-    /// Returns the known field of a name, ignoring case. The length rules out most names, so few are compared.
+    /// Returns the known field with this name, ignoring case, or [`Known::Other`]. The length rules out most names, so
+    /// few are compared.
     #[inline(always)]
     pub fn from_name(name: &[u8]) -> Known {
         let (wanted, known): (&[u8], Known) = match name.len() {
@@ -157,7 +158,7 @@ pub struct Head {
     pub target: Target,
     /// The message's version.
     pub version: Version,
-    /// A response's status.
+    /// A response's status code.
     pub status: u16,
     /// A response's reason phrase.
     pub reason: Span,
@@ -169,18 +170,19 @@ pub struct Head {
     pub keep_alive: bool,
     /// True if the client expects an interim 100 response before it sends the body.
     pub expects_continue: bool,
-    /// True if the message proposes or accepts another protocol: `Upgrade` listed by `Connection`, or CONNECT.
+    /// True if a request proposes another protocol (by an `Upgrade` field that `Connection` lists, or by CONNECT), or
+    /// if a response accepts one (by 101, or by a 2xx to CONNECT).
     pub upgrade: bool,
-    /// True if the received Host field named another authority than the target. The field in this head has the target's
-    /// value: see [`Target::authority`].
+    /// True if the received Host field named another authority than the target. The Host field in `fields` then has the
+    /// target's authority as its value; see [`Target::authority`].
     pub host_differs: bool,
     /// The value of `:protocol` in an extended CONNECT (RFC 8441); HTTP/2 only.
     pub protocol: Span,
     /// The known fields in this head, as [`Known::bit`]s.
     pub(crate) seen: u8,
-    /// The known fields that this head contains more than once.
+    /// The known fields that this head contains more than once, as [`Known::bit`]s.
     pub(crate) repeated: u8,
-    /// The last valid Host value read into this head, of any request. Empty if there was none.
+    /// The Host value that was last found valid in a request read into this head. Empty if there was none.
     pub(crate) last_host: Vec<u8>,
 }
 
@@ -198,7 +200,8 @@ impl Head {
             .map(move |field| field.value.of(window))
     }
 
-    /// Returns a copy to keep: the message without the state that the lent head carries from one message to the next.
+    /// Returns a copy of the message for the caller to keep, without the state that the lent head carries from one
+    /// message to the next.
     pub fn to_kept(&self) -> Head {
         let mut kept = self.clone();
         kept.last_host = Vec::new();

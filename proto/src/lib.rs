@@ -1,19 +1,21 @@
-//! The HTTP/1 and HTTP/2 protocols without I/O: turns received bytes into events, and calls into bytes to send.
+//! The HTTP/1 and HTTP/2 protocols without I/O: turns received bytes into events, and turns method calls into bytes to
+//! send.
 //!
 //! A caller owns the sockets, the buffers and the clock. For each HTTP/1 connection it keeps the bytes that are
 //! received but unread (the *window*), and drives one [`h1::Connection`]:
 //!
 //! 1. append the received bytes to the window;
 //! 2. call [`h1::Connection::receive`] with the window: it returns one [`Event`] and the number of bytes that it took;
-//! 3. drop those bytes from the window, act on the event, and repeat from 2 until the event is [`Event::NeedMore`] or
+//! 3. act on the event, drop those bytes from the window, and repeat from 2 until the event is [`Event::NeedMore`] or
 //!    [`Event::Paused`];
-//! 4. to respond, call [`h1::Connection::send_response`], [`send_data`](h1::Connection::send_data) and
+//! 4. to send a response, call [`h1::Connection::send_response`], [`send_data`](h1::Connection::send_data) and
 //!    [`send_end`](h1::Connection::send_end): each appends bytes to a vector that the caller sends.
 //!
-//! The module [`h2`] describes the same loop for HTTP/2. Each connection has a [`Role`]: a server receives requests and
-//! sends responses, a client the other way round.
+//! The module [`h2`] describes the same loop for HTTP/2. Each connection has a [`Role`]. A server receives requests and
+//! sends responses; a client sends requests and receives responses.
 //!
-//! The events do not depend on how the input was split, except that a body may arrive in different pieces.
+//! Apart from [`Event::NeedMore`], and from the division of a body into [`Event::Data`], the events do not depend on
+//! how the input was split.
 #![no_std]
 #![deny(missing_docs)]
 

@@ -25,7 +25,7 @@ pub struct Target {
     /// The whole target.
     pub whole: Span,
     /// The path as sent, neither decoded nor normalized. Empty in authority and asterisk form, and in absolute form if
-    /// nothing follows the authority (the path is then `/`).
+    /// no slash follows the authority (the request is then for `/`).
     pub path: Span,
     /// The part after the first `?`, if there is one.
     pub query: Option<Span>,
@@ -34,13 +34,13 @@ pub struct Target {
     pub authority: Span,
     /// True if the scheme of an absolute form, or HTTP/2's `:scheme`, is https.
     pub https: bool,
-    /// True if the path contains a percent sign, so that decoding changes it.
+    /// True if the path contains a percent sign, so decoding changes it.
     pub encoded: bool,
 }
 
 /// Parses a target that begins at `start` into `target`. Returns the index of the space that ends it, or `None` if the
-/// bytes end first. Writes in place: a returned struct of this size is copied in pieces that do not match the stores
-/// before, and the processor waits for them (measured: 10 ns).
+/// bytes end first. The target is written in place, because returning a struct of this size copies it by loads that do
+/// not match the preceding stores, for which the processor waits (measured: 10 ns).
 #[inline(always)]
 pub(crate) fn parse<S: Scanner>(
     bytes: &[u8],

@@ -1,9 +1,9 @@
 //! Test support: ways to split an input, and the bodies of the fuzz targets, which ordinary tests run too.
 //!
-//! An input of [`request`], [`response`], [`chunked`] and [`http2`] begins with [`HEADER_BYTES`] bytes: the first
-//! chooses the limits and how our side behaves, the other three how the rest is cut. A body panics if the protocol code
-//! is wrong. An [`Oracle`] is another parser to compare with. The caller passes it, so that this crate depends on no
-//! other parser.
+//! An input of [`request`], [`response`], [`chunked`] and [`http2`] begins with [`HEADER_BYTES`] bytes. The first byte
+//! chooses the limits and how our side behaves, the other three choose how the rest is cut. The body of a fuzz target
+//! panics if it finds an error in the protocol code. An [`Oracle`] is another parser to compare with. The caller passes
+//! it, so that this library depends on no other parser.
 
 mod chunked;
 mod exchange;
@@ -26,7 +26,7 @@ pub use hpack::hpack;
 pub use operations::http2_operations;
 pub use target::target;
 
-/// Returns the ways in which tests cut an input: whole, in two at each byte, and byte by byte.
+/// Returns the ways in which tests cut an input: not at all, in two at each place, and into single bytes.
 pub fn splits(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut ways = vec![vec![input]];
     ways.extend((1..input.len()).map(|at| vec![&input[..at], &input[at..]]));
@@ -47,9 +47,9 @@ impl fmt::Debug for Text {
 /// A field's name and value.
 type FieldText = (Text, Text);
 
-/// Another parser of heads. Returns the length of the head at the front of the bytes, and its parts: method, target and
-/// minor version of a request, or minor version, status and reason of a response; then the name and value of each
-/// field. Returns `None` if the head is incomplete or invalid.
+/// Another parser of heads. Returns the length of the head at the front of the bytes, and the head's parts: method,
+/// target and minor version of a request, or minor version, status and reason of a response; then the name and value of
+/// each field. Returns `None` if the head is incomplete or invalid.
 pub type Oracle = fn(&[u8]) -> Option<(usize, Vec<Vec<u8>>)>;
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     use alloc::format;
     use alloc::vec::Vec;
 
-    /// Calls `run` with all options and several cuts: byte by byte, in pairs, and in large and uneven pieces.
+    /// Calls `run` with all options and several cuts: into single bytes, into pairs, and into large and uneven pieces.
     fn each_header(mut run: impl FnMut([u8; HEADER_BYTES])) {
         for options in 0..128 {
             for cut in [[0, 0, 0], [1, 1, 1], [6, 30, 0], [255, 3, 12]] {

@@ -1,11 +1,12 @@
-//! Whole HTTP/1 exchanges through one connection object, in both roles, with every split of the input.
+//! Whole HTTP/1 exchanges through one connection object, in both roles. Many inputs are also cut in two after each
+//! byte, and into single bytes.
 
 use highwire_proto::h1::{Connection, Request, Response};
 use highwire_proto::testing::splits;
 use highwire_proto::{Error, Event, Head, Length, Limits, Role};
 
-/// Returns the events that a role sees, in words, with the parts of a body joined. Asserts that every split gives the
-/// same.
+/// Returns the events that a role sees, in words, with the parts of a body joined. Asserts that each split of
+/// [`splits`] gives the same events.
 fn watch(role: Role, method: Option<&str>, input: &[u8], ends: bool) -> Vec<String> {
     let mut seen: Vec<Vec<String>> = Vec::new();
     for pieces in splits(input) {
@@ -144,7 +145,7 @@ fn a_server_refuses_what_can_be_read_in_two_ways() {
 
 #[test]
 fn an_absolute_targets_authority_takes_the_place_of_host() {
-    // One head for all requests: none may leave anything behind for the next.
+    // All requests use one head, and none may leave anything in it for the next.
     let mut head = Head::default();
     for (request, host, differs) in [
         ("GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", Some("a"), true),

@@ -1,5 +1,5 @@
-//! HPACK as a whole: our decoder reads our encoder's blocks, damaged blocks never panic, and another implementation
-//! agrees.
+//! Tests of HPACK as a whole: our decoder reads our encoder's blocks, damaged blocks cause no panic, and another
+//! implementation agrees with ours.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(Field, bool)>, Err
         .collect())
 }
 
-/// A change of the tables of an encoder and a decoder.
+/// A step of an encoder and a decoder: a change of the table's allowed size, or a block.
 #[derive(Clone, Debug)]
 enum Step {
     Announce(u32),
@@ -58,7 +58,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    // Each case has dozens of blocks.
+    // The number of cases is low, because each has dozens of blocks.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
@@ -117,11 +117,11 @@ proptest! {
 }
 
 proptest! {
-    // Each case has hundreds of blocks.
+    // The number of cases is low, because each has hundreds of blocks.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Compares us with the slow decoder on every prefix of a good block, and on the block with each of its bytes
-    /// damaged.
+    /// Compares our decoder with the slow one on every prefix of a good block, and on the block with each of its bytes
+    /// damaged in turn.
     #[test]
     fn damaged_blocks_are_judged_as_a_slow_decoder_does(
         fields in several((field(), indexing()), 1..6),
@@ -151,7 +151,7 @@ fn after_a_good_one(block: &[u8]) -> Result<(), Error> {
     decode(&mut decoder, block).map(|_| ())
 }
 
-/// Indexed fields, literals of every kind, plain and in the Huffman code, and size updates.
+/// A block with indexed fields, literals of every kind, plain and in the Huffman code, and size updates.
 const REQUEST: &[u8] = b"\x20\x3f\xe1\x1f\x82\x87\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\
     \x58\x08no-cache\x40\x88\x25\xa8\x49\xe9\x5b\xa9\x7d\x7f\x89\x25\xa8\x49\xe9\x5b\xb8\xe8\xb4\xbf\
     \x10\x08password\x06secret\x0f\x0d\x02\x34\x32\xbf\xbe";

@@ -1,4 +1,4 @@
-//! HTTP/2: our client role against our server role in memory, every exchange at every split.
+//! HTTP/2: our client role against our server role in memory. Many exchanges are repeated in many splits of the bytes.
 
 mod wire;
 
@@ -8,7 +8,7 @@ use wire::{ALL, DATA, END, HEADERS, LARGE, PADDED, RESET, SETTINGS, Side, WINDOW
 use wire::{block, exchange, frame, frames, headers, number, opening, settings, ways, window_update};
 
 /// Plays the client's requests, and compares the events of each side. Then plays the input of each side again to a
-/// fresh one, at every split.
+/// fresh side, in the splits of [`ways`].
 fn check(begin: impl Fn(&mut Side), server_sees: &[&str], client_sees: &[&str]) {
     let (mut client, mut server) = (Side::client(), Side::server());
     begin(&mut client);
@@ -145,7 +145,7 @@ fn a_peer_that_allows_few_streams_is_asked_no_more() {
     assert!(client.connection.send_request(third, &mut client.out, |_| {}).is_ok());
 }
 
-/// Returns bounds with another window for each stream.
+/// Returns the default bounds with another window for each stream.
 fn narrow(stream_window: u32) -> Bounds {
     Bounds { stream_window, ..Bounds::default() }
 }
@@ -217,7 +217,7 @@ fn a_body_that_nobody_wants_any_more_gives_the_connections_window_back() {
         let stream = client.ask_with("POST", "/hold", false, &[]);
         exchange(&mut client, &mut server, 1 << 20);
         // The server resets the stream before the client sends the body.
-        let theirs = server.connection.streams().next().expect("one is open");
+        let theirs = server.connection.streams().next().expect("a stream is open");
         server.connection.reset(theirs, Code::Cancel, &mut server.out);
         client.send(stream, &[b'z'; 30_000], false);
         exchange(&mut client, &mut server, 1 << 20);
@@ -242,7 +242,7 @@ fn windows_that_shrink_below_nothing_and_grow_again() {
         frames(&side.out).iter().filter_map(data).sum::<usize>()
     };
     assert_eq!(sent(&server), 65_535);
-    let stream = server.connection.streams().next().expect("one is open");
+    let stream = server.connection.streams().next().expect("a stream is open");
     server.receive(&window_update(0, 1 << 20));
     // The stream's window shrinks by 65,435 and is negative.
     server.receive(&settings(&[(4, 100)]));
@@ -270,7 +270,7 @@ fn settings_change_the_windows_while_bodies_are_under_way() {
             client.send(stream, &[b'q'; 90_000], false);
         }
         for window in [10, 1_000_000, 0, 0x7fff_ffff, 20_000] {
-            // As if the peer had sent SETTINGS in between.
+            // Each side receives SETTINGS as if the peer had sent them.
             client.receive(&settings(&[(4, window)]));
             server.receive(&settings(&[(4, window)]));
             // Each side accepts acknowledgements of SETTINGS that it has not sent.
@@ -295,7 +295,7 @@ fn a_server_goes_away_in_two_steps_and_serves_what_was_begun() {
     exchange(&mut client, &mut server, 1 << 20);
     server.connection.go_away(&mut server.out);
     assert!(!server.connection.is_gone());
-    // Sent before the client has received the GOAWAY.
+    // The client sends this request before it receives the GOAWAY.
     let racing = client.ask_with("POST", "/echo", false, &[]);
     exchange(&mut client, &mut server, 1 << 20);
     assert!(client.connection.peer_goes_away().is_some());
@@ -307,7 +307,7 @@ fn a_server_goes_away_in_two_steps_and_serves_what_was_begun() {
     assert_eq!(named, [racing.number]);
     client.send(racing, b"abc", false);
     exchange(&mut client, &mut server, 1 << 20);
-    let theirs = server.connection.streams().next().expect("one is open");
+    let theirs = server.connection.streams().next().expect("a stream is open");
     assert_eq!(theirs.number, held.number);
     server.respond(theirs, 200, b"done", false);
     exchange(&mut client, &mut server, 1 << 20);
@@ -362,7 +362,7 @@ fn either_side_resets_a_stream() {
     // Frames that were on their way when the stream was reset do no harm.
     let mut server = Side::server();
     server.receive(&[opening(), headers(0, 1, wire::POST)].concat());
-    let stream = server.connection.streams().next().expect("one is open");
+    let stream = server.connection.streams().next().expect("a stream is open");
     server.connection.reset(stream, Code::Cancel, &mut server.out);
     server.receive(&[frame(DATA, 0, 1, b"abc"), window_update(1, 1), headers(END, 1, &[("x", "y")])].concat());
     server.receive(&frame(RESET, 0, 1, &[0, 0, 0, 8]));
@@ -374,7 +374,7 @@ fn a_body_is_not_sent_before_its_head_nor_beyond_its_length() {
     use highwire_proto::Error::{LengthMismatch, NotNow};
     let mut server = Side::server();
     server.receive(&[opening(), headers(END, 1, wire::GET)].concat());
-    let stream = server.connection.streams().next().expect("one is open");
+    let stream = server.connection.streams().next().expect("a stream is open");
     let Side { connection, out, .. } = &mut server;
     assert_eq!(connection.send_data(stream, b"x", false, out), Err(NotNow));
     assert_eq!(connection.send_trailers(stream, out, |_| {}), Err(NotNow));
@@ -426,10 +426,11 @@ fn heads_larger_than_a_frame_go_in_several() {
 
 #[test]
 fn a_peer_may_use_what_it_was_told_first_until_it_has_seen_our_settings() {
-    // A stream's window is 65,535 and the table has 4,096 bytes, because our smaller settings are still on their way.
+    // The peer may still use a stream window of 65,535 bytes and a table of 4,096 bytes, because our smaller settings
+    // are on their way.
     let bounds = Bounds { stream_window: 1_000, table_bytes: 0, ..Bounds::default() };
     let mut server = Side::new(Role::Server, bounds);
-    // A new name that is added to the table, and a reference to it.
+    // The request has a field that is added to the table, and a reference to this entry.
     let request = [block(wire::POST), vec![0x40, 2, b'x', b'a', 1, b'b', 0x80 | 62]].concat();
     server.receive(&[opening(), frame(HEADERS, 4, 1, &request)].concat());
     (0..4).for_each(|_| server.receive(&frame(DATA, 0, 1, &[b'x'; 16_000])));
@@ -451,7 +452,7 @@ fn a_table_that_was_small_in_between_is_emptied() {
         let mut server = Side::server();
         server.receive(&[opening(), changes, headers(END, 1, wire::GET)].concat());
         server.out.clear();
-        let stream = server.connection.streams().next().expect("one is open");
+        let stream = server.connection.streams().next().expect("a stream is open");
         server.respond(stream, 204, b"", false);
         let section = frames(&server.out).first().map(|frame| frame.3[..3].to_vec());
         assert_eq!(section, Some(vec![0x20, 0x3f, 100 - 31]));

@@ -10,8 +10,8 @@ use wire::{ALL, CONTINUATION, DATA, END, GET, GOAWAY, HEADERS, PADDED, PING, POS
 use wire::{RESET, SETTINGS, Side, WHOLE};
 use wire::{block, frame, frames, headers, opening, settings, window_update};
 
-/// The most bytes that a connection may hold in its tables and for a field section: twice both tables with their
-/// entries, and the largest section in a vector that has grown to hold it.
+/// The largest number of bytes that a connection may hold: twice both tables with their entries, and the largest field
+/// section in a vector that has grown to hold it.
 const MOST_HELD: usize = 2 * (2 * 4096 + 8192) + 128 * 1024;
 
 /// Returns the bytes that a peer sends in a turn, by the turn's number.
@@ -43,7 +43,7 @@ fn attack(name: &str, mut side: Side, turn: Turn, kind: Kind) {
     let (mut turns, mut received) = (0, 0);
     side.out.clear();
     while side.failure.is_none() {
-        assert!(turns <= most, "{name} goes on after {turns} turns");
+        assert!(turns <= most, "{name} continues after {turns} turns");
         let bytes = turn(turns);
         received += bytes.len();
         side.receive(&bytes);
@@ -194,7 +194,7 @@ fn ends_of_a_stream_that_is_over_are_counted() {
 /// Plays messages of `bytes` bytes on one stream, each in its own frame, and calls `after` after each.
 fn messages(count: u32, bytes: usize, mut after: impl FnMut(&mut Side, u32)) -> Side {
     let mut side = server(&[frame(SETTINGS, END, 0, b""), headers(0, 1, POST), window_update(0, 1 << 24)]);
-    let stream = side.connection.streams().next().expect("one is open");
+    let stream = side.connection.streams().next().expect("a stream is open");
     side.connection
         .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");
@@ -231,8 +231,8 @@ fn small_messages_that_are_answered_or_come_slowly_go_on() {
 fn a_body_in_small_pieces_makes_us_say_little() {
     let mut said = 0;
     messages(3_200, 16, |side, _| said += side.out.len());
-    // One update, for half of the stream's window of 64 KiB. The connection's window is four times as large and needs
-    // none.
+    // There is one update, for half of the stream's window of 64 KiB. The connection's window is four times as large
+    // and needs no update.
     assert_eq!(said, 13);
 }
 
@@ -240,7 +240,7 @@ fn a_body_in_small_pieces_makes_us_say_little() {
 fn pings_that_measure_a_download_or_keep_a_connection_alive_go_on() {
     let ping = || frame(PING, 0, 0, &[0; 8]);
     let mut side = server(&[settings(&[(4, 1 << 30)]), window_update(0, 1 << 30), headers(END, 1, GET)]);
-    let stream = side.connection.streams().next().expect("one is open");
+    let stream = side.connection.streams().next().expect("a stream is open");
     side.connection
         .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");
@@ -274,7 +274,7 @@ fn one_byte_for_a_large_field_is_answered_with_431_and_holds_little() {
         assert_eq!(side.words, ["1 GET /hold Empty xa=<3900 bytes>"]);
         side
     };
-    // 30 references to it are 117 KB, less than four times the list that we allow.
+    // 30 references to the large field are 117 KB, less than four times the list that we allow.
     let large_block = [block(GET), vec![0x80 | 62; 30]].concat();
     let mut side = begun();
     for turn in 1..90 {
@@ -332,7 +332,7 @@ fn a_window_that_opens_by_single_bytes_is_cut_off() {
 fn a_long_download_with_an_update_for_each_4_kib_goes_on() {
     let mut side = server(&[settings(&[(4, 1 << 22)]), window_update(0, 1 << 30)]);
     side.receive(&headers(END, 1, GET));
-    let stream = side.connection.streams().next().expect("one is open");
+    let stream = side.connection.streams().next().expect("a stream is open");
     side.connection
         .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");
@@ -347,7 +347,7 @@ fn a_long_download_with_an_update_for_each_4_kib_goes_on() {
 #[test]
 fn an_event_stream_with_two_updates_for_each_message_goes_on() {
     let mut side = server(&[headers(END, 1, GET)]);
-    let stream = side.connection.streams().next().expect("one is open");
+    let stream = side.connection.streams().next().expect("a stream is open");
     side.connection
         .send_response(stream, 200, highwire_proto::Length::Unknown, &mut side.out, |_| {})
         .expect("an answer is due");

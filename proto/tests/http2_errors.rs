@@ -1,5 +1,4 @@
-//! HTTP/2: each error that RFC 9113 names. Plays a peer's frames at every split, and checks the code with which we
-//! respond.
+//! HTTP/2: errors that RFC 9113 names. Plays a peer's frames in many splits, and checks the code with which we respond.
 
 mod wire;
 
@@ -21,7 +20,7 @@ enum Outcome {
 /// A case: its name, the bytes sent before, the bytes under test, and the result.
 type Case = (&'static str, Vec<u8>, Vec<u8>, Outcome);
 
-/// Plays each case at every split. If the connection survives, checks that it serves another exchange.
+/// Plays each case in the splits of [`ways`]. If a server's connection survives, checks that it serves another request.
 fn check(role: Role, cases: &[Case]) {
     for (name, before, wrong, expected) in cases {
         let mut first = None;
@@ -50,7 +49,7 @@ fn check(role: Role, cases: &[Case]) {
     }
 }
 
-/// Returns the GOAWAY that was written, else the only RST_STREAM.
+/// Returns the error in the GOAWAY that was written, else in the only RST_STREAM, else [`Fine`].
 fn outcome(side: &Side) -> Outcome {
     let frames = frames(&side.out);
     let code = |payload: &[u8]| {

@@ -1,5 +1,5 @@
 //! HTTP/2: each of our roles against the other role of the crate `h2`, over pipes in memory, from seeds. Each side must
-//! see what the plans let the other side send.
+//! see the messages that the plans let the other side send.
 
 mod oracle;
 #[path = "oracle/ours.rs"]
@@ -14,8 +14,8 @@ use ours::Ours;
 use std::collections::BTreeMap;
 use theirs::{Settings, TheirClient, TheirServer};
 
-/// Idle turns in a row after which a test fails. No side has a reason to wait so long: a later change of settings is
-/// made after fewer.
+/// The number of idle turns in a row after which a test fails. No side has a reason to wait so long, because a later
+/// change of settings is made after fewer turns.
 const MOST_IDLE_TURNS: usize = 1_000;
 
 /// The choices of a seed.
@@ -50,13 +50,17 @@ impl Choice {
 
 fn check(seed: u64, plans: &[Plan], server: &BTreeMap<usize, Vec<String>>, client: &BTreeMap<usize, Vec<String>>) {
     for plan in plans {
-        assert_eq!(server.get(&plan.at), Some(&plan.asked()), "seed {seed}, what the server saw of {plan:?}");
+        assert_eq!(
+            server.get(&plan.at),
+            Some(&plan.asked()),
+            "seed {seed}: the events that the server saw of {plan:?}"
+        );
         let (mut expected, saw) = (plan.answered(), client.get(&plan.at).cloned().unwrap_or_default());
         // A reset drops the events that are not sent yet, so the client may miss some.
         if plan.reset == oracle::Reset::Server {
             expected.drain(saw.len().saturating_sub(1)..expected.len() - 1);
         }
-        assert_eq!(saw, expected, "seed {seed}, what the client saw of {plan:?}");
+        assert_eq!(saw, expected, "seed {seed}: the events that the client saw of {plan:?}");
     }
 }
 
@@ -96,7 +100,7 @@ fn our_client_and_their_server_see_the_same() {
     }
 }
 
-/// Returns plans of requests without bodies, whose responses have bodies.
+/// Returns plans of requests without bodies and responses with bodies.
 fn plain(count: usize) -> Vec<Plan> {
     let plan = |at| Plan {
         at,

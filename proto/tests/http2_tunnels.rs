@@ -40,12 +40,13 @@ fn a_tunnel_has_data_both_ways_and_ends_on_each_side() {
     for (protocol, seen) in [(None, "1 CONNECT h:1 Unknown"), (Some("x"), "1 CONNECT /chat for x Unknown")] {
         let (mut client, mut server) = (Side::client(), Side::server());
         exchange(&mut client, &mut server, 1 << 20);
-        let ours = client.connection.send_request(tunnel(protocol), &mut client.out, |_| {}).expect("it is allowed");
+        let ours =
+            client.connection.send_request(tunnel(protocol), &mut client.out, |_| {}).expect("the request is allowed");
         assert!(!client.connection.is_tunnel(ours));
         exchange(&mut client, &mut server, 1 << 20);
-        let theirs = server.connection.streams().next().expect("it is open");
+        let theirs = server.connection.streams().next().expect("the stream is open");
         assert!(client.connection.is_tunnel(ours) && server.connection.is_tunnel(theirs));
-        // More than the windows of either side allow at once.
+        // The body is larger than the windows of either side allow at once.
         server.send(theirs, &[b's'; LARGE], false);
         exchange(&mut client, &mut server, 1_000);
         client.send(ours, &[b'c'; LARGE], false);
@@ -62,11 +63,11 @@ fn a_tunnel_has_no_length_and_no_trailers() {
     let asks = [(":method", "CONNECT"), (":authority", "h:1")];
     let mut server = Side::server();
     server.receive(&[opening(), headers(0, 1, &asks)].concat());
-    let stream = server.connection.streams().next().expect("it is open");
+    let stream = server.connection.streams().next().expect("the stream is open");
     assert_eq!(server.connection.send_trailers(stream, &mut server.out, |_| {}), Err(NotNow));
     server.receive(&headers(END, 1, &[("x", "y")]));
     assert_eq!(server.words, ["1 CONNECT h:1 Unknown", "1 reset Protocol"]);
-    // A connection without a `Side`, which would respond automatically.
+    // This connection has no `Side`, which would respond automatically.
     let (mut head, mut fields, limits, mut out) =
         (highwire_proto::Head::default(), Vec::new(), server.limits.clone(), Vec::new());
     let mut connection = highwire_proto::h2::Connection::new(Role::Server, Bounds::default(), &limits, &mut out);
@@ -89,7 +90,7 @@ fn a_tunnel_has_no_length_and_no_trailers() {
 
     // A client must not send trailers before the response either, because a 2xx may be on its way.
     let mut client = Side::client();
-    let stream = client.connection.send_request(tunnel(None), &mut client.out, |_| {}).expect("it is allowed");
+    let stream = client.connection.send_request(tunnel(None), &mut client.out, |_| {}).expect("the request is allowed");
     assert_eq!(client.connection.send_trailers(stream, &mut client.out, |_| {}), Err(NotNow));
 
     for (answer, then, seen) in [
@@ -106,7 +107,7 @@ fn a_tunnel_has_no_length_and_no_trailers() {
     ] {
         for way in ways(&then) {
             let mut client = Side::client();
-            client.connection.send_request(tunnel(None), &mut client.out, |_| {}).expect("it is allowed");
+            client.connection.send_request(tunnel(None), &mut client.out, |_| {}).expect("the request is allowed");
             client.receive(&[settings(&[]), answer.clone()].concat());
             way.iter().for_each(|piece| client.receive(piece));
             assert_eq!(client.words.last().map(String::as_str), Some(seen));

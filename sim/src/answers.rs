@@ -27,27 +27,28 @@ impl Answer {
     }
 }
 
-/// Reads a response from the front of `bytes`. Returns it and its length in bytes, or `None` if it is incomplete.
-/// `head` is true if it answers HEAD, and `ended` if the connection has ended after `bytes`.
+/// Reads a response from the front of `bytes`. Returns the response and its length in bytes, or `None` if it is
+/// incomplete. `head` is true if the response answers HEAD, and `ended` is true if the connection has ended after
+/// `bytes`.
 ///
 /// # Errors
 /// Returns an error if a server must not send these bytes.
 pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usize)>, String> {
     let Some(end) = find(bytes, b"\r\n\r\n") else {
-        return if ended && !bytes.is_empty() { Err("a head that is cut short".to_string()) } else { Ok(None) };
+        return if ended && !bytes.is_empty() { Err("the head is cut short".to_string()) } else { Ok(None) };
     };
-    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| "a head that is not ASCII".to_string())?;
+    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| "the head is not UTF-8".to_string())?;
     let mut lines = text.split("\r\n");
     let status_line = lines.next().unwrap_or_default();
     let mut parts = status_line.splitn(3, ' ');
     if parts.next() != Some("HTTP/1.1") {
-        return Err(format!("the status line {status_line:?}"));
+        return Err(format!("invalid status line {status_line:?}"));
     }
     let status = parts
         .next()
         .and_then(|status| status.parse().ok())
-        .ok_or_else(|| format!("the status line {status_line:?}"))?;
-    let reason = parts.next().ok_or_else(|| format!("the status line {status_line:?}"))?.to_string();
+        .ok_or_else(|| format!("invalid status line {status_line:?}"))?;
+    let reason = parts.next().ok_or_else(|| format!("invalid status line {status_line:?}"))?.to_string();
     let fields = lines.map(field).collect::<Result<Vec<_>, _>>()?;
     let mut answer = Answer { status, reason, fields, ..Answer::default() };
     let count = |name: &str| answer.fields.iter().filter(|(known, _)| known == name).count();
@@ -58,18 +59,18 @@ pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usi
     }
     answer.chunked = answer.field("transfer-encoding") == Some("chunked");
     let length = match answer.field("content-length") {
-        Some(length) => Some(length.parse::<usize>().map_err(|_| format!("the length {length:?}"))?),
+        Some(length) => Some(length.parse::<usize>().map_err(|_| format!("invalid content-length {length:?}"))?),
         None => None,
     };
     if answer.chunked && length.is_some() {
-        return Err("both content-length and chunked".to_string());
+        return Err("the answer has content-length and is chunked".to_string());
     }
     let start = end + 4;
     if head || status < 200 || status == 204 || status == 304 {
         if status < 200 || status == 204 {
             let framed = answer.chunked || length.is_some();
             if framed {
-                return Err(format!("{status} with a length or chunked"));
+                return Err(format!("an answer with status {status} has content-length or is chunked"));
             }
         }
         return Ok(Some((answer, start)));
@@ -83,7 +84,7 @@ pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usi
             answer.body = rest[..length].to_vec();
             Ok(Some((answer, start + length)))
         }
-        Some(_) if ended => Err("a body that is cut short".to_string()),
+        Some(_) if ended => Err("the body is cut short".to_string()),
         Some(_) => Ok(None),
         None if ended => {
             answer.body = rest.to_vec();
@@ -96,18 +97,18 @@ pub fn read(bytes: &[u8], head: bool, ended: bool) -> Result<Option<(Answer, usi
 
 fn chunks(mut answer: Answer, bytes: &[u8], start: usize, ended: bool) -> Result<Option<(Answer, usize)>, String> {
     let mut at = start;
-    let more = |ended: bool| if ended { Err("chunks that are cut short".to_string()) } else { Ok(None) };
+    let more = |ended: bool| if ended { Err("the chunks are cut short".to_string()) } else { Ok(None) };
     loop {
         let Some(line) = find(&bytes[at..], b"\r\n") else { return more(ended) };
         let digits = std::str::from_utf8(&bytes[at..at + line]).unwrap_or("?");
-        let size = usize::from_str_radix(digits, 16).map_err(|_| format!("the chunk size {digits:?}"))?;
+        let size = usize::from_str_radix(digits, 16).map_err(|_| format!("invalid chunk size {digits:?}"))?;
         at += line + 2;
         if size == 0 {
             break;
         }
         let Some(data) = bytes.get(at..at + size + 2) else { return more(ended) };
         if &data[size..] != b"\r\n" {
-            return Err("a chunk without its line end".to_string());
+            return Err("a chunk has no line end".to_string());
         }
         answer.body.extend_from_slice(&data[..size]);
         at += size + 2;
@@ -124,9 +125,9 @@ fn chunks(mut answer: Answer, bytes: &[u8], start: usize, ended: bool) -> Result
 }
 
 fn field(line: &str) -> Result<(String, String), String> {
-    let (name, value) = line.split_once(": ").ok_or_else(|| format!("the field line {line:?}"))?;
+    let (name, value) = line.split_once(": ").ok_or_else(|| format!("invalid field line {line:?}"))?;
     if name.is_empty() || name.contains([' ', '\t']) {
-        return Err(format!("the field line {line:?}"));
+        return Err(format!("invalid field line {line:?}"));
     }
     Ok((name.to_ascii_lowercase(), value.to_string()))
 }
@@ -135,7 +136,8 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Checks that all bytes received on a connection that has ended are exactly those that a case expects.
+/// Checks that the bytes received on a connection that has ended consist of the answers and raw bytes that a case
+/// expects, and of nothing else.
 ///
 /// # Errors
 /// Returns a description of the first difference.
@@ -156,7 +158,7 @@ pub fn judge(case: &crate::corpus::Case, bytes: &[u8]) -> Result<(), String> {
         compare(&answer, expected).map_err(|error| format!("answer {number}: {error}\n{answer:?}"))?;
     }
     if bytes[at..] != case.raw {
-        return Err(format!("after the answers: {:?}", String::from_utf8_lossy(&bytes[at..])));
+        return Err(format!("unexpected bytes after the answers: {:?}", String::from_utf8_lossy(&bytes[at..])));
     }
     Ok(())
 }
@@ -172,7 +174,7 @@ pub fn compare_interim(interim: &[u16], expected: &crate::corpus::Expected) -> R
     if interim == expected.interim {
         Ok(())
     } else {
-        Err(format!("interim {interim:?}, expected {:?}", expected.interim))
+        Err(format!("interim statuses {interim:?}, expected {:?}", expected.interim))
     }
 }
 
@@ -192,10 +194,10 @@ pub fn compare(answer: &Answer, expected: &crate::corpus::Expected) -> Result<()
     if let Some(body) = &expected.body
         && answer.body != *body
     {
-        return Err(format!("body {:?}", String::from_utf8_lossy(&answer.body)));
+        return Err(format!("unexpected body {:?}", String::from_utf8_lossy(&answer.body)));
     }
     if expected.length.is_some_and(|length| answer.body.len() != length) {
-        return Err(format!("{} bytes of body", answer.body.len()));
+        return Err(format!("unexpected body of {} bytes", answer.body.len()));
     }
     for (name, value) in &expected.fields {
         if !answer.fields.iter().any(|(known, its)| known == name && its.eq_ignore_ascii_case(value)) {

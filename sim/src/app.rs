@@ -48,7 +48,7 @@ fn panics() -> &'static str {
     std::panic::resume_unwind(Box::new("on purpose"))
 }
 
-/// Reads a body slowly: waits 1 ms before each part, and 20 ms before every eighth. Answers like `/upload`.
+/// Reads a body slowly: waits 20 ms before every eighth part, and 1 ms before each other part. Answers like `/upload`.
 async fn slow_upload(mut body: Body) -> Result<String, BodyError> {
     let (mut hash, mut bytes, mut parts) = (Sha256::new(), 0, 0);
     loop {

@@ -32,9 +32,9 @@ pub struct Expected {
     pub fields: Vec<(String, String)>,
     /// Names of fields that the response must not have.
     pub absent: Vec<String>,
-    /// The statuses of the interim responses before it.
+    /// The statuses of the interim responses before this response.
     pub interim: Vec<u16>,
-    /// True if it answers HEAD and has no body.
+    /// True if the response answers HEAD and has no body.
     pub head: bool,
     /// Trailer fields that the response must have.
     pub trailers: Vec<(String, String)>,
@@ -66,11 +66,11 @@ pub fn read(folder: &Path) -> Vec<Case> {
                     done.closes = match rest {
                         "close" => true,
                         "open" => false,
-                        other => panic!("{}: the end {other:?}", place()),
+                        other => panic!("{}: unknown end {other:?}", place()),
                     };
                     cases.push(done);
                 }
-                _ => panic!("{}: the line {line:?}", place()),
+                _ => panic!("{}: invalid line {line:?}", place()),
             }
         }
         assert!(case.is_none(), "{}: the last case has no end", file.display());
@@ -93,8 +93,10 @@ pub(crate) fn files(folder: &Path) -> Vec<(PathBuf, String)> {
 
 pub(crate) fn expected(text: &str, place: &str) -> Expected {
     let (status, mut rest) = text.split_once(' ').unwrap_or((text, ""));
-    let mut expected =
-        Expected { status: status.parse().unwrap_or_else(|_| panic!("{place}: {status:?}")), ..Expected::default() };
+    let mut expected = Expected {
+        status: status.parse().unwrap_or_else(|_| panic!("{place}: invalid status {status:?}")),
+        ..Expected::default()
+    };
     while !rest.is_empty() {
         if let Some(body) = rest.strip_prefix("body=") {
             expected.body = Some(unescape(body, place));
@@ -106,19 +108,20 @@ pub(crate) fn expected(text: &str, place: &str) -> Expected {
             None if key == "head" => expected.head = true,
             None if key == "chunked" => expected.chunked = true,
             Some(("length", number)) => {
-                expected.length = Some(number.parse().unwrap_or_else(|_| panic!("{place}: {key:?}")))
+                expected.length = Some(number.parse().unwrap_or_else(|_| panic!("{place}: invalid key {key:?}")))
             }
             Some(("interim", number)) => {
-                expected.interim.push(number.parse().unwrap_or_else(|_| panic!("{place}: {key:?}")))
+                expected.interim.push(number.parse().unwrap_or_else(|_| panic!("{place}: invalid key {key:?}")))
             }
             Some(("absent", name)) => expected.absent.push(name.to_ascii_lowercase()),
             Some((kind @ ("header" | "trailer"), field)) => {
-                let (name, value) = field.split_once(':').unwrap_or_else(|| panic!("{place}: {key:?}"));
-                let value = String::from_utf8(unescape(value, place)).unwrap_or_else(|_| panic!("{place}: {key:?}"));
+                let (name, value) = field.split_once(':').unwrap_or_else(|| panic!("{place}: invalid key {key:?}"));
+                let value = String::from_utf8(unescape(value, place))
+                    .unwrap_or_else(|_| panic!("{place}: invalid key {key:?}"));
                 let fields = if kind == "header" { &mut expected.fields } else { &mut expected.trailers };
                 fields.push((name.to_ascii_lowercase(), value));
             }
-            _ => panic!("{place}: the key {key:?}"),
+            _ => panic!("{place}: unknown key {key:?}"),
         }
     }
     expected
@@ -144,20 +147,24 @@ pub(crate) fn unescape(text: &str, place: &str) -> Vec<u8> {
             b'x' => {
                 let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
                 let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                bytes.push(byte.unwrap_or_else(|| panic!("{place}: \\x without two digits")));
+                bytes.push(byte.unwrap_or_else(|| panic!("{place}: \\x without two hex digits")));
                 rest = &rest[2..];
             }
             b'{' => {
-                let end =
-                    rest.iter().position(|&byte| byte == b'}').unwrap_or_else(|| panic!("{place}: an open brace"));
-                let inside = std::str::from_utf8(&rest[..end]).unwrap_or_else(|_| panic!("{place}: bytes in braces"));
-                let (count, repeated) = inside.split_once(':').unwrap_or_else(|| panic!("{place}: {inside:?}"));
-                let count: usize = count.parse().unwrap_or_else(|_| panic!("{place}: {inside:?}"));
+                let end = rest
+                    .iter()
+                    .position(|&byte| byte == b'}')
+                    .unwrap_or_else(|| panic!("{place}: a brace is not closed"));
+                let inside = std::str::from_utf8(&rest[..end])
+                    .unwrap_or_else(|_| panic!("{place}: the text in braces is not UTF-8"));
+                let (count, repeated) =
+                    inside.split_once(':').unwrap_or_else(|| panic!("{place}: invalid repetition {inside:?}"));
+                let count: usize = count.parse().unwrap_or_else(|_| panic!("{place}: invalid repetition {inside:?}"));
                 assert_eq!(repeated.len(), 1, "{place}: {inside:?}");
                 bytes.extend(std::iter::repeat_n(repeated.as_bytes()[0], count));
                 rest = &rest[end + 1..];
             }
-            _ => panic!("{place}: the escape \\{}", kind as char),
+            _ => panic!("{place}: unknown escape \\{}", kind as char),
         }
     }
     bytes

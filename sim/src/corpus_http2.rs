@@ -92,7 +92,7 @@ pub fn read(folder: &Path) -> Vec<Case> {
                     cases.push(draft.take().expect("just matched").case);
                 }
                 (word, Some(draft)) => line_of_a_case(draft, word, rest, &place),
-                _ => panic!("{place}: the line {line:?}"),
+                _ => panic!("{place}: invalid line {line:?}"),
             }
         }
         assert!(draft.is_none(), "{}: the last case has no end", file.display());
@@ -141,10 +141,11 @@ fn line_of_a_case(draft: &mut Draft, word: &str, rest: &str, place: &str) {
             };
             draft.case.expect.push(outcome);
         }
-        _ => panic!("{place}: the line {word:?} {rest:?}"),
+        _ => panic!("{place}: invalid line {word:?} {rest:?}"),
     }
 }
 
 fn code(name: &str, place: &str) -> u32 {
-    CODES.iter().position(|known| *known == name).unwrap_or_else(|| panic!("{place}: the code {name:?}")) as u32
+    CODES.iter().position(|known| *known == name).unwrap_or_else(|| panic!("{place}: unknown error code {name:?}"))
+        as u32
 }

@@ -1,8 +1,8 @@
 //! A simple HTTP/2 client for tests. It sends any request as frames, even an invalid one, and collects the server's
 //! answers by stream.
 //!
-//! It shares only the decoder of header blocks with the engine, and reports every frame that a server must not send
-//! (RFC 9113). Its own windows never run out, and it respects those of the server.
+//! It shares only the decoder of header blocks with the engine, and reports many kinds of frames that a server must not
+//! send (RFC 9113). Its own windows are too large for a test to use them up, and it respects the server's windows.
 
 use crate::answers::Answer;
 use highwire_proto::hpack::Decoder;
@@ -27,7 +27,7 @@ pub enum Part {
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The fields of its head, pseudo-fields among them.
+    /// The fields of the request's head, pseudo-fields among them.
     pub fields: Vec<Field>,
     /// The parts after the head.
     pub parts: Vec<Part>,
@@ -210,7 +210,7 @@ impl Client {
         self.waiting.is_empty()
     }
 
-    /// Returns true if no incomplete frame or field block has been received.
+    /// Returns true if the received bytes end neither inside a frame nor inside a field block.
     pub fn is_between_frames(&self) -> bool {
         self.unread.is_empty() && self.block.is_none()
     }
@@ -283,7 +283,7 @@ impl Client {
     fn section(&mut self, stream: u32, ends: bool, block: &[u8]) -> Result<(), String> {
         let (mut text, mut lines) = (Vec::new(), Vec::new());
         let decoded = self.decoder.decode(block, &mut text, (u32::MAX, u32::MAX), |line| lines.push(line));
-        if decoded.map_err(|error| format!("fields: {error:?}"))?.too_large {
+        if decoded.map_err(|error| format!("cannot decode the fields: {error:?}"))?.too_large {
             return Err("too many fields".to_string());
         }
         let of = |range: std::ops::Range<usize>| String::from_utf8_lossy(&text[range]).into_owned();
@@ -291,7 +291,7 @@ impl Client {
         let own = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
         for (name, _) in &fields {
             if own.contains(&name.as_str()) || *name != name.to_ascii_lowercase() || name.is_empty() {
-                return Err(format!("the field {name:?}"));
+                return Err(format!("the field {name:?} is not allowed"));
             }
         }
         if stream >= self.next {
@@ -333,7 +333,7 @@ impl Client {
         let length = answer.field("content-length").map(str::parse::<usize>);
         match length {
             Some(Ok(length)) if bodiless || length == answer.body.len() => Ok(()),
-            Some(length) => Err(format!("{} bytes, {length:?} announced", answer.body.len())),
+            Some(length) => Err(format!("a body of {} bytes, but {length:?} announced", answer.body.len())),
             None => Ok(()),
         }
     }

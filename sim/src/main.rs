@@ -1,4 +1,4 @@
-//! Runs the simulation for a range of seeds: `cargo run --release -p sim -- --seeds 10000`.
+//! Runs the simulation for a range of seeds, for example `cargo run --release -p sim -- --seeds 10000`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         match argument.as_str() {
             "--first" | "--seeds" => {
                 let Some(number) = number() else {
-                    eprintln!("sim: {argument} needs a number");
+                    eprintln!("sim: `{argument}` needs a number");
                     return ExitCode::FAILURE;
                 };
                 *(if argument == "--first" { &mut first } else { &mut seeds }) = number;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             _ => {
-                eprintln!("sim: unknown option {argument}\n{HELP}");
+                eprintln!("sim: unknown option `{argument}`\n{HELP}");
                 return ExitCode::FAILURE;
             }
         }
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn run(first: u64, seeds: u64, verbose: bool) -> ExitCode {
     let (mut passed, mut failed, mut clients, mut answers, mut broken, mut turns) = (0u64, 0u64, 0, 0, 0, 0);
     for seed in first..first.saturating_add(seeds) {
-        // Every 16th seed runs twice: if the runs differ, a failing seed cannot be replayed.
+        // Every 16th seed runs twice. If the runs differ, a failing seed cannot be replayed.
         let result = sim::script::play(seed).and_then(|outcome| {
             if seed % 16 == 0 && sim::script::play(seed).as_ref() != Ok(&outcome) {
                 return Err("not deterministic: the second run differs".to_string());
@@ -63,7 +63,7 @@ fn run(first: u64, seeds: u64, verbose: bool) -> ExitCode {
             Err(error) => {
                 failed += 1;
                 println!(
-                    "seed {seed} failed: {error}\n  again: cargo run --release -p sim -- --first {seed} --seeds 1"
+                    "seed {seed} failed: {error}\n  replay it: `cargo run --release -p sim -- --first {seed} --seeds 1`"
                 );
             }
         }

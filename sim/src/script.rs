@@ -1,10 +1,10 @@
 //! Plays seeded clients against the whole server and checks their answers and the server's state afterwards.
 //!
 //! A seed determines the number of clients, the actions of each and their times, the splits, delays and failures of the
-//! network, and the steps of the clock. At the end of a run three things must hold. Nothing is lost: a well-behaved
-//! client on a link that did not break has every answer, complete and in order (over HTTP/2 in any order). Nothing
-//! leaks: no connection, socket or task is left, and the memory account has its first value. Nothing hangs: the run
-//! takes a bounded number of turns.
+//! network, and the steps of the clock. At the end of a run three conditions must hold. (1) Nothing is lost. A
+//! well-behaved client on a link that did not break has every answer that the server owes it, complete and in order
+//! (over HTTP/2 in any order). (2) Nothing leaks. No connection, socket or task is left, and the memory account has its
+//! first value. (3) Nothing hangs. The run takes a bounded number of turns.
 
 use crate::answers;
 use crate::app::app;
@@ -18,10 +18,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use testkit::frames::frame;
 
-/// The most turns of the worker in a run: a hundred times as many as the longest seed needs.
+/// The largest number of turns of the worker in a run, about a hundred times as many as the longest known run needs.
 const MOST_TURNS: usize = 2_000_000;
 
-/// The listeners of the server.
+/// The server's listeners, in cleartext and with TLS.
 const CLEAR: ListenerId = ListenerId(0);
 const SECURE: ListenerId = ListenerId(1);
 
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub broken: usize,
     /// The number of turns of the worker.
     pub turns: usize,
-    /// A hash of the run; two runs of a seed must have the same.
+    /// A hash of the run. Two runs of a seed must have the same hash.
     pub trace: u64,
 }
 
@@ -54,15 +54,16 @@ struct Expected {
 /// The behavior of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
-    /// Sends its requests, reads its answers, closes.
+    /// Sends its requests and reads its answers.
     Good,
-    /// As `Good`, but reads rarely and little.
+    /// Like `Good`, but reads rarely and little.
     SlowReader,
-    /// As `Good`, but shuts down its sending direction right after its last request.
+    /// Like `Good`, but shuts down its sending direction right after its last request.
     HalfCloser,
-    /// Closes or resets the connection early. The server owes it no answer.
+    /// Closes or resets the connection early. The server owes this client no answer.
     Leaver,
-    /// Sends invalid bytes after its requests. Over HTTP/1 the server owes it the answers to the requests.
+    /// Sends invalid bytes after its requests. Over HTTP/1 the server still owes the client the answers to the
+    /// requests.
     Garbage,
     /// Connects and sends nothing.
     Silent,
@@ -84,8 +85,8 @@ struct Player {
     received: Vec<u8>,
     starts: Instant,
     leaves_after: usize,
-    /// True if a `Good` HTTP/2 client closes the connection after its last answer; otherwise it waits for the server's
-    /// end.
+    /// True if a `Good` HTTP/2 client closes the connection after its last answer; otherwise the client waits until the
+    /// server closes it.
     goes: bool,
     shut: bool,
     /// The first violation of a protocol by the server.
@@ -106,7 +107,8 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
     let faults = if random.one_in(8) { Faults::default() } else { Faults::all() };
     let network = Network::new(seed, faults);
     if random.one_in(3) {
-        // About the size of a kernel's socket buffers, so that bodies arrive faster than handlers take them.
+        // The link holds about as many bytes as a kernel's socket buffers, so bodies may arrive faster than handlers
+        // take them.
         network.hold(256 * 1024);
     }
     let driver = Simulated::new(network.clone()).map_err(|error| error.to_string())?;
@@ -127,7 +129,7 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
     loop {
         outcome.turns += 1;
         if outcome.turns > MOST_TURNS {
-            return Err(format!("hung: {} connections, {} tasks are left", worker.connections(), worker.tasks()));
+            return Err(format!("hung; {} connections and {} tasks are left", worker.connections(), worker.tasks()));
         }
         let mut any = false;
         for player in &mut players {
@@ -139,7 +141,7 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
             break;
         }
         if !any {
-            // Nothing can happen now. Advances the clock to the next start or deadline, or by less than half a second.
+            // Nothing can happen now. Advances the clock to the next start or deadline, or by at most 400 ms.
             let next = players.iter().filter(|player| !player.ended).map(|player| player.starts);
             let next = next
                 .filter(|&starts| starts > network.now())
@@ -156,10 +158,10 @@ pub fn play(seed: u64) -> Result<Outcome, String> {
         outcome.answers += player.check().map_err(|error| format!("client {number}, {}: {error}", player.kind()))?;
     }
     if worker.tasks() != 0 {
-        return Err(format!("leaked: {} tasks", worker.tasks()));
+        return Err(format!("leaked {} tasks", worker.tasks()));
     }
     if worker.account() != start {
-        return Err(format!("leaked: the account was {start} and is {}", worker.account()));
+        return Err(format!("leaked memory; the account was {start} bytes and is {} bytes", worker.account()));
     }
     outcome.trace = network.trace();
     Ok(outcome)
@@ -200,7 +202,8 @@ fn player(random: &mut Seeded, now: Instant) -> Player {
     if manner == Manner::Silent {
         return player;
     }
-    // Many clients send one request only: a next request could hide that the server does not end the first.
+    // Many clients send only one request, because a second request could hide that the server does not end the first
+    // answer.
     let requests = if random.one_in(3) { 1 } else { 1 + random.below(8) };
     for number in 0..requests {
         let last = number + 1 == requests;
@@ -309,7 +312,8 @@ impl Player {
             if has_length {
                 request.fields.push((b"content-length".to_vec(), length.to_string().into_bytes()));
             }
-            // Not too many tiny DATA frames: the server ends such a connection with ENHANCE_YOUR_CALM.
+            // Too many tiny DATA frames are avoided, because the server would end the connection with
+            // ENHANCE_YOUR_CALM.
             let most = body.len() / 10_000 + 1 + random.below(20_000);
             request.parts = body.chunks(most).map(|part| Part::Data(part.to_vec())).collect();
             if !has_length {
@@ -327,7 +331,7 @@ impl Player {
             while !rest.is_empty() {
                 let (part, after) = rest.split_at(1 + random.below(rest.len().min(5000)));
                 chunks += 1;
-                // Only 99 extensions, because the server limits them per body.
+                // Only the first 99 chunks have extensions, because the server limits their bytes per body.
                 let extension = if chunks < 100 { ";ext=1" } else { "" };
                 self.unsent.extend_from_slice(format!("{:x}{extension}\r\n", part.len()).as_bytes());
                 self.unsent.extend_from_slice(part);
@@ -472,8 +476,8 @@ impl Player {
             .is_some_and(|http2| http2.heard.values().filter(|heard| heard.ended).count() == self.expected.len())
     }
 
-    /// Does the same as [`check`](Player::check) for HTTP/2. `Garbage` is owed nothing there, because a connection
-    /// error ends all streams.
+    /// Does the same as [`check`](Player::check) for HTTP/2. The server owes a `Garbage` client nothing over HTTP/2,
+    /// because a connection error ends all streams.
     fn check_http2(&self, http2: &frames::Client) -> Result<usize, String> {
         let owed = !self.broken && !matches!(self.manner, Manner::Leaver | Manner::Garbage);
         let mut count = 0;
@@ -495,7 +499,7 @@ impl Player {
                 continue;
             }
             if answer.status != expected.status {
-                return Err(format!("stream {stream} is {}, expected {}", answer.status, expected.status));
+                return Err(format!("stream {stream}: status {}, not {}", answer.status, expected.status));
             }
             if !expected.head && expected.body.as_ref().is_some_and(|body| *body != answer.body) {
                 return Err(format!("stream {stream} has a wrong body ({} bytes)", answer.body.len()));
@@ -538,7 +542,7 @@ impl Player {
             let Some(answer) = answer else { break };
             if answer.status != expected.status {
                 let said = String::from_utf8_lossy(&answer.body[..answer.body.len().min(200)]).into_owned();
-                return Err(format!("answer {count} is {}, expected {}: {said:?}", answer.status, expected.status));
+                return Err(format!("answer {count}: status {}, not {}: {said:?}", answer.status, expected.status));
             }
             if expected.body.as_ref().is_some_and(|body| *body != answer.body) {
                 return Err(format!("answer {count} has a wrong body ({} bytes)", answer.body.len()));

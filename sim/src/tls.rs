@@ -1,7 +1,8 @@
 //! The client's side of TLS for tests: rustls without I/O, and a certificate for the server.
 //!
-//! The random bytes of TLS differ from run to run, but no length does: the certificate is Ed25519, whose signatures
-//! have 64 bytes each, and has a fixed serial number. Runs under TLS are therefore deterministic, too.
+//! The random bytes of TLS differ from run to run, but the lengths of records do not, because the certificate has a
+//! fixed serial number and an Ed25519 key, whose signatures have 64 bytes each. Runs under TLS are therefore
+//! deterministic, too.
 
 use highwire::tls::TlsConfig;
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
@@ -56,13 +57,13 @@ pub struct Clients {
 
 impl Clients {
     /// Creates the configurations. Resumption saves time, because a full handshake costs more than the rest of a case.
-    /// Runs that must not depend on earlier ones disable it.
+    /// Runs that must not depend on earlier runs disable resumption.
     ///
     /// # Panics
     /// Panics if rustls refuses the configuration.
     pub fn new(resumption: Resumption) -> Clients {
         let config = |version, protocol: &[u8]| {
-            // The cheapest key exchange.
+            // X25519 is the cheapest key exchange.
             let provider =
                 CryptoProvider { kx_groups: vec![aws_lc_rs::kx_group::X25519], ..aws_lc_rs::default_provider() };
             // Other tests check that certificates are verified.
@@ -79,7 +80,7 @@ impl Clients {
     /// Creates a session that has not begun its handshake.
     ///
     /// # Panics
-    /// Panics if rustls cannot create it.
+    /// Panics if rustls cannot create the session.
     pub fn session(&self, version: Version, http: Http) -> Session {
         let name = ServerName::try_from("sim").expect("a name");
         let config = self.configs[version as usize][http as usize].clone();

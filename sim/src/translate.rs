@@ -1,15 +1,15 @@
-//! Translates HTTP/1 cases into HTTP/2 requests, as an intermediary would (RFC 9113 section 8.2.2). It parses their
-//! bytes independently of the engine, slowly and literally, and rejects a case if its translation is in doubt.
+//! Translates HTTP/1 cases into HTTP/2 requests, as an intermediary would (RFC 9113 section 8.2.2). It parses the bytes
+//! of the cases independently of the engine, slowly and literally, and rejects a case if its translation is in doubt.
 //!
 //! - Names become lower case, white space around values is removed, and `Host` becomes `:authority`. An HTTP/1.0
-//!   request without it is for the connection's own name (RFC 9112 section 3.3).
+//!   request without `Host` gets the authority `sim`, the name of the server (RFC 9112 section 3.3).
 //! - Connection-specific fields are dropped, and so are the expectations about them.
-//! - Chunks become DATA and trailers. A body that is cut short stays short if the client ends its direction. Otherwise
-//!   the stream stays open.
-//! - If 400 is expected, HTTP/2 may also reset the stream with PROTOCOL_ERROR (RFC 9113 section 8.1.1).
+//! - Chunks become DATA and trailers. A body that is shorter than its Content-Length stays short if the client ends its
+//!   direction. Otherwise the stream stays open.
+//! - If 400 is expected, the server may also reset the stream with PROTOCOL_ERROR (RFC 9113 section 8.1.1).
 //! - Bytes after the last answered request are dropped, because the server did not parse them.
 //!
-//! Everything else is passed on unchanged, including invalid bytes in names, values and targets.
+//! The other parts of a request are passed on unchanged, including invalid bytes in names, values and targets.
 
 use crate::corpus::{Case, Expected};
 use crate::frames::{Field, Part, Request};
@@ -44,7 +44,7 @@ pub enum Reason {
     Old,
     /// An absolute target without a `Host` field, which only HTTP/1.1 forbids.
     HostBesideTarget,
-    /// The case tests a limit, and HTTP/2 counts its size differently.
+    /// The case tests a limit, and HTTP/2 counts the limited size differently.
     Measure,
 }
 
@@ -77,7 +77,7 @@ fn outcome(expected: &Expected, bytes: &[u8]) -> Outcome {
     if expected.status == 400 {
         return Outcome::Malformed(expected);
     }
-    // The route `/headers` returns the request's fields, so its expected body changes with them.
+    // The route `/headers` returns the request's fields, so the expected body changes with the fields.
     if bytes.windows(9).take(20).any(|window| window == b" /headers")
         && let Some(body) = &expected.body
     {
@@ -96,7 +96,7 @@ fn is_of_a_connection(name: &[u8]) -> bool {
     names.contains(&name)
 }
 
-/// Parses a request at the front of `bytes`. Returns it and the bytes after it.
+/// Parses a request at the front of `bytes`. Returns the request and the bytes after it.
 fn request<'b>(bytes: &'b [u8], expected: &Expected, eof: bool) -> Result<(Request, &'b [u8]), Reason> {
     let mut bytes = bytes;
     while let Some(after) = bytes.strip_prefix(b"\r\n") {
@@ -200,13 +200,14 @@ fn field(line: &[u8]) -> Result<Field, Reason> {
     Ok((line[..colon].to_ascii_lowercase(), value[start..end].to_vec()))
 }
 
-/// Converts chunks to DATA and trailers. Returns the bytes after them.
+/// Converts chunks to DATA and trailers. Returns the bytes after the chunked body.
 fn chunks<'b>(mut bytes: &'b [u8], expected: &Expected, parts: &mut Vec<Part>) -> Result<&'b [u8], Reason> {
     let wrong = Reason::TransferEncoding;
     loop {
         let end = find(bytes, b"\r\n").ok_or(wrong)?;
         let (line, after) = (&bytes[..end], &bytes[end + 2..]);
-        // Extensions are dropped, because they are for one hop only. A case about invalid ones cannot be translated.
+        // Extensions are dropped, because they are for one hop only. A case about invalid extensions cannot be
+        // translated.
         let digits = line.split(|&byte| byte == b';').next().unwrap_or_default();
         let plain = (1..=6).contains(&digits.len()) && digits.iter().all(u8::is_ascii_hexdigit);
         let plain = plain && (digits.len() == line.len() || expected.status != 400);

@@ -26,7 +26,7 @@ pub struct Site {
 /// The modification time of all files: Sun, 09 Sep 2001 01:46:40 GMT.
 const CHANGED: Duration = Duration::from_secs(1_000_000_000);
 
-/// The size of `large.bin`, which is too large for the cache in memory.
+/// The size of `large.bin` in bytes. The file is too large for the cache in memory.
 pub const LARGE_BYTES: usize = 100_000;
 
 impl Site {

@@ -1,8 +1,8 @@
-//! The behaviour suite of HTTP/1: every case of the corpus on every engine and on the simulator, in cleartext and under
-//! TLS, with the client's bytes split in many places.
+//! The behaviour suite of HTTP/1: every case of the corpus on every engine and on the simulator, in cleartext and,
+//! except on the engine `threads`, under TLS, with the client's bytes split in many places.
 //!
-//! The engines need a real kernel, and only the simulator plays every split. Under TLS fewer splits are played: a
-//! record cannot be decrypted before its last byte, and a handshake costs more than a case.
+//! The engines need a real kernel, and only the simulator plays a split at each place of a case. Under TLS fewer splits
+//! are played, because a record cannot be decrypted before its last byte, and a handshake costs more than a case.
 
 mod play;
 
@@ -20,8 +20,9 @@ fn cases() -> Vec<Case> {
     corpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/http1"))
 }
 
-/// Returns the splits of a case for the simulator: none, one after each byte, and each single split. Cases of more than
-/// 2,048 bytes are split at every 97th byte only; 97 is a prime, so that the places vary within repeated parts.
+/// Returns the splits of a case for the simulator: none, splits after all bytes, and a single split after each byte. In
+/// cases of more than 2,048 bytes a single split is made after every 97th byte only; 97 is a prime, so the places vary
+/// within repeated parts.
 fn cuts(send: &[u8]) -> Vec<Vec<usize>> {
     let every = if send.len() <= 2048 { 1 } else { 97 };
     let mut cuts = vec![vec![], (1..send.len()).collect()];
@@ -49,14 +50,14 @@ fn every_case_on_the_simulator_in_every_cut() {
     on_the_simulator("sim", |_, case| cuts(&case.send).into_iter().map(|cut| (Layer::Plain, cut)).collect());
 }
 
-/// Splits: none, after each byte, and single ones at places that depend on the case, within the handshake and the
-/// records after it.
+/// Plays each case without splits, with splits after all bytes up to a bound, and with single splits at places that
+/// depend on the case, within the handshake and the records after it.
 #[test]
 fn every_case_under_tls_on_the_simulator() {
     on_the_simulator("sim under TLS", |number, case| {
         let (this, other) =
             if number % 2 == 0 { (Version::Tls13, Version::Tls12) } else { (Version::Tls12, Version::Tls13) };
-        // About the bytes that the client sends: a resumed handshake and the case in records.
+        // About the number of bytes that the client sends: a resumed handshake and the case in records.
         let bytes = 700 + case.send.len();
         let mut plays = vec![(this, vec![]), (other, vec![]), (this, (1..bytes.min(4000)).collect())];
         plays.extend((0..4).map(|part| (other, vec![1 + (number * 7 + part * bytes / 4) % bytes])));
@@ -95,7 +96,7 @@ fn every_case_on_readiness() {
     on_engine(Engine::Readiness, "readiness", &[Layer::Plain, Layer::Tls(Version::Tls12)]);
 }
 
-/// Needs a real kernel, because the engine uses blocking sockets. It has no TLS.
+/// Needs a real kernel, because the engine uses blocking sockets. The engine has no TLS.
 #[test]
 fn every_case_on_threads() {
     on_engine(Engine::Threads, "threads", &[Layer::Plain]);

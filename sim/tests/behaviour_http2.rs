@@ -1,5 +1,5 @@
-//! The behaviour suite of HTTP/2: its own corpus, and the HTTP/1 cases that can be translated. Played on both engines
-//! with HTTP/2 and on the simulator, in cleartext and under TLS.
+//! The behaviour suite of HTTP/2: its own corpus, and the HTTP/1 cases that can be translated. The cases are played on
+//! both engines that have HTTP/2 and on the simulator, in cleartext and under TLS.
 
 mod play;
 
@@ -21,7 +21,7 @@ fn own_cases() -> Vec<Case> {
     corpus_http2::read(&folder("http2"))
 }
 
-/// HTTP/1 cases that exceed a limit in HTTP/1 only: HTTP/2 does not count `Host` as a field.
+/// The HTTP/1 cases that exceed a limit in HTTP/1 only, because HTTP/2 does not count `Host` as a field.
 const OTHER_MEASURE: &[&str] = &["limit-fields-101"];
 
 fn translated(case: &corpus::Case) -> Result<Case, Reason> {
@@ -53,8 +53,8 @@ fn on_the_simulator(name: &str, cases: &[Case], cuts: impl Fn(usize, usize) -> V
     tally.report();
 }
 
-/// Returns the layers and splits of a case: none, after each byte, and single ones `every` so many bytes; fewer under
-/// TLS.
+/// Returns the layers and splits of a case: none, splits after all bytes up to a bound, and single splits at intervals
+/// of `every` bytes. Under TLS there are fewer single splits.
 fn cuts(number: usize, bytes: usize, every: usize) -> Vec<(Layer, Vec<usize>)> {
     let (this, other) = match number % 2 {
         0 => (Layer::Tls(Version::Tls13), Layer::Tls(Version::Tls12)),
@@ -105,7 +105,7 @@ fn every_case_on_readiness() {
     on_engine(Engine::Readiness, "readiness");
 }
 
-/// Counts the cases that are not translated, by reason, so that none is left out unnoticed. A new case changes a
+/// Counts the translated cases, and the others by reason, so that no case is left out unnoticed. A new case changes a
 /// number.
 #[test]
 fn what_is_translated_and_what_is_not() {

@@ -1,5 +1,6 @@
 //! The behaviour suite of the framework: extractors, forms, cookies, credentials, files, compression, middleware. Plays
-//! every case on every engine and on the simulator, over HTTP/1 and HTTP/2, in cleartext and under TLS.
+//! every case on every engine and on the simulator, over HTTP/1 and HTTP/2, in cleartext and under TLS; on the engine
+//! `threads` only over HTTP/1 in cleartext.
 
 mod play;
 
@@ -37,7 +38,8 @@ fn client<'c>(case: &'c Case, translated: &'c corpus_http2::Case, http: Http) ->
     }
 }
 
-/// Splits: none, after each byte, and a single one at a place that depends on the case. Under TLS none.
+/// Plays each case without splits, with splits after all bytes up to a bound, and with a single split at a place that
+/// depends on the case. Under TLS there are no splits.
 #[test]
 fn every_case_on_the_simulator() {
     let site = Site::new("sim");

@@ -1,4 +1,4 @@
-//! Slow and greedy HTTP/1 peers, in virtual time: each wait ends after its documented timeout.
+//! Slow and greedy HTTP/1 peers, in virtual time. Most tests check that a wait ends after its documented timeout.
 
 mod peer;
 
@@ -117,7 +117,8 @@ fn a_tunnel_that_flows_has_no_end_and_one_that_stands_has() {
         upgrade.accept("flood", async |mut stream| while stream.write(vec![b'x'; 65_536]).await.is_ok() {})
     });
     let mut play = Play::new(app);
-    // The link takes the driver's bytes at once whenever the client has read some, so the driver never keeps a rest.
+    // The link takes the driver's bytes at once whenever the client has read some, so the driver never keeps unsent
+    // bytes.
     play.network.hold(128 * 1024);
     play.client.send(b"GET /flood HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: flood\r\n\r\n");
     for second in 0..150 {
@@ -148,7 +149,7 @@ fn pipelining_without_reading_stops_the_reading_and_memory_stays_bounded() {
 fn answers_that_the_peer_does_not_take_are_in_the_account() {
     for ends in [false, true] {
         let mut play = Play::new(app());
-        // Enough requests for one turn, on a link that holds only a few answers.
+        // These are enough requests for one turn, on a link that holds only a few answers.
         let asked = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n".repeat(80);
         assert_eq!(play.client.send(&asked), asked.len());
         play.network.hold(1024);
@@ -162,7 +163,7 @@ fn answers_that_the_peer_does_not_take_are_in_the_account() {
         play.settle(true);
         assert_eq!((play.received.len() + on_the_way.len()) % 80, 0, "not 80 equal answers");
         assert!(play.received.len() > 8 * 1024, "too few bytes waited in the server: {}", play.received.len());
-        assert!(account >= play.received.len(), "{account} for {} bytes, ended: {ends}", play.received.len());
+        assert!(account >= play.received.len(), "{account} bytes for {} bytes, ended: {ends}", play.received.len());
     }
 }
 

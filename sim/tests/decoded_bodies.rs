@@ -11,7 +11,7 @@ use highwire::{App, Body, Handler, Reply, time};
 use highwire_io::sim::{Arrived, Client};
 use peer::{Play, SECOND, Weather};
 
-/// The decoded size of the bomb: the default of `Limits::body_bytes`.
+/// The decoded size of the bomb in bytes, which is the default of `Limits::body_bytes`.
 const DECODED: usize = 1 << 20;
 
 const REQUESTS: usize = 4;
@@ -167,12 +167,11 @@ fn where_the_budget_has_no_room_for_what_bodies_decode_to_the_answer_is_503() {
     }
 }
 
-/// Requests without any body bytes once held the memory of their decoders: after 15 of them all others were answered
-/// 503.
+/// Requests without any body bytes once held the memory of their decoders. After 15 such requests all others got 503.
 #[test]
 fn requests_whose_bodies_do_not_come_hold_no_decoders() {
     let length = async |body: Body| body.collect(1 << 20).await.map(|whole| whole.len().to_string());
-    // A Brotli decoder counts as 17 MiB, so that only one fits.
+    // A Brotli decoder counts as 17 MiB, so only one fits.
     let app = App::new().post("/", length.with(Decompression::new().memory(17 << 20)));
     let mut play = Play::new(app, &Weather::fair());
     let body = Encoding::new(Coding::Brotli, 4, None).end(b"twelve bytes");
@@ -188,17 +187,17 @@ fn requests_whose_bodies_do_not_come_hold_no_decoders() {
     let whole = |connection: &Client| heard(connection) == (200, "12".to_string());
     let silent: Vec<_> = (0..3).map(|_| ask(&mut play, 0)).collect();
     let upload = ask(&mut play, length);
-    assert!(whole(&upload), "beside silent ones");
+    assert!(whole(&upload), "beside silent requests");
     let begun = ask(&mut play, 1);
     let upload = ask(&mut play, length);
-    assert_eq!(heard(&upload).0, 503, "beside one that has begun");
+    assert_eq!(heard(&upload).0, 503, "beside a request whose body has begun");
     begun.send(&body[1..]);
     play.settle();
     assert!(whole(&begun));
     for connection in &silent {
         connection.send(&body);
         play.settle();
-        assert!(whole(connection), "a late one");
+        assert!(whole(connection), "a request whose body is late");
     }
     drop((silent, upload, begun));
     play.end();

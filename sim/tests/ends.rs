@@ -10,8 +10,8 @@ use peer::plain::Play;
 use peer::{SECOND, Weather};
 use std::sync::{Arc, Mutex, mpsc};
 
-/// More than a link holds and more than is copied after a head; nearly a multiple of the bytes passed to the driver at
-/// once.
+/// The size of a large answer in bytes. It is more than a link holds, more than the server copies after a head, and
+/// nearly a multiple of the number of bytes that the server passes to the driver at once.
 const LARGE: usize = 260_000;
 
 async fn echo(mut stream: RawStream) {
@@ -54,7 +54,7 @@ fn a_stop_does_not_wait_for_more_requests_behind_an_answer_that_is_taken_slowly(
     play.settle(false);
     play.worker.shutdown();
     play.settle(false);
-    assert_eq!(play.worker.connections(), 1, "its answer is on its way");
+    assert_eq!(play.worker.connections(), 1, "the answer is on its way");
     let seconds = play.seconds_to_the_end(true, |_| {});
     assert!(seconds <= 3, "{seconds} seconds");
     assert!(play.received.len() > LARGE && play.ended == Some(Arrived::End), "{:?}", play.ended);
@@ -135,7 +135,7 @@ fn http2_connections_that_do_not_fit_the_budget_are_forgotten() {
         config.timeouts.head = 1000 * SECOND;
     });
     let mut play = peer::Play::new(app, &Weather::fair());
-    // The peers send nothing, so that the server has no other reason to handle them again.
+    // The peers send nothing, so the server has no other reason to handle them again.
     let mut peers: Vec<_> = (0..PEERS).map(|_| play.network.connect()).collect();
     play.settle();
     let mut ends = |peer: &mut highwire_io::sim::Client| loop {
@@ -185,6 +185,6 @@ fn a_job_that_the_pool_has_not_begun_with_goes_with_its_connection() {
     play.client.reset();
     play.settle(true);
     assert!(play.worker.account() < LARGE);
-    assert_eq!(count(&mut play), before, "the job still holds what it was given");
+    assert_eq!(count(&mut play), before, "the job still holds its request");
     drop(release);
 }

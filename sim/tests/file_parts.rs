@@ -68,7 +68,7 @@ impl Plain {
         self.most = self.most.max(self.worker.account());
     }
 
-    /// Runs turns until a condition holds, and reads at most `most` bytes after each.
+    /// Runs turns until a condition holds, and reads at most `most` bytes after each turn.
     fn until(&mut self, most: usize, holds: impl Fn(&mut Plain) -> bool) {
         let begun = Instant::now();
         loop {
@@ -82,7 +82,7 @@ impl Plain {
             if holds(self) {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "stuck after {} bytes", self.received.len());
+            assert!(begun.elapsed() < PATIENCE, "the condition never held; {} bytes arrived", self.received.len());
         }
     }
 
@@ -144,7 +144,7 @@ fn until(play: &mut Play, mut holds: impl FnMut(&mut Play) -> bool) {
         if holds(play) {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "stuck");
+        assert!(begun.elapsed() < PATIENCE, "the condition never held");
         std::thread::yield_now();
     }
 }
@@ -178,7 +178,7 @@ fn a_file_that_shrinks_or_breaks_cuts_its_answer_and_nothing_else() {
         until(&mut play, |play| play.peers[0].is_over(stream));
         let answer = play.peers[0].answer(stream);
         assert_eq!(answer.reset, Some(highwire_proto::h2::Code::Internal), "{to} {broken}");
-        assert_eq!(play.get("/hello").text(), "hello", "the connection goes on");
+        assert_eq!(play.get("/hello").text(), "hello", "the connection still serves requests");
         play.end();
     }
 }
@@ -197,7 +197,7 @@ fn a_peer_that_takes_little_costs_little_and_one_that_takes_nothing_is_cut() {
             plain.network.advance(SECOND);
         }
         plain.until(0, |plain| plain.worker.connections() == 0);
-        assert!(plain.most < 200_000, "the account reached {}", plain.most);
+        assert!(plain.most < 200_000, "the account reached {} bytes", plain.most);
     }
 }
 

@@ -17,10 +17,10 @@ fn worker(memory: usize) -> (Network, Worker<Simulated>) {
     (network, server.into_worker(driver).expect("a worker"))
 }
 
-/// The size of a large answer.
+/// The size of a large answer in bytes.
 const LARGE: usize = 4 << 20;
 
-/// Returns the first `bytes` of a ClientHello of 60,000 bytes, in records of at most 16,000.
+/// Returns the first `bytes` bytes of a ClientHello of 60,000 bytes, in records of at most 16,000 bytes.
 fn half_a_hello(bytes: usize) -> Vec<u8> {
     let mut message = vec![1, 0, 0xea, 0x60];
     message.resize(bytes, 0);
@@ -67,7 +67,7 @@ fn where_there_is_no_memory_for_them_they_are_cut() {
     send_all(&network, &mut worker, &clients, &half_a_hello(55_000));
     assert!(worker.account() <= 2 << 20, "{} bytes are charged", worker.account());
     let cut = clients.iter().filter(|client| client.receive(usize::MAX) == Some(Arrived::Reset)).count();
-    assert!((50..100).contains(&cut), "{cut} were cut");
+    assert!((50..100).contains(&cut), "{cut} connections were cut");
 }
 
 #[test]

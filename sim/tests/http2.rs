@@ -1,5 +1,5 @@
 //! HTTP/2 against the whole server, in virtual time: many streams on a connection, bodies in both directions through
-//! windows, and the end of every wait, on networks that split and shorten.
+//! windows, and timeouts, on networks with and without faults.
 
 mod peer;
 
@@ -112,7 +112,7 @@ fn a_peer_that_does_little_things_for_long_is_served() {
         play.settle();
         let stream = play.peers[0].get("/later/50");
         for _ in 0..49 {
-            // Frames of an unknown type: in total more than the server allows at once.
+            // These frames have an unknown type. In total they are more than the server allows at once.
             (0..5).for_each(|_| play.peers[0].out.extend([0, 0, 0, 0x77, 0, 0, 0, 0, 0]));
             play.pass(1);
         }
@@ -138,8 +138,8 @@ fn many_streams_are_answered_as_they_are_ready() {
             assert_eq!(play.peers[0].answer(stream).whole(), (200, format!("after {}", 50 - at / 2)));
         }
         let order = &play.peers[0].order;
-        let at = |number| order.iter().position(|&other| other == number).expect("it has ended");
-        assert!(at(streams[99].number) < at(streams[90].number), "the later one was ready first");
+        let at = |number| order.iter().position(|&other| other == number).expect("the stream has ended");
+        assert!(at(streams[99].number) < at(streams[90].number), "the later request was ready first");
         play.end();
     });
 }
@@ -195,7 +195,8 @@ fn a_stream_that_waits_for_its_turn_is_not_cut_while_the_peer_reads() {
         let (first, second) = (play.peers[0].get("/letters/4000000"), play.peers[0].get("/letters/1000"));
         let mut seconds = 0;
         play.seconds_until(|play| {
-            // Half of the connection's window per second, which the first stream uses because it was first.
+            // The peer opens the connection's window by half of its size per second. The first stream uses these bytes,
+            // because it was first.
             play.peers[0].credit(None, 32 * 1024);
             seconds += 1;
             play.peers[0].is_over(second) || seconds > 120
@@ -264,7 +265,7 @@ fn a_peer_that_reads_nothing_is_cut_and_its_producers_stopped() {
         }
         let seconds = play.seconds_until(|play| play.worker.connections() == 0);
         assert_eq!((seconds, play.worker.tasks(), play.worker.stats().cut), (60, 0, 1));
-        assert!(play.most < 1 << 20, "the account reached {}", play.most);
+        assert!(play.most < 1 << 20, "the account reached {} bytes", play.most);
         play.end();
     });
 }
@@ -356,7 +357,7 @@ fn a_peer_that_ends_its_direction_gets_what_it_has_asked_for() {
     in_all_weathers(|weather| {
         let mut play = Play::with_peer(app(), weather);
         let streams = ["/later/5", "/long/300000", "/hello"].map(|path| play.peers[0].get(path));
-        // The client can send no WINDOW_UPDATE after its end, so the present windows limit the answers.
+        // The client can send no WINDOW_UPDATE after its end, so the current windows limit the answers.
         play.peers[0].credits = false;
         play.settle();
         play.peers[0].client.shutdown();

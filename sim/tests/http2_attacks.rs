@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The error code ENHANCE_YOUR_CALM (RFC 9113 section 7).
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Counts handlers: those that run now, the most at the same time, and all so far.
+/// Counts handlers: those that run now, the largest number at the same time, and all so far.
 #[derive(Clone, Default)]
 struct Gauge {
     now: Arc<AtomicUsize>,
@@ -36,7 +36,7 @@ impl Gauge {
     }
 }
 
-/// Counts in its gauge until it is dropped.
+/// Counts as a running handler in its gauge until it is dropped.
 struct Held {
     gauge: Gauge,
 }
@@ -92,7 +92,7 @@ fn play(gauge: &Gauge, weather: &Weather, window: u32) -> Play {
 /// Asserts that the other client gets an answer.
 fn others_are_served(play: &mut Play) {
     if play.peers[1].http.peer_goes_away().is_some() {
-        // The server has closed its idle connection.
+        // The server is closing this client's idle connection.
         let again = play.connect(Bounds::default());
         play.peers.swap_remove(1);
         assert_eq!(again, play.peers.len());
@@ -152,7 +152,7 @@ fn large_answers_behind_windows_of_a_byte_stay_in_the_budget() {
         play.peers[0].credits = false;
         let streams: Vec<_> = (0..100).map(|_| play.peers[0].get("/large")).collect();
         others_are_served(&mut play);
-        assert!(play.most <= BUDGET, "the account reached {}", play.most);
+        assert!(play.most <= BUDGET, "the account reached {} bytes", play.most);
         let held = |play: &Play| {
             let answers = streams.iter().map(|&stream| play.peers[0].answer(stream));
             answers.filter(|answer| answer.status == 200 && answer.reset.is_none()).count() * LARGE
@@ -160,7 +160,7 @@ fn large_answers_behind_windows_of_a_byte_stay_in_the_budget() {
         // One connection gets a share of the budget, not all of it.
         assert!((BUDGET / 4..=BUDGET / 2).contains(&held(&play)), "answers hold {} bytes", held(&play));
         assert!(held(&play) <= play.worker.account());
-        // Windows that open byte by byte keep the answers in memory, but the server holds no more.
+        // Windows that open byte by byte keep the answers in memory, but the server holds no further answers.
         for _ in 0..20 {
             for &stream in &streams {
                 if !play.peers[0].is_over(stream) {
@@ -169,7 +169,7 @@ fn large_answers_behind_windows_of_a_byte_stay_in_the_budget() {
             }
             play.pass(1);
         }
-        assert!(play.most <= BUDGET, "the account reached {}", play.most);
+        assert!(play.most <= BUDGET, "the account reached {} bytes", play.most);
         // One connection gets a share of the budget, not all of it.
         assert!((BUDGET / 4..=BUDGET / 2).contains(&held(&play)), "answers hold {} bytes", held(&play));
         assert!(held(&play) <= play.worker.account());
@@ -193,7 +193,7 @@ fn an_answer_but_for_its_last_byte_is_still_all_there() {
         });
         let under_way = streams.iter().filter(|&&stream| !play.peers[0].is_over(stream)).count();
         assert!(under_way >= 3, "{under_way} answers in progress");
-        assert!(play.worker.account() >= under_way * LARGE, "{} for {under_way} answers", play.worker.account());
+        assert!(play.worker.account() >= under_way * LARGE, "{} bytes for {under_way} answers", play.worker.account());
         others_are_served(&mut play);
         play.end();
     });
@@ -201,8 +201,8 @@ fn an_answer_but_for_its_last_byte_is_still_all_there() {
 
 #[test]
 fn short_requests_for_long_fields_behind_closed_windows_stay_in_the_budget() {
-    // No faults: on a slow network the server may cut other peers, too, because their unsent bytes do not fit the
-    // budget.
+    // The network has no faults. On a slow network the server may cut other peers, too, because their unsent bytes do
+    // not fit the budget.
     let weather = &Weather::fair();
     let gauge = Gauge::default();
     let mut play = play(&gauge, weather, 0);
@@ -218,7 +218,7 @@ fn short_requests_for_long_fields_behind_closed_windows_stay_in_the_budget() {
         }
     }
     others_are_served(&mut play);
-    assert!(play.most <= BUDGET && play.most > 2 << 20, "the account reached {}", play.most);
+    assert!(play.most <= BUDGET && play.most > 2 << 20, "the account reached {} bytes", play.most);
     others_are_served(&mut play);
     play.end();
 }
@@ -238,8 +238,8 @@ fn bodies_in_parts_of_a_byte_stay_in_the_budget() {
         }
     }
     play.settle();
-    // The server joins the parts, so that they cost little more than their bytes.
-    assert!(play.most < 160_000 + (64 << 10), "the account reached {}", play.most);
+    // The server joins the parts, so they cost little more than their bytes.
+    assert!(play.most < 160_000 + (64 << 10), "the account reached {} bytes", play.most);
     others_are_served(&mut play);
     play.pass(40);
     others_are_served(&mut play);
@@ -252,12 +252,12 @@ fn many_large_bodies_stay_in_the_budget_and_others_are_served() {
         let gauge = Gauge::default();
         let mut play = play(&gauge, weather, 65_535);
         for _ in 0..12 {
-            // The bodies never end: the server keeps them until they are too slow.
+            // The bodies never end, and the server keeps them until they are too slow.
             let stream = play.peers[0].ask("POST", "/whole", &[], false);
             play.peers[0].push(stream, vec![b'x'; 900_000], false);
         }
         others_are_served(&mut play);
-        assert!(play.most <= BUDGET && play.most > 1 << 20, "the account reached {}", play.most);
+        assert!(play.most <= BUDGET && play.most > 1 << 20, "the account reached {} bytes", play.most);
         play.pass(100);
         others_are_served(&mut play);
         play.end();
@@ -278,7 +278,7 @@ fn pings_of_a_peer_that_reads_nothing_are_not_answered_without_end() {
             }
             play.settle();
         }
-        assert!(play.most < 128 * 1024, "the account reached {}", play.most);
+        assert!(play.most < 128 * 1024, "the account reached {} bytes", play.most);
         others_are_served(&mut play);
         play.peers[0].reads = true;
         play.pass(5);
@@ -305,7 +305,7 @@ fn requests_pay_for_pings_and_still_nothing_grows_where_nobody_reads() {
             }
             play.settle();
         }
-        assert!(play.most < 384 * 1024, "the account reached {}", play.most);
+        assert!(play.most < 384 * 1024, "the account reached {} bytes", play.most);
         others_are_served(&mut play);
         let seconds = play.seconds_until(|play| play.worker.connections() == 1);
         assert!(seconds <= 60, "{seconds} seconds until it is cut");

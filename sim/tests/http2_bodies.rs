@@ -1,5 +1,5 @@
-//! Bodies of HTTP/2 requests against the whole server, in virtual time: through windows, too large, too slow or not
-//! read, and whether the connection's window opens again.
+//! Bodies of HTTP/2 requests against the whole server, in virtual time. They pass through windows, or are too large,
+//! too slow or not read. Several tests check that the connection's window opens again.
 
 mod peer;
 
@@ -74,7 +74,7 @@ fn a_handler_that_reads_slowly_closes_the_peers_window_and_loses_nothing() {
         let seconds = play.seconds_until(|play| play.peers[0].is_over(stream));
         assert_eq!(play.peers[0].answer(stream).whole(), (200, format!("150000 {sum}")));
         assert!(seconds >= 9, "{seconds} seconds");
-        assert!(play.most < 1 << 20, "the account reached {}", play.most);
+        assert!(play.most < 1 << 20, "the account reached {} bytes", play.most);
         play.end();
     });
 }
@@ -129,7 +129,7 @@ fn a_body_that_does_not_fit_the_memory_is_503_and_its_connection_goes_on() {
         let statuses = streams.map(|stream| play.peers[0].answer(stream).status);
         assert!(statuses.contains(&503), "{statuses:?}");
         assert!(statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");
-        assert!(play.most <= 512 * 1024, "the account reached {}", play.most);
+        assert!(play.most <= 512 * 1024, "the account reached {} bytes", play.most);
         assert_eq!((play.get("/hello").whole(), play.peers[0].ended.clone()), ((200, "hello".to_string()), None));
         let stream = play.peers[0].post("/whole", vec![b'x'; 100_000]);
         play.settle();
@@ -209,7 +209,7 @@ fn an_answer_may_come_before_the_body_has() {
                 assert_eq!(play.get("/hello").status, 200);
                 let parts = play.peers[0].post("/parts", vec![b'x'; 300_000]);
                 play.settle();
-                assert_eq!(play.peers[0].answer(parts).text(), "300000", "a smaller connection window: {path}");
+                assert_eq!(play.peers[0].answer(parts).text(), "300000", "the connection's window is smaller: {path}");
                 play.end();
             }
         }

@@ -45,7 +45,7 @@ impl Drop for Noticed {
     }
 }
 
-/// A body whose sender never sends anything.
+/// Returns a response with a body that never continues or ends.
 fn hangs() -> Response {
     let (sender, receiver) = body::channel();
     std::mem::forget(sender);
@@ -100,7 +100,7 @@ fn a_connection_with_live_streams_is_not_idle() {
         let tunnel = play.peers[0].connect(Some("echo"), "/echo");
         let slow = play.peers[0].get("/slow");
         play.settle();
-        // An answer so large that the driver reports when it is sent.
+        // This answer is so large that the driver reports when it is sent.
         assert_eq!(play.get("/letters/300000").body.len(), 300_000);
         play.pass(205);
         assert_eq!(play.peers[0].answer(slow).whole(), (200, "slow".to_string()));
@@ -132,8 +132,8 @@ fn uploads_that_share_a_slow_line_arrive() {
     play.settle();
     let mut line: Vec<u8> = Vec::new();
     let mut turn = 0;
-    // 30,000 bytes per second in whole frames, one stream after the other: a stream's bytes arrive less often than the
-    // server checks its rate.
+    // The client sends 30,000 bytes per second in whole frames, one stream after the other, so a stream's bytes arrive
+    // less often than the server checks the stream's rate.
     for _ in 0..600 {
         while line.len() < 3000 {
             let peer = &mut play.peers[0];
@@ -148,7 +148,7 @@ fn uploads_that_share_a_slow_line_arrive() {
         play.network.advance(SECOND / 10);
     }
     assert!(streams.iter().all(|&stream| play.peers[0].answer(stream).status == 0), "a stream was cut");
-    // Once no bytes arrive, all streams are too slow together and get 408.
+    // When no more bytes arrive, all streams together are too slow and get 408.
     play.pass(40);
     assert!(streams.iter().all(|&stream| play.peers[0].answer(stream).status == 408));
     play.end();
@@ -177,7 +177,8 @@ fn an_upload_beside_a_download_that_is_not_taken_goes_on() {
 #[test]
 fn a_download_that_flows_has_its_time_and_one_that_stands_has_not() {
     let mut play = play(app(), &Weather::fair(), wide());
-    // The link takes the driver's bytes at once whenever the client has read some, so the driver never keeps a rest.
+    // The link takes the driver's bytes at once whenever the client has read some, so the driver never keeps unsent
+    // bytes.
     play.network.hold(128 * 1024);
     play.peers[0].takes = 0;
     let download = play.peers[0].get("/letters/8000000");
@@ -188,7 +189,7 @@ fn a_download_that_flows_has_its_time_and_one_that_stands_has_not() {
         play.pass(1);
         assert_eq!(play.peers[0].ended, None, "after {second} seconds");
     }
-    assert!(play.peers[0].answer(download).body.len() > 70 * 65_536, "it flowed");
+    assert!(play.peers[0].answer(download).body.len() > 70 * 65_536, "the download flowed");
     let seconds = play.seconds_until(|play| play.peers[0].ended.is_some());
     assert_eq!((seconds, play.peers[0].ended.clone()), (58, Some(Arrived::Reset)));
     play.end();
@@ -200,13 +201,13 @@ fn who_takes_a_download_is_heard_meanwhile() {
         let mut play = play(app(), &Weather::fair(), wide());
         play.network.hold(link);
         play.peers[0].takes = 0;
-        // Small answers of which the driver keeps a rest: it receives no more until the rest is sent.
+        // The driver keeps unsent bytes of these small answers, and receives no more until they are sent.
         (0..12).for_each(|_| _ = play.peers[0].get("/letters/15000"));
         let download = play.peers[0].get("/letters/4000000");
         let take = |play: &mut Play, seconds: u64| {
             for _ in 0..seconds {
                 play.peers[0].takes = 65_536;
-                // As many WINDOW_UPDATE frames as a client may send for 64 KiB.
+                // These are as many WINDOW_UPDATE frames as a client may send for 64 KiB.
                 (0..8).for_each(|_| play.peers[0].out.extend_from_slice(&A_BYTE_MORE));
                 play.pass(1);
             }
@@ -221,7 +222,7 @@ fn who_takes_a_download_is_heard_meanwhile() {
         play.peers[0].reset(download);
         take(&mut play, 10);
         let received = play.peers[0].received;
-        assert!(received < 2_300_000, "{received} bytes of what was reset after half of it");
+        assert!(received < 2_300_000, "{received} bytes arrived of a download that was reset halfway");
         play.end();
     }
 }
@@ -295,7 +296,11 @@ fn streams_that_share_a_window_flow_together_or_are_cut_together() {
             }
         }
         let cut = play.peers[0].resets().len();
-        assert_eq!((cut, play.peers[0].ended.is_some()), (if is_cut { 20 } else { 0 }, false), "{bytes} bytes, {rate}");
+        assert_eq!(
+            (cut, play.peers[0].ended.is_some()),
+            (if is_cut { 20 } else { 0 }, false),
+            "{bytes} bytes, {rate} B/s"
+        );
         play.end();
     }
 }
@@ -320,7 +325,7 @@ fn pings_keep_no_connection_without_requests() {
             play.peers[0].out.extend_from_slice(&A_PING);
             play.peers[0].ended.is_some()
         });
-        assert!((4..=6).contains(&seconds), "{seconds} seconds after 70");
+        assert!((4..=6).contains(&seconds), "{seconds} seconds after the first 70");
         assert_eq!((play.peers[0].ended.clone(), play.peers[0].goaways().len()), (Some(Arrived::End), 2));
         play.end();
     });
@@ -350,7 +355,7 @@ fn a_client_is_not_judged_by_the_time_that_a_handler_took() {
     for _ in 0..1200 {
         let peer = &mut play.peers[0];
         if sent < 20_000 && peer.http.is_open(stream) {
-            // A kilobyte per second, if the window allows it.
+            // The client sends a kilobyte per second, if the window allows it.
             sent += peer.http.send_data(stream, &[b'v'; 100], sent + 100 == 20_000, &mut peer.out).unwrap_or(0);
         }
         play.settle();
@@ -405,7 +410,7 @@ fn one_connection_does_not_keep_the_others_from_memory() {
     let greedy: Vec<_> = (0..100).map(|_| play.peers[0].get("/letters/300000")).collect();
     play.settle();
     for _ in 0..3 {
-        // A byte per stream and 50 seconds is too slow.
+        // One byte per stream in 50 seconds is too slow.
         for &stream in &greedy {
             play.peers[0].credit(Some(stream), 1);
         }
@@ -435,7 +440,7 @@ fn parts_that_no_window_lets_out_stay_in_the_budget() {
     let streams: Vec<_> = (0..60).map(|_| play.peers[0].get("/parts")).collect();
     play.settle();
     let live = streams.iter().filter(|&&stream| !play.peers[0].is_over(stream)).count();
-    assert!((1..=10).contains(&live), "{live} live");
+    assert!((1..=10).contains(&live), "{live} streams are live");
     assert!(play.worker.account() >= live * 200_000, "{} bytes are charged", play.worker.account());
 }
 

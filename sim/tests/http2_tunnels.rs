@@ -1,5 +1,5 @@
 //! Other protocols on HTTP/2 streams (RFC 8441, RFC 9113 section 8.5), in virtual time: bytes in both directions,
-//! back-pressure, and every way to end.
+//! back-pressure, and the ways in which a tunnel ends.
 
 mod peer;
 

@@ -31,7 +31,7 @@ fn many_uploads_hold_little_and_all_arrive() {
             play.seconds_until(|play| play.peers[0].is_over(stream));
             assert_eq!(play.peers[0].answer(stream).whole(), (200, size.to_string()));
         }
-        assert!(play.most < 4 * MIB, "the account reached {}", play.most);
+        assert!(play.most < 4 * MIB, "the account reached {} bytes", play.most);
         play.end();
     });
 }
@@ -46,7 +46,7 @@ fn uploads_without_an_end_hold_little() {
         }
         play.pass(1);
         // The server may let one body arrive completely.
-        assert!(play.most < 5 * MIB, "the account reached {}", play.most);
+        assert!(play.most < 5 * MIB, "the account reached {} bytes", play.most);
         let stream = play.peers[0].post("/whole", vec![b'x'; 10]);
         play.settle();
         assert_eq!(play.peers[0].answer(stream).whole(), (200, "10".to_string()), "others are served meanwhile");
@@ -60,7 +60,7 @@ fn answers_that_wait_for_windows_begin_and_all_arrive() {
         let bounds = Bounds { stream_window: 0, connection_window: 1 << 30, ..Bounds::default() };
         play.connect(bounds);
         let peer = &mut play.peers[0];
-        // Answers of 64 KiB to requests with and without a body.
+        // The requests have a body or none, and get answers of 64 KiB.
         let asked: Vec<_> = (0..60)
             .map(|number| match number % 2 {
                 0 => peer.get("/answer"),
@@ -68,7 +68,7 @@ fn answers_that_wait_for_windows_begin_and_all_arrive() {
             })
             .collect();
         play.settle();
-        // All heads arrive before any body: a client may send all requests before it opens windows.
+        // All heads arrive before any body, because a client may send all requests before it opens windows.
         assert!(asked.iter().all(|stream| play.peers[0].answer(*stream).status == 200));
         for &stream in &asked {
             play.peers[0].credit(Some(stream), 64 * 1024);

@@ -1,5 +1,5 @@
-//! Tunnels of other protocols, in virtual time, opened in every way: Upgrade and CONNECT over HTTP/1, CONNECT and
-//! extended CONNECT over HTTP/2. Each test holds for all of them.
+//! Tunnels of other protocols, in virtual time, opened in four ways: Upgrade and CONNECT over HTTP/1, CONNECT and
+//! extended CONNECT over HTTP/2. Most tests play all four.
 
 mod peer;
 
@@ -112,7 +112,7 @@ impl Peer {
     }
 }
 
-/// An app whose only route accepts a protocol.
+/// Returns an app that accepts a protocol for GET `/` and for CONNECT.
 fn app<Fut: Future<Output = ()> + 'static>(task: fn(RawStream) -> Fut) -> App {
     let accept = move |upgrade: Upgrade| upgrade.accept("test", task);
     App::new().configure(|config| config.timeouts.tunnel = 20 * SECOND).get("/", accept).route(
@@ -122,7 +122,7 @@ fn app<Fut: Future<Output = ()> + 'static>(task: fn(RawStream) -> Fut) -> App {
     )
 }
 
-/// Records the bytes it reads and the reasons for each end.
+/// Records the bytes that it reads and the reason for each end.
 async fn tell(stream: RawStream) {
     let (mut reader, writer) = stream.split();
     loop {

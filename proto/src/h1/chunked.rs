@@ -1,8 +1,8 @@
 //! Decodes chunked bodies (RFC 9112 section 7.1): sizes, extensions, data, trailers.
 //!
-//! Strict, because lenient parsers of chunks have allowed request smuggling: a size is 1 to 16 hex digits and nothing
-//! before them, a line ends in CR LF and nothing else, extensions follow their grammar and share a byte budget for the
-//! whole body.
+//! The decoder is strict, because lenient parsers of chunks have allowed request smuggling. A size is 1 to 16 hex
+//! digits and nothing before them, a line ends in CR LF and nothing else, and extensions follow their grammar and share
+//! a byte budget for the whole body.
 
 use crate::scan::{self, NAME};
 use crate::{Error, Head, Limits, h1::parse};
@@ -23,10 +23,11 @@ pub(super) struct Decoder {
     extension_bytes: u16,
 }
 
-/// Chunks of fewer bytes count as small.
+/// The number of data bytes below which a chunk counts as small.
 const SMALL_BYTES: u64 = 16;
 
-/// A larger chunk gives back one small chunk per `BYTES_A_CHUNK`, and each second gives back `CHUNKS_A_SECOND`.
+/// A larger chunk restores one small chunk for each `BYTES_A_CHUNK` of its bytes, and each second restores
+/// `CHUNKS_A_SECOND`.
 const BYTES_A_CHUNK: u64 = 64;
 const CHUNKS_A_SECOND: u32 = 256;
 
@@ -42,7 +43,7 @@ impl SmallChunks {
         SmallChunks { used: 0, second: 0 }
     }
 
-    /// Sets the current second, counted from any start, and gives chunks back for the seconds since the last call.
+    /// Sets the current second, counted from any start, and restores small chunks for the seconds since the last call.
     pub(super) fn set_second(&mut self, second: u32) {
         let passed = second.saturating_sub(self.second);
         self.second = second;
@@ -66,7 +67,7 @@ impl SmallChunks {
     }
 }
 
-/// The result of reading the window.
+/// The result of reading the front of the window.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'b> {
     NeedMore,
@@ -79,7 +80,7 @@ impl Decoder {
         Decoder { place: Place::Size, extension_bytes: 0 }
     }
 
-    /// Returns the bytes of the current chunk that have not arrived.
+    /// Returns the number of data bytes of the current chunk that have not been read.
     pub(super) fn remaining(&self) -> u64 {
         match self.place {
             Place::Data(left) => left,
@@ -143,7 +144,7 @@ impl Decoder {
         }
     }
 
-    /// Reads `chunk-size [ chunk-ext ] CRLF`. Returns the line's length and the size, or `None` if the line is
+    /// Reads `chunk-size [ chunk-ext ] CRLF`. Returns the line's length and the chunk's size, or `None` if the line is
     /// incomplete.
     fn size_line(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<(usize, u64)>, Error> {
         let mut size = 0u64;
@@ -264,8 +265,8 @@ mod tests {
     type Decoded = (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
     type Expected<'a> = (&'a str, &'a [(&'a str, &'a str)]);
 
-    /// Decodes a body in every split and asserts that the results are equal. Returns the data and the trailers, or the
-    /// error.
+    /// Decodes a body in each split of [`splits`](crate::testing::splits) and asserts that the results are equal.
+    /// Returns the data and the trailers, or the error.
     fn decode(body: &[u8]) -> Result<Decoded, Error> {
         let mut results = Vec::new();
         for pieces in crate::testing::splits(body) {

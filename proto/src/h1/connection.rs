@@ -1,4 +1,4 @@
-//! One HTTP/1 connection in either role: turns received bytes into events. `send` holds the sending half.
+//! One HTTP/1 connection in either role: turns received bytes into events. The module `send` holds the sending half.
 //!
 //! The object is small because the caller lends the rest: the window of unread bytes, the [`Head`] to parse into, the
 //! [`Limits`]. It stores the states of both sides, how the incoming and the outgoing body end, and whether the
@@ -29,7 +29,7 @@ pub(super) enum Outgoing {
     Withheld,
 }
 
-/// One connection's protocol state.
+/// The protocol state of one HTTP/1 connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(super) role: Role,
@@ -42,16 +42,17 @@ pub struct Connection {
     incoming: Incoming,
     small_chunks: SmallChunks,
     pub(super) outgoing: Outgoing,
-    /// Window length when an incomplete head was last seen; 0 if there is none.
+    /// The window's length in bytes when an incomplete head was last found in it; 0 if no head is incomplete.
     seen: u32,
 }
 
-/// Window size below which an incomplete head is parsed again whenever bytes arrive, because parsing costs less than
-/// searching the new bytes. Above it [`worth_parsing`] decides, so that a head that arrives byte by byte is not parsed
-/// for each byte.
+/// The window size in bytes below which an incomplete head is parsed again whenever bytes arrive, because parsing costs
+/// less than searching the new bytes. From this size on [`worth_parsing`] decides, so that a head that arrives byte by
+/// byte is not parsed for each byte.
 const EAGER_BYTES: usize = 1024;
 
-/// A larger window is parsed again whenever its length passes a multiple of this: 128 times for a head of 32 KiB.
+/// A larger window is parsed again when its length reaches a multiple of this number of bytes, at most 128 times for a
+/// head of 32 KiB.
 const LOOK_BYTES: usize = 256;
 
 impl Connection {
@@ -82,7 +83,7 @@ impl Connection {
         self.server
     }
 
-    /// Returns the version of the peer's last message.
+    /// Returns the version of the peer's last request or final response; HTTP/1.1 before the first one.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -108,7 +109,8 @@ impl Connection {
         }
     }
 
-    /// Returns true if a response is being sent whose body is withheld: it answers HEAD, or its status is 204 or 304.
+    /// Returns true if a response is being sent whose body is withheld, because it answers HEAD or its status is 204 or
+    /// 304.
     pub fn withholds_body(&self) -> bool {
         self.server == State::SendsBody && self.outgoing == Outgoing::Withheld
     }
@@ -118,8 +120,8 @@ impl Connection {
         self.method == Method::Connect && self.client == State::MaySwitch
     }
 
-    /// Returns the bytes that the peer has announced but not sent: of the body, or of the current chunk. 0 if none are
-    /// announced.
+    /// Returns the number of bytes of the peer's body, or of its current chunk, that are announced but not yet read.
+    /// Returns 0 if no bytes are announced.
     pub fn announced(&self) -> u64 {
         match self.incoming {
             Incoming::Exact(left) => left,
@@ -129,14 +131,14 @@ impl Connection {
     }
 
     /// Sets the current second, counted from any start, and restores some of [`Limits::small_chunks`] for the time
-    /// since the last call: slow senders of small chunks are not attackers. A caller with a clock calls this before it
-    /// passes received bytes.
+    /// since the last call, because a peer that sends small chunks slowly does no harm. A caller with a clock calls
+    /// this before it passes received bytes.
     pub fn set_second(&mut self, second: u32) {
         self.small_chunks.set_second(second);
     }
 
     /// Returns true if [`receive`](Self::receive) returns the end of the peer's body even for an empty window. A caller
-    /// that stopped reading must then call it once more, although no bytes are left.
+    /// that stopped reading must then call `receive` once more, although no bytes are left.
     pub fn end_is_due(&self) -> bool {
         let state = match self.role {
             Role::Server => self.client,
@@ -179,8 +181,8 @@ impl Connection {
     /// Reads one event from the front of the window. Spans in `head` count from the window's first byte.
     ///
     /// # Errors
-    /// Returns an error if the peer breaks the protocol or a limit. Nothing more is read after it. A server may still
-    /// send one response, after which [`must_close`](Self::must_close) returns true.
+    /// Returns an error if the peer breaks the protocol or a limit. Nothing more is read after an error. A server may
+    /// still send or finish one response, after which [`must_close`](Self::must_close) returns true.
     #[inline]
     pub fn receive<'b>(&mut self, window: &'b [u8], head: &mut Head, limits: &Limits) -> Result<Received<'b>, Error> {
         let state = match self.role {
@@ -335,11 +337,11 @@ impl Connection {
         Ok(Received { consumed, event })
     }
 
-    /// Handles the end of the peer's bytes; `window` holds the unread ones. Returns [`Event::End`] for a response whose
-    /// body ends with the connection, otherwise [`Event::Closed`].
+    /// Handles the end of the peer's bytes; `window` holds the unread bytes. Returns [`Event::End`] for a response
+    /// whose body ends with the connection, otherwise [`Event::Closed`].
     ///
     /// # Errors
-    /// Returns [`Error::Truncated`] if a message is incomplete.
+    /// Returns [`Error::Truncated`] if a message is incomplete or an awaited response is missing.
     pub fn receive_end(&mut self, window: &[u8]) -> Result<Event<'static>, Error> {
         let (peer, state) = match self.role {
             Role::Server => (Role::Client, self.client),
@@ -363,7 +365,7 @@ impl Connection {
     }
 }
 
-/// Returns true if a head that was incomplete after `seen` bytes may be complete, or invalid, with the new bytes.
+/// Returns true if a head that was incomplete after `seen` bytes should be parsed again with the new bytes.
 fn worth_parsing(window: &[u8], seen: usize, limits: &Limits) -> bool {
     struct HasControl<'a>(&'a [u8]);
     impl Job for HasControl<'_> {
@@ -373,8 +375,8 @@ fn worth_parsing(window: &[u8], seen: usize, limits: &Limits) -> bool {
             S::value_end(self.0, 0) < self.0.len()
         }
     }
-    // Past a limit the parser reports an error even if no line has ended. Between the limits it is enough to parse
-    // every `LOOK_BYTES`.
+    // At a limit the parser may report an error even if no line has ended. Otherwise it is enough to parse every
+    // `LOOK_BYTES`, and when a control byte, such as a line end, has arrived.
     let crosses = |limit: usize| seen < limit && window.len() >= limit;
     window.len() < EAGER_BYTES
         || crosses(limits.target_bytes as usize + parse::LINE_OVERHEAD + 1)

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 macro_rules! statuses {
     ($($code:literal $reason:literal,)*) => {
-        /// Returns the reason phrase of a status (RFC 9110 section 15 and the IANA registry); empty if it is not
-        /// registered.
+        /// Returns the reason phrase of a status (RFC 9110 section 15 and the IANA registry); empty for a status that
+        /// this table lacks.
         pub const fn reason_phrase(status: u16) -> &'static str {
             match status { $($code => $reason,)* _ => "" }
         }
 
-        /// Returns the whole status line of a registered status.
+        /// Returns the whole status line of a status, or `None` if this table lacks the status.
         pub(super) fn status_line(status: u16) -> Option<&'static [u8]> {
             Some(match status {
                 $($code => concat!("HTTP/1.1 ", $code, " ", $reason, "\r\n").as_bytes(),)*
@@ -54,7 +54,7 @@ pub(super) fn custom_status_line(status: u16, reason: &str, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// Writes the field lines of a head.
+/// Writes the field lines of a head or of a trailer section.
 #[derive(Debug)]
 pub struct FieldWriter<'o> {
     pub(super) out: &'o mut Vec<u8>,
@@ -65,7 +65,7 @@ pub struct FieldWriter<'o> {
 
 impl FieldWriter<'_> {
     /// Adds a field. The whole send fails if the name or value is invalid, or if the field frames the message
-    /// (Content-Length, Transfer-Encoding, Connection), because the engine writes those.
+    /// (Content-Length, Transfer-Encoding, Connection), because [`Connection`](super::Connection) writes those.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let valid_name = !name.is_empty() && name.iter().all(|&byte| scan::is(NAME, byte));
         let valid_value = value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f));
@@ -88,8 +88,8 @@ impl FieldWriter<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Adds whole field lines, each with its line end, without checks. They must be valid; an Upgrade field among them
-    /// goes unnoticed.
+    /// Adds whole field lines, each with its line end, without checks. The lines must be valid. An Upgrade field among
+    /// them is not listed in Connection.
     #[inline]
     pub fn trusted_lines(&mut self, lines: &[u8]) {
         self.out.extend_from_slice(lines);

@@ -1,4 +1,4 @@
-//! Derives from a head how its body ends and whether the connection stays open: RFC 9112 sections 6 and 9.3.
+//! Derives from a head how its body ends and whether the connection stays open (RFC 9112 sections 6 and 9.3).
 //!
 //! Refuses a message that two parties could read differently, because request smuggling exploits the difference.
 
@@ -48,7 +48,7 @@ fn request_with_framing(window: &[u8], head: &mut Head) -> Result<(), Error> {
         }
         head.expects_continue = head.length != Length::Empty;
     }
-    // RFC 9110 section 7.8: Upgrade is ignored in HTTP/1.0, and if Connection does not list it.
+    // RFC 9110 section 7.8: Upgrade is ignored in HTTP/1.0, and also if Connection does not list it.
     head.upgrade = head.method == Method::Connect
         || (head.version == Version::Http11 && options.upgrade && head.seen & Known::Upgrade.bit() != 0);
     Ok(())
@@ -70,7 +70,7 @@ fn host(window: &[u8], head: &mut Head) -> Result<(), Error> {
     };
     let Some(field) = first else { return Err(Error::MissingHost) };
     let host = field.value.of(window);
-    // Most requests of a worker have the host of the request before, so that a comparison replaces the check.
+    // Most requests have the same host as the previous request, so a comparison usually replaces the check.
     if !host.is_empty() && host == head.last_host.as_slice() {
         return Ok(());
     }
@@ -117,10 +117,10 @@ fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Returns true if the body is chunked. Any other coding is an error: 501 if `chunked` is the final one, because we do
-/// not implement the others (RFC 9112 section 6.1), else 400, because the length cannot be determined (section 6.3).
-/// Several fields are one list (RFC 9110 section 5.3), but are always refused: another parser may read only one of
-/// them.
+/// Returns true if the body is chunked. Refuses any other Transfer-Encoding: with 501 if `chunked` is the final coding
+/// and occurs once, because we do not implement the others (RFC 9112 section 6.1), else with 400, because the length
+/// cannot be determined (section 6.3). Several fields form one list (RFC 9110 section 5.3), but are always refused,
+/// because another parser may read only one of them.
 fn chunked(window: &[u8], head: &Head) -> Result<bool, Error> {
     let mut fields = head.fields.iter().filter(|field| field.known == Known::TransferEncoding);
     let Some(field) = fields.next() else { return Ok(false) };
@@ -144,7 +144,8 @@ fn transfer_codings<'w>(window: &'w [u8], head: &'w Head) -> impl Iterator<Item 
     fields.flat_map(move |field| list(field.value.of(window)))
 }
 
-/// Reads Content-Length. At most 19 digits: the largest such number fits 64 bits, so nothing can overflow.
+/// Reads Content-Length, which may have at most 19 digits. The largest such number fits 64 bits, so the conversion
+/// cannot overflow.
 fn content_length(window: &[u8], head: &Head) -> Result<Option<u64>, Error> {
     let mut fields = head.fields.iter().filter(|field| field.known == Known::ContentLength);
     let Some(field) = fields.next() else { return Ok(None) };
@@ -158,8 +159,8 @@ fn content_length(window: &[u8], head: &Head) -> Result<Option<u64>, Error> {
     Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
 }
 
-/// Checks a response's head and fills in `length`, `keep_alive` and `upgrade`: the client's half of RFC 9112 section
-/// 6.3. `method` is the request's.
+/// Checks a response's head and fills in `length`, `keep_alive` and `upgrade`, by the rules for responses of RFC 9112
+/// section 6.3. `method` is the request's method.
 pub(super) fn response(window: &[u8], head: &mut Head, method: Method) -> Result<(), Error> {
     let options = connection_options(window, head);
     head.keep_alive = match head.version {
@@ -184,7 +185,7 @@ pub(super) fn response(window: &[u8], head: &mut Head, method: Method) -> Result
     Ok(())
 }
 
-/// Returns true if the body is chunked. Valid for a checked head whose length is unknown.
+/// Returns true if a response's body is chunked. The head must have been checked, and its length must be unknown.
 pub(super) fn is_chunked(head: &Head) -> bool {
     head.seen & Known::TransferEncoding.bit() != 0
 }

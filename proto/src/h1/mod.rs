@@ -1,7 +1,7 @@
-//! HTTP/1.0 and 1.1, both roles: RFC 9112, with the framing parts of RFC 9110.
+//! HTTP/1.0 and 1.1 in both roles: RFC 9112, and the parts of RFC 9110 about framing.
 //!
 //! [`Connection`] tracks an exchange by the table of states in `state`. `parse` reads heads, `framing` derives from a
-//! head how its body ends, `chunked` reads chunked bodies, `send` and `encode` write.
+//! head how its body ends, `chunked` reads chunked bodies, and `send` and `encode` write messages.
 
 mod chunked;
 mod connection;

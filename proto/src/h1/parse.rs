@@ -1,15 +1,15 @@
 //! Parses heads: request lines, status lines and field lines (RFC 9112 sections 2 to 5).
 //!
-//! The parser makes one pass. For each part the scanner finds the first byte that cannot belong to it: either this is
-//! the delimiter that the grammar requires next, or the head is invalid. Validation thus costs nothing beyond finding
-//! ends. An incomplete head is parsed again from its start when more bytes have arrived; [`super::Connection`] bounds
-//! how often.
+//! The parser makes one pass. For each part the scanner finds the first byte that cannot belong to it. Either this is
+//! the delimiter that the grammar requires next, or the head is invalid. Validation thus costs little beyond finding
+//! the end of each part. An incomplete head is parsed again from its start when more bytes have arrived;
+//! [`super::Connection`] bounds how often.
 
 use crate::scan::{self, Cursor, Job, Scanner};
 use crate::{Error, Field, Head, Known, Limits, Method, Span, Version, target};
 
-/// Parses a request's head at the front of `bytes` into `head`. Returns its length with the empty line, or `None` if it
-/// is incomplete. Does not interpret the fields that describe the body.
+/// Parses a request's head at the front of `bytes` into `head`. Returns the head's length, including the empty line, or
+/// `None` if the head is incomplete. Does not interpret the fields that describe the body.
 ///
 /// # Errors
 /// Returns the head's first violation of RFC 9112 or of the limits.
@@ -54,7 +54,7 @@ struct TrailerSection<'a> {
     head: &'a mut Head,
 }
 
-/// Returns the bytes that a head may use, at most `limit`, and true if they are `limit` bytes.
+/// Returns the bytes that a head may use, at most `limit`, and true if there are that many.
 #[inline(always)]
 fn within(bytes: &[u8], limit: u32) -> (&[u8], bool) {
     let limit = limit.min(Limits::MAX_HEAD_BYTES) as usize;
@@ -73,8 +73,8 @@ impl Job for RequestHead<'_> {
         let (bytes, full) = within(bytes, limits.head_bytes);
         head.clear();
         let Some(start) = skip_empty_lines(bytes, limits.empty_lines)? else { return Ok(None) };
-        // The cursor begins before the request line, which is parsed without it: the processor can load this block at
-        // once, whereas the place of the first field is known only after the request line is parsed.
+        // The cursor begins at the request line, although that line is parsed without it, because the processor can
+        // load this block at once. The position of the first field is known only after the request line is parsed.
         let mut cursor = S::Cursor::new(bytes, start);
         let (line, too_long) = match bytes.get(..start + limits.target_bytes as usize + LINE_OVERHEAD) {
             Some(line) => (line, true),
@@ -93,11 +93,12 @@ impl Job for RequestHead<'_> {
 const HTTP_11: u64 = u64::from_le_bytes(*b"HTTP/1.1");
 const HTTP_10: u64 = u64::from_le_bytes(*b"HTTP/1.0");
 
-/// Bytes that a request line may hold besides its target: a method, two spaces and the version.
+/// The number of bytes that a request line may hold besides its target, for the method, two spaces, the version and the
+/// line end.
 pub(super) const LINE_OVERHEAD: usize = 64;
 
-/// Returns which part of an incomplete request line is too long. A method without an end is longer than any that a
-/// server implements: 501, not 414 (RFC 9112 section 3).
+/// Returns the error for an incomplete request line that is too long. If it has no space, the method is too long, which
+/// a server answers with 501 and not with 414 (RFC 9112 section 3).
 #[cold]
 fn line_too_long(line: &[u8], start: usize) -> Error {
     if line[start..].contains(&b' ') { Error::TargetTooLong } else { Error::MethodTooLong }
@@ -133,7 +134,7 @@ fn request_line<S: Scanner>(
     let Some(version) = bytes.get(target_end + 1..target_end + 11) else {
         return incomplete_version(&bytes[target_end + 1..], 8).map(|()| None);
     };
-    // Compared as one word and a line end, because a slice pattern is compared byte by byte.
+    // The version is compared as one word, because a slice pattern would be compared byte by byte.
     let (name, line_end) = version.split_at(8);
     let word = name.try_into().map(u64::from_le_bytes).unwrap_or_default();
     head.version = match (word, line_end) {
@@ -144,7 +145,7 @@ fn request_line<S: Scanner>(
     Ok(Some(target_end + 11))
 }
 
-/// Parses a version that is not `HTTP/1.0` or `HTTP/1.1` with a correct line end.
+/// Parses a version and line end other than `HTTP/1.0` or `HTTP/1.1` with CR LF.
 #[cold]
 fn other_version(version: &[u8]) -> Result<Version, Error> {
     let [b'H', b'T', b'T', b'P', b'/', major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9', end @ ..] = version else {
@@ -220,7 +221,8 @@ impl Job for ResponseHead<'_> {
     }
 }
 
-/// Parses a status line such as `HTTP/1.1 200 OK`. Many servers send no reason, or omit even the space before it.
+/// Parses a status line such as `HTTP/1.1 200 OK`. Returns the index after the line, or `None` if it is incomplete. The
+/// reason may be missing, and even the space before it, because some servers omit them.
 fn status_line<S: Scanner>(bytes: &[u8], head: &mut Head) -> Result<Option<usize>, Error> {
     let Some(start) = bytes.get(..12) else {
         let known = bytes.len().min(8);
@@ -325,7 +327,8 @@ fn fields<'b>(
     }
 }
 
-/// Handles a line that does not begin with a field name: it must be the empty line. Returns the index after it.
+/// Handles a line that does not begin with a field name, and so must be the empty line. Returns the index after the
+/// line, or `None` if it is incomplete.
 #[inline(always)]
 fn end_of_fields(bytes: &[u8], at: usize) -> Result<Option<usize>, Error> {
     match bytes[at..] {
@@ -337,7 +340,8 @@ fn end_of_fields(bytes: &[u8], at: usize) -> Result<Option<usize>, Error> {
     }
 }
 
-/// Checks the bytes after a value if fewer than two are there: none, or a carriage return, can still become a line end.
+/// Checks the bytes after a value if fewer than two have arrived. None, or a carriage return, can still become a line
+/// end.
 #[cold]
 fn unfinished_line(rest: &[u8]) -> Result<(), Error> {
     match rest {

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 /// A response's head, as a server sends it.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// The status, 200 to 999. [`Connection::send_interim`] sends interim ones.
+    /// The status, from 200 to 999. [`Connection::send_interim`] sends interim responses.
     pub status: u16,
-    /// The reason phrase; `None` for the registered one.
+    /// The reason phrase; `None` for that of [`reason_phrase`](super::reason_phrase).
     pub reason: Option<&'a str>,
     /// The length of the body.
     pub length: Length,
@@ -26,20 +26,21 @@ pub struct Request<'a> {
     pub target: &'a str,
     /// The length of the body.
     pub length: Length,
-    /// True if the connection shall stay open afterwards.
+    /// True if the connection shall stay open after the exchange.
     pub keep_alive: bool,
-    /// True if the request proposes another protocol: `Upgrade` is among its fields, or the method is CONNECT.
+    /// True if the request proposes another protocol, by an `Upgrade` field that the caller adds or by the method
+    /// CONNECT.
     pub upgrade: bool,
 }
 
 impl Connection {
-    /// Sends an interim response: any status 1xx except 101, for which see [`accept`](Self::accept).
+    /// Sends an interim response. Its status is 1xx, but not 101, which [`accept`](Self::accept) sends.
     ///
-    /// Sends nothing to an HTTP/1.0 client, which would not understand it (RFC 9110 section 15.2).
+    /// Sends nothing to an HTTP/1.0 client, which would not understand the response (RFC 9110 section 15.2).
     ///
     /// # Errors
-    /// Returns [`Error::NotNow`] if no response is due or the status is not interim; field errors as in
-    /// [`send_response`](Self::send_response).
+    /// Returns [`Error::NotNow`] if no response is due or the status is not interim; [`Error::InvalidField`] or
+    /// [`Error::ReservedField`] if a field is invalid.
     pub fn send_interim(
         &mut self,
         status: u16,
@@ -59,12 +60,12 @@ impl Connection {
         })
     }
 
-    /// Accepts the protocol that the request proposed. `status` must be 2xx for CONNECT and 101 for Upgrade, to which
-    /// `Connection: upgrade` is added. From then on the bytes of both directions belong to the other protocol.
+    /// Accepts the protocol that the request proposed. `status` must be 2xx for CONNECT and 101 for Upgrade. A 101 gets
+    /// `Connection: upgrade`. From then on the bytes of both directions belong to the other protocol.
     ///
     /// # Errors
     /// Returns [`Error::NotNow`] if the request proposed no protocol or is incomplete, or if the status does not fit;
-    /// field errors as in [`send_response`](Self::send_response).
+    /// [`Error::InvalidField`] or [`Error::ReservedField`] if a field is invalid. Nothing is sent then.
     pub fn accept(
         &mut self,
         status: u16,
@@ -89,7 +90,7 @@ impl Connection {
 
     /// Sends a final response's head: status line, the given fields, then the fields that frame the message. The caller
     /// then sends the body by [`send_data`](Self::send_data), and must call [`send_end`](Self::send_end) even if there
-    /// is none.
+    /// is no body.
     ///
     /// # Errors
     /// Returns [`Error::NotNow`] if no response is due or the status is below 200; [`Error::InvalidReason`],
@@ -143,16 +144,16 @@ impl Connection {
     }
 
     /// Returns true if the request is HTTP/1.1 and not HEAD, and the connection stays open. Two responses to such
-    /// requests have the same head if their status, fields and length are the same, so a caller may keep one for
-    /// [`send_rendered`](Self::send_rendered).
+    /// requests have the same head if their status, reason, fields and length are the same, so a caller may keep a head
+    /// for [`send_rendered`](Self::send_rendered).
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.keep_alive && self.version == Version::Http11 && self.method != Method::Head
     }
 
-    /// Sends a whole response with a head that an earlier [`send_response`](Self::send_response) wrote. That connection
-    /// must have been [plain](Self::is_plain), as this one must be; the head must announce the length of this `body`,
-    /// and not be 204 or 304.
+    /// Sends a whole response with a head that an earlier [`send_response`](Self::send_response) wrote. The connection
+    /// that wrote the head must have been [plain](Self::is_plain), as this connection must be. The head must announce
+    /// the length of this `body`, and its status must not be 204 or 304.
     ///
     /// # Errors
     /// Returns [`Error::NotNow`] if no response is due or the connection is not plain. Nothing is sent then.
@@ -174,11 +175,12 @@ impl Connection {
     }
 
     /// Sends a request's head. The caller then sends the body by [`send_data`](Self::send_data), and must call
-    /// [`send_end`](Self::send_end) even if there is none.
+    /// [`send_end`](Self::send_end) even if there is no body.
     ///
     /// # Errors
-    /// Returns [`Error::NotNow`] if another exchange is in progress; [`Error::InvalidField`] or
-    /// [`Error::ReservedField`] if the method, the target or a field is invalid. Nothing is sent then.
+    /// Returns [`Error::NotNow`] if the role is not client, or if the connection is closing or has another exchange in
+    /// progress; [`Error::InvalidField`] or [`Error::ReservedField`] if the method, the target or a field is invalid.
+    /// Nothing is sent then.
     pub fn send_request(
         &mut self,
         request: Request<'_>,
@@ -209,7 +211,7 @@ impl Connection {
             out.extend_from_slice(b" HTTP/1.1\r\n");
             write_fields(out, fields)?;
             match request.length {
-                // RFC 9110 section 8.6: a request with one of these methods and no body sends Content-Length: 0.
+                // RFC 9110 section 8.6: a request with one of these methods and no body should have Content-Length: 0.
                 Length::Empty if matches!(self.method, Method::Post | Method::Put | Method::Patch) => {
                     out.extend_from_slice(b"Content-Length: 0\r\n");
                 }
@@ -255,7 +257,7 @@ impl Connection {
 
     /// Accounts for a part of our message's body that the caller itself sends, such as a range of a file or shared
     /// bytes. Appends the framing around the part to `before` and `after`. Returns false if the part is empty or the
-    /// body is withheld: the caller must not send it then.
+    /// body is withheld; the caller must not send the part then.
     ///
     /// # Errors
     /// Returns the same errors as [`send_data`](Self::send_data).
@@ -276,11 +278,12 @@ impl Connection {
         Ok(length > 0)
     }
 
-    /// Ends our message. Sends `trailers` if the body is chunked, else ignores them.
+    /// Ends our message. Sends `trailers` if the body is chunked, and otherwise ignores them.
     ///
     /// # Errors
-    /// Returns [`Error::NotNow`] outside a body; field errors of the trailers; [`Error::LengthMismatch`] if the body is
-    /// shorter than announced: the connection can then only be closed.
+    /// Returns [`Error::NotNow`] outside a body; [`Error::InvalidField`] or [`Error::ReservedField`] if a trailer is
+    /// invalid; [`Error::LengthMismatch`] if the body is shorter than announced. A connection whose body is too short
+    /// can only be closed.
     #[inline]
     pub fn send_end(&mut self, out: &mut Vec<u8>, trailers: impl FnOnce(&mut FieldWriter<'_>)) -> Result<(), Error> {
         match self.outgoing {
@@ -307,7 +310,7 @@ impl Connection {
     }
 }
 
-/// Writes a head and its empty line, or nothing if a part of it is invalid.
+/// Writes a head or a trailer section with its empty line, or nothing if a part of it is invalid.
 #[inline(always)]
 fn write_head(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<(), Error> {
     let start = out.len();

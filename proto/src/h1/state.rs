@@ -1,8 +1,8 @@
 //! The states of an HTTP/1 exchange, and the table of all permitted steps between them.
 //!
 //! Each end of a connection tracks two states, the client's and the server's. A step of one side may change the other
-//! side's state too (a response decides for a client in `MaySwitch`), so each row names the side whose state it
-//! changes. The diagrams in docs/http1-states.md are generated from [`TABLE`].
+//! side's state too (a response moves a client out of `MaySwitch`), so each row names the side whose state it changes.
+//! The diagrams in docs/http1-states.md are generated from [`TABLE`].
 
 use crate::Role;
 
@@ -65,7 +65,7 @@ use Role::{Client, Server};
 use State::*;
 use Step::*;
 
-/// Every permitted step. Any other step is an error of the side that takes it.
+/// All permitted steps. [`State::after`] returns `None` for any other step.
 pub const TABLE: &[Row] = &[
     (Client, Idle, Request, SendsBody),
     (Client, SendsBody, Data, SendsBody),
@@ -84,7 +84,8 @@ pub const TABLE: &[Row] = &[
     (Client, SendsBody, Fail, MustClose),
     (Client, MustClose, Fail, MustClose),
     (Server, Idle, Request, AwaitsResponse),
-    // A server may respond before the request's head is complete, if the head is malformed or arrives too slowly.
+    // A server may respond before the request's head is complete, for example if the head is malformed or arrives too
+    // slowly.
     (Server, Idle, Response, SendsBody),
     (Server, AwaitsResponse, Interim, AwaitsResponse),
     (Server, AwaitsResponse, Response, SendsBody),

@@ -1,37 +1,37 @@
-//! Allowances for each kind of frame that costs us more than it costs the peer. Useful work refills them. A connection
-//! whose peer uses one up ends with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
+//! Allowances for each kind of frame that costs us more than it costs the peer. Useful work refills most of them. A
+//! connection whose peer exceeds an allowance fails with ENHANCE_YOUR_CALM (RFC 9113 section 10.5).
 //!
-//! The published attacks on HTTP/2 are floods of such frames; each [`Kind`] names the attacks that it stops.
+//! Many published attacks on HTTP/2 are floods of such frames. Most [`Kind`]s name an attack that they stop.
 
-/// The kinds of frames that are counted.
+/// The kinds of frames and field sections that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Streams that the peer resets: rapid reset, CVE-2023-44487.
+    /// Resets by the peer (rapid reset, CVE-2023-44487).
     PeerResets,
-    /// Streams that we reset because of the peer's frames: MadeYouReset, CVE-2025-8671.
+    /// Resets by us because of the peer's frames (MadeYouReset, CVE-2025-8671).
     OwnResets,
-    /// SETTINGS, each of which requires an acknowledgement: CVE-2019-9515.
+    /// SETTINGS, which require an acknowledgement, and repeated acknowledgements (CVE-2019-9515).
     Settings,
-    /// PING, each of which requires a reply: CVE-2019-9512.
+    /// PING, which requires a reply, and replies to PING (CVE-2019-9512).
     Pings,
-    /// PRIORITY and PRIORITY_UPDATE: CVE-2019-9513.
+    /// PRIORITY and PRIORITY_UPDATE (CVE-2019-9513).
     Priorities,
-    /// DATA, HEADERS and CONTINUATION without content or with padding only, and HEADERS that we ignore: CVE-2019-9518,
-    /// CVE-2024-27316.
+    /// DATA, unfinished HEADERS and CONTINUATION without content or with padding only, and HEADERS that we ignore
+    /// (CVE-2019-9518, CVE-2024-27316). The DATA frame that ends a stream in progress does not count.
     Empty,
-    /// WINDOW_UPDATE. Sending data refills it; CVE-2019-9511 needs many updates for little data.
+    /// WINDOW_UPDATE. Sending data refills this allowance; CVE-2019-9511 needs many updates for little data.
     WindowUpdates,
     /// Frames of unknown kinds, and repeated GOAWAY.
     Unknown,
-    /// DATA with fewer than 16 body bytes, except the last frame of a stream. Each costs us as much as a frame of 16
-    /// KiB.
+    /// DATA with fewer than 16 body bytes, except the last frame of a stream. Each costs us about as much as a frame of
+    /// 16 KiB.
     SmallData,
-    /// CONTINUATION beyond [`Bounds::continuations`](super::Bounds::continuations), or beyond the bytes of the largest
-    /// field section: CVE-2024-27316. The allowance is 0.
+    /// CONTINUATION beyond [`Bounds::continuations`](super::Bounds::continuations) or beyond twice the bytes of the
+    /// largest list of fields, and lists that are much too large (CVE-2024-27316). The allowance is 0.
     Continuations,
-    /// Field sections with more bytes or fields than allowed. Each is decoded to its end and answered with 431.
-    /// Responses do not refill this allowance.
+    /// Field sections with more bytes or fields than allowed. Each is decoded to its end, and a request is answered
+    /// with 431. Responses do not refill this allowance.
     LargeHeads,
 }
 
@@ -53,15 +53,15 @@ pub const NAMES: [&str; KINDS] = [
     "large field sections",
 ];
 
-/// The size of an allowance, and how it is refilled. Sufficient for every client that was tested, including browsers
-/// that cancel a page's images.
+/// The size of an allowance, and how it is refilled. The values suffice for every client that was tested, including
+/// browsers that cancel a page's images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// The largest value, which is also the initial one.
     pub most: u16,
-    /// Frames given back per complete response.
+    /// The number of frames restored per complete response.
     pub refill: u16,
-    /// Frames given back per second, if the caller has a clock.
+    /// The number of frames restored per second, if the caller has a clock.
     pub a_second: u16,
 }
 
@@ -78,7 +78,7 @@ pub const ALLOWANCES: [Allowance; KINDS] = [
     // 20,000 frames of one byte each are 200 KB, most of it frame heads.
     Allowance { most: 20_000, refill: 256, a_second: 256 },
     Allowance { most: 0, refill: 0, a_second: 0 },
-    // Sufficient for a browser with too many cookies that loads a page's resources.
+    // This is sufficient for a browser with too many cookies that loads a page's resources.
     Allowance { most: 100, refill: 0, a_second: 1 },
 ];
 
@@ -142,12 +142,12 @@ impl Budget {
         }
     }
 
-    /// Refills allowances after body bytes were sent. The window updates that allowed them were useful: peers send one
-    /// or two per 4 KiB, whereas CVE-2019-9511 sends one for every few bytes. `tight` is true if the window allowed no
-    /// more bytes.
+    /// Refills allowances after body bytes were sent, because the window updates that allowed these bytes were useful.
+    /// Peers usually send one or two per 4 KiB, whereas CVE-2019-9511 sends one for every few bytes. `tight` is true if
+    /// the window allowed no more bytes.
     ///
-    /// Small DATA and PING are refilled too: a small message may be the reply to another, and a client may measure the
-    /// speed of a download by PING.
+    /// The allowances for small DATA and PING are refilled too, because a small message may be the reply to another,
+    /// and a client may measure the speed of a download by PING.
     pub(super) fn sent_data(&mut self, bytes: usize, tight: bool) {
         let by_itself = if tight { 0 } else { 4 };
         self.give_back(Kind::WindowUpdates as usize, (bytes / 128) as u32 + by_itself);
@@ -155,7 +155,7 @@ impl Budget {
         self.give_back(Kind::Pings as usize, (bytes / 4096) as u32 + by_itself.min(1));
     }
 
-    /// Refills small DATA after body bytes were received in a frame that is not small.
+    /// Refills the allowance for small DATA after body bytes were received in a frame that is not small.
     #[inline]
     pub(super) fn received_data(&mut self, bytes: u32) {
         self.give_back(Kind::SmallData as usize, bytes / 64);

@@ -1,9 +1,9 @@
-//! One HTTP/2 connection in either role: turns received bytes into events. `send` holds the sending half.
+//! One HTTP/2 connection in either role: turns received bytes into events. The module `send` holds the sending half.
 //!
 //! The object owns the state of a connection: windows, compression tables, streams. It borrows the unread bytes, and
-//! all connections of a caller share one [`Head`] and one buffer for decoded fields. While it reads, it writes the
-//! frames that must be sent at once to the caller's output: acknowledgements of SETTINGS and PING, resets, window
-//! updates.
+//! all connections of a caller can share one [`Head`] and one buffer for decoded fields. While it reads, it appends the
+//! frames that the peer's frames require to the caller's output: acknowledgements of SETTINGS and PING, resets, window
+//! updates, and GOAWAY after an error.
 
 use super::budget::{Budget, Kind};
 use super::data::Incoming;
@@ -17,19 +17,20 @@ use crate::hpack;
 use crate::{Head, Length, Limits, Role};
 use alloc::vec::Vec;
 
-/// Limits that a connection sets for its peer. All connections of a server or client share them.
+/// Limits that a connection sets for its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Streams that a peer may have open. RFC 9113 section 6.5.2 recommends at least 100.
+    /// The largest number of streams that a peer may have open. RFC 9113 section 6.5.2 recommends at least 100.
     pub streams: u32,
-    /// Bytes that a peer may send on one stream before the caller has used some up.
+    /// The number of bytes that a peer may send on one stream before the caller has used some up.
     pub stream_window: u32,
-    /// Bytes that a peer may send on all streams together before the caller has used some up. Values below 65,535 count
-    /// as 65,535.
+    /// The number of bytes that a peer may send on all streams together before the caller has used some up. Values
+    /// below 65,535 count as 65,535.
     pub connection_window: u32,
-    /// Bytes of the compression table for the peer's fields.
+    /// The largest size in bytes of the compression table for the peer's fields.
     pub table_bytes: u32,
-    /// CONTINUATION frames after one HEADERS frame. The default is more than the largest head needs in full frames.
+    /// The largest number of CONTINUATION frames after one HEADERS frame. The default is more than the largest head
+    /// needs if the frames are full.
     pub continuations: u16,
 }
 
@@ -65,7 +66,7 @@ pub enum Event<'b> {
     NeedMore,
     /// A request's or final response's head, in the lent `Head`. With [`Length::Empty`] the peer's direction has ended.
     Head(StreamRef, Length),
-    /// A request that a server must answer with this error. The lent `Head` does not hold it.
+    /// A request that a server must answer with the status of this error. The lent `Head` does not hold the request.
     Refused(StreamRef, crate::Error),
     /// An interim response, client role only. Its head is in the lent `Head`.
     Interim(StreamRef),
@@ -78,26 +79,26 @@ pub enum Event<'b> {
     /// 8.7). [`Code::NoError`] after the end of a response means that the server does not need the rest of the request;
     /// the response is valid (section 8.1).
     Reset(StreamRef, Code),
-    /// More bytes may be sent on this stream.
+    /// The peer has widened this stream's window. The connection's window may still be closed.
     Opened(StreamRef),
-    /// More bytes may be sent on every stream, or the peer's settings have changed.
+    /// The peer has widened the connection's window or sent settings, so more bytes may be allowed on any stream.
     AllOpened,
-    /// The peer has sent GOAWAY: it begins no more streams on this connection and accepts no more; see
-    /// [`Connection::peer_goes_away`]. Each stream of ours that it will not process is then [`Reset`](Event::Reset)
-    /// with [`Code::Refused`].
+    /// The peer has sent GOAWAY and accepts no more streams; see [`Connection::peer_goes_away`]. A
+    /// [`Reset`](Event::Reset) with [`Code::Refused`] follows for each stream of ours that the peer will not process.
     GoingAway,
 }
 
 /// An event and the number of window bytes that it used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'b> {
-    /// Bytes at the front of the window that the caller can drop after it has acted on the event.
+    /// The number of bytes at the front of the window that the caller can drop after it has acted on the event.
     pub consumed: usize,
     /// The event.
     pub event: Event<'b>,
 }
 
-/// Why a connection failed. The output ends with a GOAWAY for the peer, and nothing more is sent after it.
+/// The reason why a connection failed. The output ends with a GOAWAY for the peer, after which the caller must send
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The error code in GOAWAY.
@@ -116,7 +117,7 @@ pub struct Away {
     /// The highest number of a stream of ours that the peer has processed or may process. A later GOAWAY must not raise
     /// it.
     pub last: u32,
-    /// The reason.
+    /// The error code.
     pub code: Code,
 }
 
@@ -130,7 +131,7 @@ pub(super) enum Phase {
     Failed,
 }
 
-/// One connection's protocol state.
+/// The protocol state of one HTTP/2 connection.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) role: Role,
@@ -159,7 +160,7 @@ pub struct Connection {
     /// True if the peer has acknowledged our settings. Until then it may use the initial values of RFC 9113 section
     /// 6.5.2.
     pub(super) acknowledged: bool,
-    /// Bytes of the connection's window that were used up before the acknowledgement.
+    /// The number of bytes of the connection's window that were used up before the acknowledgement.
     pub(super) unknown_used: u32,
 }
 
@@ -217,7 +218,7 @@ impl Connection {
         self.budget.fired()
     }
 
-    /// Returns the bytes of memory that compression tables and an unfinished field section take.
+    /// Returns the number of bytes of memory that the compression tables and an unfinished field section take.
     pub fn held(&self) -> usize {
         self.fragments.capacity() + self.decoder.memory_bytes() + self.encoder.memory_bytes()
     }
@@ -225,14 +226,14 @@ impl Connection {
     /// Reads one event from the front of the window.
     ///
     /// # Errors
-    /// Returns the reason why the connection fails. The output then has a GOAWAY for the peer.
+    /// Returns the reason why the connection fails. The first such error appends a GOAWAY for the peer to the output.
     #[inline]
     pub fn receive<'b>(&mut self, window: &'b [u8], lent: &mut Lent<'_>) -> Result<Received<'b>, Failure> {
         self.read(window, lent).map_err(|failure| self.fail(failure, lent.out))
     }
 
-    /// Fails the connection for a reason that only the caller sees. Writes GOAWAY to the output, and returns the
-    /// failure.
+    /// Fails the connection for a reason that the caller gives, and returns that reason. Appends GOAWAY to the output,
+    /// unless the connection has already failed.
     pub fn fail(&mut self, failure: Failure, out: &mut Vec<u8>) -> Failure {
         if self.phase != Phase::Failed {
             self.phase = Phase::Failed;
@@ -308,8 +309,8 @@ impl Connection {
     /// Checks a frame by its head alone.
     #[inline]
     fn check(&self, head: FrameHead) -> Result<(), Failure> {
-        // Checked first: a first frame other than SETTINGS means an invalid preface, even if it has other errors (RFC
-        // 9113 section 3.4).
+        // This check comes first, because a first frame other than SETTINGS means an invalid preface, even if the frame
+        // has other errors (RFC 9113 section 3.4).
         if self.phase == Phase::FirstSettings && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(failure(Code::Protocol, "the first frame is not SETTINGS"));
         }
@@ -386,8 +387,8 @@ impl Connection {
         if begun_by_us { number >= self.next } else { number > self.last }
     }
 
-    /// Handles a frame for a stream that is over. Fails if the peer knew that it is over, ignores the frame if we have
-    /// reset the stream, and resets the stream if it is not remembered.
+    /// Handles a frame for a stream that is over. Fails the connection if the peer must know that the stream is over,
+    /// ignores the frame if we have reset the stream, and resets the stream if it is not remembered.
     pub(super) fn late(&mut self, number: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
         match self.streams.ended(number) {
             Some(End::Own) => Ok(()),
@@ -428,9 +429,9 @@ impl Connection {
         self.peer_goes
     }
 
-    /// Sets the current second, counted from any start, and refills each allowance by its `a_second` for the time since
-    /// the last call. This keeps harmless but long-lived traffic, such as a stream of small messages or an occasional
-    /// PING, from using an allowance up. A caller with a clock calls this before it passes received bytes.
+    /// Sets the current second, counted from any start, and refills each allowance by its `a_second` for each second
+    /// since the last call. This keeps harmless but long-lived traffic, such as a stream of small messages or an
+    /// occasional PING, from using an allowance up. A caller with a clock calls this before it passes received bytes.
     #[inline]
     pub fn set_second(&mut self, second: u32) {
         self.budget.set_second(second);

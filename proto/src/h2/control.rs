@@ -1,4 +1,4 @@
-//! The frames that carry no message: windows, resets, settings, pings, priorities, GOAWAY (RFC 9113 section 6).
+//! Handles the frames that carry no message: windows, resets, settings, pings, priorities, GOAWAY (RFC 9113 section 6).
 
 use super::budget::Kind;
 use super::connection::{Away, Connection, Event, Failure, Phase, failure};
@@ -50,7 +50,7 @@ impl Connection {
         }
         self.count(Kind::PeerResets)?;
         let Some(stream) = self.streams.find(head.stream) else {
-            // From now on HEADERS and DATA on this stream are errors.
+            // While this is remembered, HEADERS and DATA on this stream are errors.
             self.streams.remember(head.stream, End::Peer);
             return Ok(None);
         };
@@ -131,12 +131,12 @@ impl Connection {
                 self.reset_because(stream, code, out)?;
                 Ok(Some(Event::Reset(stream, code)))
             }
-            // No stream is open that could be reset.
+            // The stream is not open, so it cannot be reset.
             None => Err(failure(code, "PRIORITY of a wrong size, or of a stream on itself")),
         }
     }
 
-    /// Changes a stream's priority (RFC 9218 section 7.1).
+    /// Changes the priority of a stream in progress (RFC 9218 section 7.1).
     pub(super) fn priority_update(&mut self, payload: &[u8]) -> Result<Option<Event<'static>>, Failure> {
         if self.role == Role::Client {
             return Err(failure(Code::Protocol, "PRIORITY_UPDATE of a server"));

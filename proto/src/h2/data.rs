@@ -1,5 +1,5 @@
-//! DATA: passes body bytes on as they arrive, without waiting for the whole frame, and accounts for padding and both
-//! windows (RFC 9113 section 6.1).
+//! Reads DATA frames: passes body bytes on as they arrive, without waiting for the whole frame, and accounts for
+//! padding and both windows (RFC 9113 section 6.1).
 
 use super::budget::Kind;
 use super::connection::{Connection, Event, Failure, Lent, failure};
@@ -9,7 +9,7 @@ use super::streams::StreamRef;
 use crate::Role;
 use alloc::vec::Vec;
 
-/// DATA with fewer body bytes counts as small, as a chunk does in HTTP/1.
+/// The number of body bytes below which a DATA frame counts as small, as a chunk does in HTTP/1.
 const SMALL_BYTES: u32 = 16;
 
 /// A DATA frame that is being read.
@@ -76,7 +76,7 @@ impl Connection {
         };
         let event = match refused {
             None => {
-                // The stream's window includes the padding too.
+                // The padding also counts in the stream's window.
                 let update = self.streams.get(stream).and_then(|found| found.receive.use_up(padding + read));
                 if let Some(more) = update.filter(|_| !ends) {
                     frame::write_window_update(stream.number, more, lent.out);
@@ -131,20 +131,22 @@ impl Connection {
         }
     }
 
-    /// Returns true if [`receive`](Self::receive) returns an event even for an empty window: the end of a body whose
-    /// last frame was read. A caller that stopped reading must then call it once more, although no bytes are left.
+    /// Returns true if [`receive`](Self::receive) may return the end of a body even for an empty window, because the
+    /// body's last frame was read. A caller that stopped reading must then call `receive` once more, although no bytes
+    /// are left.
     pub fn end_is_due(&self) -> bool {
         self.incoming.is_some_and(|incoming| incoming.left == 0 && incoming.padding == 0)
     }
 
-    /// Reports that body bytes were used up. The peer may send as many more on the stream and on the connection.
+    /// Reports that body bytes were used up. A WINDOW_UPDATE, now or after more bytes were used up, lets the peer send
+    /// as many more on the stream and on the connection.
     pub fn used(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
         self.used_of_connection(bytes as u32, out);
         self.used_on_stream(stream, bytes, out);
     }
 
-    /// Like [`used`](Self::used), but for the stream's window only. [`dropped`](Self::dropped) gives the same bytes
-    /// back to the connection's window.
+    /// Like [`used`](Self::used), but for the stream's window only. The caller must give the same bytes back to the
+    /// connection's window by [`dropped`](Self::dropped).
     pub fn used_on_stream(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
         if let Some(found) = self.streams.get(stream)
             && let Some(more) = found.receive.use_up(bytes as u32)
@@ -154,8 +156,8 @@ impl Connection {
         }
     }
 
-    /// Lets the peer send `bytes` more at a time on a stream than
-    /// [`Bounds::stream_window`](super::Bounds::stream_window).
+    /// Widens a stream's window by `bytes`, in addition to [`Bounds::stream_window`](super::Bounds::stream_window) and
+    /// earlier calls. Does nothing if the peer has ended its direction or the window would be too large.
     pub fn widen(&mut self, stream: StreamRef, bytes: u32, out: &mut Vec<u8>) {
         if let Some(found) = self.streams.get(stream)
             && found.state.after(Step::Receive).is_some()
@@ -171,8 +173,8 @@ impl Connection {
         self.used_of_connection(bytes as u32, out);
     }
 
-    /// Returns true if the connection's window lets the peer send body bytes, or will when the peer acknowledges our
-    /// settings.
+    /// Returns true if the connection's window lets the peer send body bytes, or if the peer has not yet acknowledged
+    /// our settings, which may open the window.
     pub fn may_receive(&self) -> bool {
         !self.acknowledged || !self.receive.is_closed()
     }

@@ -1,22 +1,23 @@
-//! Field sections: turns decoded fields into a [`Head`] like that of an HTTP/1 message (RFC 9113 sections 8.2 and 8.3).
+//! Turns the decoded fields of a section into a [`Head`] like that of an HTTP/1 message (RFC 9113 sections 8.2 and
+//! 8.3).
 //!
-//! A section that could be read differently after it is passed on as HTTP/1 is malformed, and nothing in it is
-//! repaired: request smuggling by downgrade exploits such differences.
+//! A section that could be read differently after a server forwards it as HTTP/1 counts as malformed and is not
+//! repaired, because request smuggling by downgrade exploits such differences.
 
 use crate::scan::{self, Job, Scanner};
 use crate::{Field, Head, Known, Length, Limits, Method, Span, Version, target};
 use alloc::vec::Vec;
 
-/// The largest list of fields, measured as in RFC 9113 section 6.5.2, even if the limits allow more. 16-bit spans must
-/// reach the fields, a copy of the path and a copy of the cookies.
+/// The largest size in bytes of a list of fields, measured as in RFC 9113 section 6.5.2, even if the limits allow more.
+/// 16-bit spans must reach the fields, a copy of the path and a copy of the cookies.
 pub(super) const MOST_LIST_BYTES: u32 = 32_000;
 
-/// Why a field section is refused.
+/// The reason why a field section is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// The stream must be reset without a response.
     Malformed,
-    /// A server responds with this error.
+    /// A server responds with the status of this error.
     Answer(crate::Error),
 }
 
@@ -29,7 +30,8 @@ pub(super) enum Section {
 }
 
 /// Reads a section. On entry `head.fields` has the decoded lines, pseudo-fields among them, with spans into `window`.
-/// On return it has the other fields only, and the rest of the head is filled in. `ends` is true if no body follows.
+/// On return it has only the fields that are not pseudo-fields, and the rest of the head is filled in. `ends` is true
+/// if no body follows.
 pub(super) fn read(
     section: Section,
     window: &mut Vec<u8>,
@@ -92,7 +94,7 @@ impl Job for Read<'_> {
             }
             if name.first() == Some(&b':') {
                 let place = pseudo.place(section, name).ok_or(Malformed::Malformed)?;
-                // Each may occur once, and only before all other fields.
+                // Each pseudo-field may occur once, and only before all other fields.
                 if kept != 0 || place.replace(value_span).is_some() {
                     return Err(Malformed::Malformed);
                 }
@@ -142,7 +144,7 @@ impl Job for Read<'_> {
     }
 }
 
-/// Refuses control bytes, and white space at either end (RFC 9113 section 8.2.1).
+/// Refuses control bytes other than tab, and white space at either end (RFC 9113 section 8.2.1).
 #[inline(always)]
 fn check_value<S: Scanner>(value: &[u8]) -> Result<(), Malformed> {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -172,7 +174,8 @@ fn is_of_a_connection(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// Reads Content-Length: one field of at most 19 digits.
+/// Reads Content-Length, which must occur only once and have at most 19 digits. `before` is the value of an earlier
+/// field.
 fn content_length(before: Option<u64>, value: &[u8]) -> Result<u64, Malformed> {
     if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) || before.is_some() {
         return Err(Malformed::Malformed);
@@ -220,7 +223,7 @@ fn request<S: Scanner>(
     head.method_span = method;
     head.method = Method::from_token(token);
     let authority = pseudo.authority.unwrap_or_default();
-    // An empty `:authority` is no host either, and Host does not replace it (RFC 9110 section 4.2.1, RFC 9113 section
+    // An empty `:authority` is no valid host, and Host does not replace it (RFC 9110 section 4.2.1, RFC 9113 section
     // 8.3.1).
     if pseudo.authority.is_some_and(|authority| !target::is_host(authority.of(window))) {
         return Err(Malformed::Malformed);
@@ -254,7 +257,7 @@ fn request<S: Scanner>(
     if !is_https && !scheme.of(window).eq_ignore_ascii_case(b"http") {
         return Err(Malformed::Malformed);
     }
-    // Copied with a space after it, as in a request line, so that the parser of HTTP/1 checks the same grammar.
+    // The path is copied with a space after it, as in a request line, so that the parser of HTTP/1 can check it.
     let path_bytes = path.end - path.start;
     if u32::from(path_bytes) > limits.target_bytes {
         return Err(Malformed::Answer(crate::Error::TargetTooLong));
@@ -279,7 +282,7 @@ fn request<S: Scanner>(
     Ok(())
 }
 
-/// Requires Host or `:authority`. If both are there they must agree (RFC 9113 section 8.3.1).
+/// Requires Host or `:authority`. If both are present, they must be equal apart from case (RFC 9113 section 8.3.1).
 #[inline(always)]
 fn check_host(authority: Span, window: &[u8], head: &Head) -> Result<(), Malformed> {
     if head.seen & Known::Host.bit() == 0 {

@@ -2,7 +2,8 @@
 
 use super::settings::{FIRST_WINDOW, LARGEST_WINDOW};
 
-/// The bytes that the peer lets us send. Negative if the peer reduces its initial window after we have sent.
+/// The number of bytes that the peer lets us send. It may become negative if the peer reduces its initial window after
+/// we have sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SendWindow(i32);
 
@@ -23,7 +24,7 @@ impl SendWindow {
         self.0 -= bytes as i32;
     }
 
-    /// Changes the window. Returns false, without a change, if it would leave its bounds.
+    /// Adds `by` to the window. Returns false, without a change, if the window would leave its range.
     #[must_use]
     pub(super) fn grow(&mut self, by: i64) -> bool {
         match i32::try_from(i64::from(self.0) + by) {
@@ -36,15 +37,15 @@ impl SendWindow {
     }
 }
 
-/// The bytes that we let the peer send.
+/// The window for the bytes that we let the peer send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReceiveWindow {
-    /// Bytes that the peer may still send. Negative if our SETTINGS reduce the window after the peer has sent (RFC 9113
-    /// section 6.9.2).
+    /// The number of bytes that the peer may still send. It may become negative if our SETTINGS reduce the window after
+    /// the peer has sent bytes (RFC 9113 section 6.9.2).
     left: i32,
-    /// Received bytes that were used up and not yet given back to the peer.
+    /// The number of received bytes that were used up and not yet given back to the peer.
     used: u32,
-    /// The size of the whole window.
+    /// The size of the whole window in bytes.
     size: u32,
 }
 
@@ -64,7 +65,7 @@ impl ReceiveWindow {
         self.left -= FIRST_WINDOW.saturating_sub(size) as i32;
     }
 
-    /// Lets the peer send `bytes` more at a time. Returns false, without a change, if the window would be too large.
+    /// Widens the window by `bytes`. Returns false, without a change, if the window would be too large.
     pub(super) fn widen(&mut self, bytes: u32) -> bool {
         let fits = self.size.saturating_add(bytes) <= LARGEST_WINDOW && self.left.checked_add(bytes as i32).is_some();
         if fits {
@@ -84,13 +85,13 @@ impl ReceiveWindow {
         fits
     }
 
-    /// Returns true if the peer has sent all that it may.
+    /// Returns true if the peer has sent all bytes that the window allows.
     pub(super) fn is_closed(self) -> bool {
         self.left <= 0
     }
 
-    /// Counts used-up bytes. Returns the increment for a WINDOW_UPDATE when half of the window is used up, else `None`:
-    /// we send few updates, and a peer never waits for one if its bytes are used up fast enough.
+    /// Counts used-up bytes. Returns the increment for a WINDOW_UPDATE if at least half of the window is used up, else
+    /// `None`. We thus send few updates, and a peer need not wait for one if its bytes are used up fast enough.
     pub(super) fn use_up(&mut self, bytes: u32) -> Option<u32> {
         self.used += bytes;
         if self.used < (self.size / 2).max(1) {
@@ -125,7 +126,7 @@ mod tests {
         assert!(window.receive(60_000));
         window.settings_known(16_384);
         assert!(window.is_closed() && !window.receive(1) && window.receive(0));
-        // 65,535 - 60,000 - 49,151 + 60,000 = 16,384: the whole window, because all sent bytes are used up.
+        // 65,535 - 60,000 - 49,151 + 60,000 = 16,384, which is the whole window, because all sent bytes are used up.
         assert_eq!(window.use_up(60_000), Some(60_000));
         assert!(window.receive(16_384) && !window.receive(1));
         assert!(window.widen(10) && window.receive(10) && !window.receive(1));

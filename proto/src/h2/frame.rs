@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-/// Bytes of a frame's head.
+/// The number of bytes of a frame's head.
 pub(super) const HEAD_BYTES: usize = 9;
 
-/// The largest payload that every peer accepts, and the largest that we accept (RFC 9113 section 6.5.2).
+/// The size in bytes of the largest payload that every peer accepts, and of the largest that we accept (RFC 9113
+/// section 6.5.2).
 pub const FRAME_BYTES: u32 = 16_384;
 
 /// The connection preface: the first bytes of a client.
@@ -40,7 +41,7 @@ pub(super) mod flag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Code {
-    /// Not an error: a graceful end.
+    /// No error, as in a graceful shutdown.
     NoError = 0,
     /// The peer violated the protocol.
     Protocol = 1,
@@ -98,7 +99,7 @@ pub(super) struct FrameHead {
 }
 
 impl FrameHead {
-    /// Reads a head from the front of the bytes. Returns `None` if they are too few.
+    /// Reads a head from the front of the bytes. Returns `None` if there are too few bytes.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<FrameHead> {
         let &[a, b, c, kind, flags, s0, s1, s2, s3] = bytes.first_chunk::<HEAD_BYTES>()?;
@@ -128,7 +129,7 @@ impl FrameHead {
     }
 }
 
-/// The streams that a kind of frame may name: none (0), one, or either.
+/// The streams that a kind of frame may name: none (number 0), one, or either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Connection,
@@ -177,7 +178,7 @@ shapes! {
     PRIORITY_UPDATE: Connection, 4..=FRAME_BYTES, "PRIORITY_UPDATE";
 }
 
-/// Reads a big-endian number from the front of a payload.
+/// Reads a 32-bit big-endian number from the front of a payload. Returns 0 if the payload is too short.
 pub(super) fn number(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }

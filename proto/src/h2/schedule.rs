@@ -8,7 +8,8 @@ use alloc::collections::VecDeque;
 pub struct Priority {
     /// From 0, the most urgent, to 7.
     pub urgency: u8,
-    /// True if the stream shares the connection with others of its urgency; else it is sent whole before the next one.
+    /// True if the stream shares the connection with others of its urgency. If false, the stream is sent whole before
+    /// the next one, unless its window is closed.
     pub incremental: bool,
 }
 
@@ -52,8 +53,8 @@ impl Schedule {
         self.count += 1;
     }
 
-    /// Puts back a stream that [`take_next`](Self::take_next) returned and that has more to send: behind the others of
-    /// its urgency if it is incremental, else before them.
+    /// Puts back a stream that [`take_next`](Self::take_next) returned and that has more to send: behind the other
+    /// streams of its urgency if it is incremental, else before them.
     pub fn put_back(&mut self, stream: StreamRef, priority: Priority) {
         let queue = &mut self.waiting[usize::from(priority.urgency.min(7))];
         if priority.incremental {
@@ -74,7 +75,7 @@ impl Schedule {
         Some(stream)
     }
 
-    /// Removes a stream that has nothing left to send.
+    /// Removes a stream from the schedule, if it is in it.
     pub fn remove(&mut self, stream: StreamRef) {
         for queue in &mut self.waiting {
             if let Some(at) = queue.iter().position(|(other, _)| *other == stream) {
@@ -129,7 +130,7 @@ mod tests {
         schedule.add(stream(3), shared);
         let mut order = Vec::new();
         for _ in 0..4 {
-            let next = schedule.take_next().expect("one waits");
+            let next = schedule.take_next().expect("a stream waits");
             order.push(next.number);
             schedule.put_back(next, shared);
         }

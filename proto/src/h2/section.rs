@@ -1,4 +1,4 @@
-//! HEADERS and CONTINUATION: reads the field sections that begin a stream, respond to it, or end it with trailers (RFC
+//! Reads HEADERS and CONTINUATION, whose field sections begin a stream, respond to it, or end it with trailers (RFC
 //! 9113 section 6.2).
 
 use super::budget::Kind;
@@ -95,7 +95,7 @@ impl Connection {
         fragment: &[u8],
         lent: &mut Lent<'_>,
     ) -> Result<Option<Event<'static>>, Failure> {
-        // Decoded even if the section is refused, because the compression tables of both sides must stay equal.
+        // The section is decoded even if it is refused, because the compression tables of both sides must stay equal.
         let too_large = self.decode(fragment, lent)?;
         match self.streams.find(block.stream) {
             Some(stream) if self.role == Role::Client => self.response(stream, block, too_large, lent),
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Decodes a section into the lent head. Returns true if it is larger than allowed.
+    /// Decodes a section into the lent head. Returns true if the section is larger than allowed.
     pub(super) fn decode(&mut self, fragment: &[u8], lent: &mut Lent<'_>) -> Result<bool, Failure> {
         let Lent { head, fields, limits, .. } = lent;
         head.clear();
@@ -136,8 +136,8 @@ impl Connection {
                 Ok(too_large)
             }
             Err(hpack::Error::ListTooLarge) => {
-                // Recorded as a use of `Continuations`, whose allowance is 0, since no well-behaved client sends such a
-                // list.
+                // The list is recorded as a use of `Continuations`, whose allowance is 0, because no well-behaved
+                // client sends such a list.
                 let _ = self.budget.take(Kind::Continuations);
                 Err(failure(Code::EnhanceYourCalm, "a field section is much larger than allowed"))
             }
@@ -157,7 +157,7 @@ impl Connection {
         }
         if number <= self.last {
             return match self.streams.ended(number) {
-                // Usual once per reset: trailers that the client sent before it received the reset.
+                // This is usual once per reset, if the client sent trailers before it received the reset.
                 Some(End::Own) => self.count(Kind::Empty).map(|()| None),
                 Some(_) => Err(failure(Code::StreamClosed, "HEADERS for a stream that is over")),
                 None => Err(failure(Code::Protocol, "a stream's number is lower than an earlier one's")),

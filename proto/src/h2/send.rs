@@ -1,4 +1,4 @@
-//! The sending half of a connection: heads, bodies as far as the windows allow, resets, GOAWAY.
+//! The sending half of a connection: sends heads, bodies as far as the windows allow, resets, and GOAWAY.
 
 use super::connection::Connection;
 use super::frame::{self, Code, FRAME_BYTES, FrameHead, HEAD_BYTES, flag, kind};
@@ -9,10 +9,10 @@ use crate::hpack::{self, Indexing};
 use crate::{Error, Length, Method, Role};
 use alloc::vec::Vec;
 
-/// The last stream number in a GOAWAY that only announces another one.
+/// The last stream number in a GOAWAY that only announces another GOAWAY.
 const EVERY_STREAM: u32 = 0x7fff_ffff;
 
-/// Writes a head's fields.
+/// Writes the fields of a head or of a trailer section.
 #[derive(Debug)]
 pub struct FieldWriter<'a> {
     encoder: &'a mut hpack::Encoder,
@@ -58,16 +58,16 @@ pub struct Request<'a> {
 }
 
 impl Connection {
-    /// Returns true if a response with this status has no body on this stream, even if its head announces one: the
-    /// request was HEAD, or the status is 204 or 304.
+    /// Returns true if a response with this status has no body on this stream, even if its head announces one, because
+    /// the request was HEAD or the status is 204 or 304.
     pub fn withholds_body(&mut self, stream: StreamRef, status: u16) -> bool {
         self.streams.get(stream).map_or(matches!(status, 204 | 304), |found| found.withholds(status))
     }
 
     /// Returns true if a stream is a tunnel: its request was a CONNECT, and the response is 2xx. From then on
-    /// [`send_data`](Self::send_data) and [`Event::Data`](super::Event::Data) carry the tunnel's bytes, and each
-    /// direction of the stream ends with that direction of the tunnel. If the tunnel's other side fails, reset the
-    /// stream with [`Code::Connect`].
+    /// [`send_data`](Self::send_data) and [`Event::Data`](super::Event::Data) carry the tunnel's bytes, and the end of
+    /// a direction of the stream ends that direction of the tunnel. If the tunnel's other side fails, reset the stream
+    /// with [`Code::Connect`].
     pub fn is_tunnel(&mut self, stream: StreamRef) -> bool {
         self.streams.get(stream).is_some_and(|found| found.is_tunnel)
     }
@@ -116,7 +116,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a final response's head. With [`Length::Empty`], or if the body is withheld, this completes the response.
+    /// Sends a final response's head. With [`Length::Empty`] or a length of 0, or if the body is withheld, this
+    /// completes the response.
     ///
     /// A 2xx to a CONNECT, with or without a protocol, makes the stream a tunnel. Its length is [`Length::Unknown`],
     /// and no length may be among its fields.
@@ -158,8 +159,8 @@ impl Connection {
 
     /// Begins a stream with a request (client role). A CONNECT asks for a tunnel and must not have `ends`: either its
     /// authority has a port and its path is empty (RFC 9113 section 8.5), or it has a protocol and a path (RFC 8441). A
-    /// 2xx response makes the stream a tunnel ([`is_tunnel`](Self::is_tunnel)); after any other response it is a
-    /// request like all others.
+    /// 2xx response makes the stream a tunnel ([`is_tunnel`](Self::is_tunnel)); after any other response the request is
+    /// like all others.
     ///
     /// # Errors
     /// Returns [`Error::NotNow`] if the peer allows no more streams, if either side has sent GOAWAY, or if the peer
@@ -204,7 +205,7 @@ impl Connection {
         Ok(stream)
     }
 
-    /// Returns true if the stream's own window is open. The connection's may still be closed.
+    /// Returns true if the stream's own window is open. The connection's window may still be closed.
     pub fn is_open_by_itself(&mut self, stream: StreamRef) -> bool {
         self.streams.get(stream).is_some_and(|found| found.send.available() > 0)
     }
@@ -318,8 +319,9 @@ impl Connection {
         }
     }
 
-    /// Sends GOAWAY. The first call does not limit the streams, since the peer may have begun some already; the second
-    /// names the last one. Streams up to that one are served.
+    /// Sends GOAWAY. The first call does not limit the streams, because the peer may have begun some already. The
+    /// second call names the last stream that the peer has begun; streams up to that one are served. Further calls do
+    /// nothing.
     pub fn go_away(&mut self, out: &mut Vec<u8>) {
         match self.going {
             None => {

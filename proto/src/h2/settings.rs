@@ -1,4 +1,4 @@
-//! SETTINGS: writes ours and reads the peer's (RFC 9113 section 6.5, RFC 8441, RFC 9218).
+//! Writes our SETTINGS and reads the peer's (RFC 9113 section 6.5, RFC 8441, RFC 9218).
 
 use super::frame::{Code, FRAME_BYTES, FrameHead, kind};
 use alloc::vec::Vec;
@@ -14,23 +14,24 @@ mod name {
     pub(super) const NO_RFC7540_PRIORITIES: u16 = 9;
 }
 
-/// The largest window that the protocol allows.
+/// The largest window in bytes that the protocol allows.
 pub(super) const LARGEST_WINDOW: u32 = 0x7fff_ffff;
 
-/// The initial window of a connection, and of a stream unless SETTINGS announces another one.
+/// The initial window in bytes of a connection, and of a stream unless SETTINGS announce another one.
 pub(super) const FIRST_WINDOW: u32 = 65_535;
 
 /// The peer's settings that affect what we send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// Bytes of the table that our encoder may use, and the smallest value before or within the last SETTINGS frame.
+    /// The largest size in bytes of the table that our encoder may use.
     pub(super) table_bytes: u32,
+    /// The smallest value of `table_bytes` directly before the last SETTINGS frame or within it.
     pub(super) least_table_bytes: u32,
-    /// Streams that we may have open (client role).
+    /// The largest number of streams that we may have open (client role).
     pub(super) streams: u32,
-    /// The initial window of a stream.
+    /// The initial window of a stream in bytes.
     pub(super) window: u32,
-    /// Bytes of the largest frame payload.
+    /// The size in bytes of the largest frame payload.
     pub(super) frame_bytes: u32,
     /// True if CONNECT may have a protocol (RFC 8441; client role).
     pub(super) connect_protocol: bool,

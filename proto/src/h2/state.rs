@@ -1,7 +1,7 @@
 //! The states of an HTTP/2 stream, and the table of all permitted steps between them (RFC 9113 section 5.1).
 //!
-//! There are no reserved states, because server push is not supported. A closed stream is removed; the connection
-//! remembers for a while how the last ones ended.
+//! There are no reserved states, because server push is not supported. A closed stream is removed. The connection
+//! remembers for a while how the last streams ended.
 
 /// The state of a stream. `Local` and `Remote` name the direction that has ended: ours or the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub type Row = (State, Step, State);
 use State::*;
 use Step::*;
 
-/// Every permitted step. Any other step is an error of the side that takes it.
+/// All permitted steps. [`State::after`] returns `None` for any other step.
 pub const TABLE: &[Row] = &[
     (Idle, Begin, Open),
     (Open, Receive, Open),

@@ -1,4 +1,4 @@
-//! The streams in progress of a connection, and how the last ones ended.
+//! The streams in progress of a connection, and how the most recently closed streams ended.
 
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::Code;
@@ -16,7 +16,7 @@ pub struct StreamRef {
     pub number: u32,
 }
 
-/// The number of ended streams that are remembered, to tell a late frame from a wrong one.
+/// The number of ended streams that are remembered, so that a late frame can be distinguished from an invalid one.
 const REMEMBERED: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -24,12 +24,12 @@ pub(super) struct Stream {
     pub(super) state: State,
     pub(super) send: SendWindow,
     pub(super) receive: ReceiveWindow,
-    /// Bytes of the peer's body that have not arrived, if its length was announced.
+    /// The number of bytes of the peer's body that have not arrived, if the body's length was announced.
     pub(super) announced: Option<u64>,
-    /// Bytes of our body that have not been sent, if its length was announced.
+    /// The number of bytes of our body that have not been sent, if the body's length was announced.
     pub(super) promised: Option<u64>,
     pub(super) priority: Priority,
-    /// The request's method: a response to HEAD has no body, and a 2xx to CONNECT makes a tunnel.
+    /// The request's method. It matters because a response to HEAD has no body, and a 2xx to CONNECT makes a tunnel.
     pub(super) method: Method,
     /// True if a final head was received (client role) or sent (server role).
     pub(super) has_answer: bool,
@@ -43,8 +43,9 @@ impl Stream {
         self.method == Method::Connect && (200..300).contains(&status)
     }
 
-    /// Returns true if one direction may end in trailers. No direction of a tunnel may. Nor may a client's direction of
-    /// a CONNECT, since the client cannot know whether a 2xx is already on its way.
+    /// Returns true if one direction may end in trailers. No direction of a tunnel may, and a client's direction of a
+    /// CONNECT may not either, because the client cannot know whether a 2xx is already on its way. `is_clients` is true
+    /// for the client's direction.
     pub(super) fn may_have_trailers(&self, is_clients: bool) -> bool {
         !(self.is_tunnel || is_clients && self.method == Method::Connect)
     }
@@ -55,8 +56,8 @@ impl Stream {
         !self.tunnels(status) && (self.method == Method::Head || matches!(status, 204 | 304))
     }
 
-    /// Counts a DATA frame of `frame` payload bytes, `bytes` of them of the body. Returns an error code if the window
-    /// or the announced length does not allow them.
+    /// Counts a DATA frame of `frame` payload bytes, of which `bytes` belong to the body. Returns an error code if the
+    /// window or the announced length does not allow them.
     pub(super) fn take_data(&mut self, frame: u32, bytes: u32, ends: bool) -> Option<Code> {
         if !self.receive.receive(frame) {
             return Some(Code::FlowControl);
@@ -78,9 +79,9 @@ impl Stream {
 pub(super) enum End {
     /// Both directions ended.
     Complete,
-    /// The peer reset it.
+    /// The peer reset the stream.
     Peer,
-    /// We reset it, and the peer may not know yet.
+    /// We reset the stream, and the peer may not know this yet.
     Own,
 }
 
@@ -115,9 +116,10 @@ impl Streams {
         StreamRef { place, number }
     }
 
-    /// Returns the stream with this number. Searches all places, because a connection has few streams.
+    /// Returns the stream with this number. Searches the places one after the other, because a connection has few
+    /// streams.
     pub(super) fn find(&self, number: u32) -> Option<StreamRef> {
-        /// Numbers that are compared at once, without a branch for each.
+        /// How many numbers are compared at once, without a branch for each.
         const LANES: usize = 16;
         let has = |lanes: &[u32]| lanes.iter().fold(false, |has, &other| has | (other == number));
         let start = LANES * self.numbers.chunks(LANES).position(has)?;
@@ -164,7 +166,7 @@ impl Streams {
         }
     }
 
-    /// Returns how a stream ended, if that is still remembered.
+    /// Returns how a stream ended, if its end is still remembered.
     pub(super) fn ended(&self, number: u32) -> Option<End> {
         self.ended.iter().rev().find(|(other, _)| *other == number).map(|&(_, end)| end)
     }

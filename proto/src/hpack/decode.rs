@@ -1,9 +1,9 @@
 //! Decodes header blocks into fields (RFC 7541 sections 3, 5 and 6).
 //!
 //! The memory that a peer can make us use is bounded by the list size that the caller allows, by the block and by one
-//! entry: a string has at most 8/5 of its Huffman code's length, and a field that does not fit the list is cut off
-//! before the next one. The work is bounded too: an indexed field that does not fit is not copied, and one that is
-//! added to the table copies at most the table's size.
+//! entry. A string has at most 8/5 of its Huffman code's length, and a field that does not fit the list is removed from
+//! the output before the next one is decoded. The work is bounded too, because an indexed field that does not fit is
+//! not copied, and an insertion into the table copies at most the table's size.
 
 use super::static_table::{self, STATIC_ENTRIES};
 use super::table::Table;
@@ -14,12 +14,12 @@ use core::ops::Range;
 /// A decoded field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldLine {
-    /// The range of its name in the vector that [`Decoder::decode`] appended to.
+    /// The range of the field's name in the vector that [`Decoder::decode`] appended to.
     pub name: Range<usize>,
-    /// The range of its value in the same vector, directly after its name.
+    /// The range of the field's value in the same vector, directly after the name.
     pub value: Range<usize>,
-    /// The first index of the static table with this name, or 0, as [`name_index`](super::name_index) returns it. It
-    /// does not depend on how the peer wrote the name, so that code can match on it.
+    /// The first index of the static table with this name, or 0, as [`name_index`](super::name_index) returns it. The
+    /// number does not depend on how the peer encoded the name, so code can match on it.
     pub name_index: u8,
     /// True if the peer requires that intermediaries never add the field to a table (RFC 7541 section 6.2.3).
     pub never_indexed: bool,
@@ -38,16 +38,16 @@ pub struct Decoded {
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// The largest table size that the peer may set.
+    /// The largest table size in bytes that the peer may set.
     most_table_bytes: u32,
-    /// An update of the table's size to at most this is due before the next field.
+    /// If set, the next block must begin with an update of the table's size to at most this many bytes.
     due: Option<u32>,
 }
 
 impl Decoder {
     /// Creates a decoder whose table has at most `most_table_bytes`. A connection begins with
     /// [`DEFAULT_TABLE_BYTES`](super::DEFAULT_TABLE_BYTES), even if our first SETTINGS announce another size, because
-    /// the peer has not seen them until it acknowledges them.
+    /// the peer need not obey them before it acknowledges them.
     pub const fn new(most_table_bytes: u32) -> Decoder {
         Decoder { table: Table::new(most_table_bytes), most_table_bytes, due: None }
     }
@@ -63,19 +63,20 @@ impl Decoder {
         }
     }
 
-    /// Returns a number that changes whenever the same bytes may stand for other fields. If it is the same before and
-    /// after a block, that block stands for the same fields until it changes. It wraps around after 2^32 changes.
+    /// Returns a number that changes whenever the same bytes may stand for other fields. If the number is the same
+    /// before and after a block, that block stands for the same fields until the number changes. The number wraps
+    /// around after 2^32 changes.
     pub fn table_version(&self) -> u32 {
         self.table.version()
     }
 
-    /// Returns the dynamic table's size (RFC 7541 section 4.1).
+    /// Returns the dynamic table's size in bytes (RFC 7541 section 4.1).
     pub fn table_bytes(&self) -> u32 {
         self.table.bytes()
     }
 
-    /// Returns the bytes of heap memory that the decoder holds: at most twice the table's largest size, and a little
-    /// for its entries.
+    /// Returns the number of bytes of heap memory that the decoder holds: at most twice the table's largest size, and
+    /// 16 bytes for each entry that it has room for.
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
@@ -83,17 +84,18 @@ impl Decoder {
     /// Decodes one complete header block: appends the names and values of its fields to `out` and calls `each` for each
     /// field in turn.
     ///
-    /// When the list becomes larger than `most_list_bytes` (RFC 9113 section 6.5.2: names, values and
-    /// [`FIELD_OVERHEAD`](super::FIELD_OVERHEAD) for each field), it no longer appends or calls, but still decodes the
-    /// block to its end, so that the table stays equal to the peer's. Meanwhile `out` may exceed the size by one name
-    /// of the table and 8/5 of the block.
+    /// If the list becomes larger than `most_list_bytes` (RFC 9113 section 6.5.2: names, values and
+    /// [`FIELD_OVERHEAD`](super::FIELD_OVERHEAD) for each field), `decode` no longer appends fields or calls `each`,
+    /// but still decodes the block to its end, so that the table stays equal to the peer's. Meanwhile `out` may exceed
+    /// `most_list_bytes` by one name of the table and 8/5 of the block's size.
     ///
     /// A list of more than [`HARD_FACTOR`] times that size, or of more than `most_fields` fields, is not decoded to its
-    /// end: tiny blocks can stand for very large lists, which only attackers send.
+    /// end, because tiny blocks can stand for very large lists, which only attackers send.
     ///
     /// # Errors
     /// Returns [`Error::ListTooLarge`] for such a list, and another error if the block is malformed. The connection
-    /// must then end, because the tables are no longer equal. `out` may contain bytes that were not passed to `each`.
+    /// must then end, because the tables may no longer be equal. `out` may contain bytes that were not passed to
+    /// `each`.
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -138,7 +140,7 @@ impl Decoder {
     /// Reads the changes of the table's size, which must precede all fields: the smallest size since the last block,
     /// and the last one (RFC 7541 section 4.2).
     fn size_updates(&mut self, reader: &mut Reader<'_>) -> Result<(), Error> {
-        /// The smallest and the last size. More updates would be redundant.
+        /// One update for the smallest size and one for the last. More updates would be redundant.
         const MOST_SIZE_UPDATES: u32 = 2;
         let mut updates = 0;
         while let Some(&first @ 0x20..=0x3f) = reader.block.get(reader.at) {
@@ -157,7 +159,7 @@ impl Decoder {
         if self.due.is_some() { Err(Error::MissingSizeUpdate) } else { Ok(()) }
     }
 
-    /// Returns the entry at an index over both tables.
+    /// Returns the entry at an index that counts over both tables.
     #[inline]
     fn entry(&self, index: u32) -> Result<Entry<'_>, Error> {
         let index = index as usize;
@@ -211,11 +213,11 @@ impl Literal {
 /// The multiple of the allowed list size beyond which a list is not decoded any further.
 pub const HARD_FACTOR: u32 = 4;
 
-/// The part of the allowed list that is left.
+/// The remaining allowances for the list of a block's fields.
 struct List {
     left: usize,
     too_large: bool,
-    /// Bytes until the list is not decoded any further.
+    /// The number of bytes after which decoding stops with an error.
     hard_left: u64,
     fields_left: u32,
 }
@@ -226,7 +228,8 @@ impl List {
         List { left: most_bytes as usize, too_large: false, hard_left, fields_left: most_fields }
     }
 
-    /// Counts a field with so many bytes of text. Returns true if it fits.
+    /// Counts a field whose name and value have `text_bytes` bytes. Returns true if it fits the allowed list, or an
+    /// error if decoding must stop.
     #[inline]
     fn takes(&mut self, text_bytes: usize) -> Result<bool, Error> {
         let bytes = text_bytes + FIELD_OVERHEAD as usize;
@@ -238,7 +241,7 @@ impl List {
                 true
             }
             None => {
-                // Smaller fields after it must be missing too: the list would have a gap.
+                // Smaller fields after this one must be missing too, because otherwise the list would have a gap.
                 self.left = 0;
                 self.too_large = true;
                 false
@@ -502,7 +505,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_too_large_ends_early_and_the_table_stays_in_step() {
-        // Two fields of 34 bytes, a static one of 42 and one of 36 that is inserted.
+        // The block has two fields of 34 bytes, a static field of 42 bytes, and a field of 36 bytes that is inserted.
         let block = hex("40 01 61 01 62 be 82 40 02 63 63 02 64 64");
         let version = |decoder: &Decoder| decoder.table_version();
         for (most_list_bytes, count) in
@@ -560,7 +563,8 @@ mod tests {
         assert_eq!((decoded, told), (Ok(Decoded { too_large: false }), Vec::from([true, false, false, false, true])));
     }
 
-    /// The announced sizes, a block, the number of its fields or its error, and the table's bound after it.
+    /// Each case has the announced sizes, a block, the number of its fields or its error, and the table's bound after
+    /// the block.
     #[test]
     fn size_updates_are_due_where_ours_is_smaller() {
         for (announced, block, expected, bound) in [

@@ -1,24 +1,27 @@
 //! Encodes fields into header blocks (RFC 7541 sections 4.2, 5 and 6).
 //!
-//! The encoder finds a field in the static table by a hash of its name, and in the dynamic one by chains of the same
-//! hash: each of a few buckets holds its newest entry, and each entry the next older one of its bucket. Links are entry
-//! numbers that count all entries ever added, so that an eviction changes no link: a link to an evicted entry points
-//! outside the table, which ends the chain. In a full table a linear search took 240 ns for a new date, and this takes
-//! 110, most of it for writing the date; in a table with a dozen entries both take the same.
+//! The encoder finds a field in the static table by a hash of its name, and in the dynamic table by chains. The same
+//! hash assigns each entry to a bucket. A bucket holds the number of its newest entry, and each entry links to the next
+//! older entry of its bucket. Links are entry numbers that count all entries ever added, so an eviction changes no
+//! link; a link to an evicted entry points outside the table, which ends the chain. In a full table a linear search
+//! took 240 ns for a new date, and the chains take 110 ns, most of it for writing the date. In a table with a dozen
+//! entries both take the same time.
 
 use super::static_table::{self, STATIC_ENTRIES};
 use super::table::Table;
 use super::{DEFAULT_TABLE_BYTES, FIELD_OVERHEAD, huffman};
 use alloc::vec::Vec;
 
-/// The largest dynamic table that an encoder uses, even if the peer allows more. It is the initial size of every
-/// connection and holds the fields that a server repeats; a peer that allows more does not cost us more memory.
+/// The size in bytes of the largest dynamic table that an encoder uses, even if the peer allows more. It is the initial
+/// size on every connection and usually holds the fields that a server repeats. A peer that allows more does not cost
+/// us more memory.
 pub const ENCODER_TABLE_BYTES: u32 = DEFAULT_TABLE_BYTES;
 
-/// How to write a field that is in no table.
+/// How to write a field, and whether to add it to the dynamic table. The first two kinds use an equal entry of a table
+/// if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexing {
-    /// Adds the field to the table, so that the next equal field takes one or two bytes.
+    /// Adds the field to the table if it is not too large, so the next equal field usually takes one or two bytes.
     Incremental,
     /// Does not add the field, for values that seldom repeat.
     Without,
@@ -31,10 +34,10 @@ pub enum Indexing {
 /// An attacker who can make a client send chosen fields beside a secret one, and who sees the length of the blocks, can
 /// guess the secret: a correct guess is found in the table and makes the block shorter (RFC 7541 section 7.1; CRIME did
 /// this to DEFLATE). HPACK compares whole values only, so only a short value or one of little entropy can be guessed.
-/// Credentials are never indexed. A cookie is not if it is short; a long one cannot be guessed, and costs too much to
-/// send each time.
+/// Credentials are never indexed. A short cookie is not either. A long cookie is indexed, because it cannot be guessed
+/// and costs too much to send each time.
 pub fn sensitive(name: &[u8], value: &[u8]) -> bool {
-    /// The limit of nghttp2: 20 characters of base64 hold about 120 random bits.
+    /// The limit of nghttp2. 20 characters of base64 hold about 120 random bits.
     const SHORT_COOKIE_BYTES: usize = 20;
     match name {
         b"authorization" | b"proxy-authorization" | b"set-cookie" => true,
@@ -43,14 +46,15 @@ pub fn sensitive(name: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// The most entries that fit the table, because each counts at least its overhead.
+/// The largest number of entries that fit the table. Each entry counts at least its overhead.
 const MOST_ENTRIES: usize = (ENCODER_TABLE_BYTES / FIELD_OVERHEAD) as usize;
 
-/// About the number of entries in a table of usual fields.
+/// The number of buckets, which is about the number of entries in a table of usual fields.
 const BUCKETS: usize = 64;
 
-/// Entries that are compared for one field. A chain is longer if one name has had many values, or if an attacker chose
-/// names with the same hash. A field that is not found is written in full, which is also correct.
+/// The largest number of entries that are compared for one field. A chain may be longer if one name has had many
+/// values, or if an attacker chose names with the same hash. A field that is not found is written in full, which is
+/// also correct.
 const MOST_STEPS: u32 = 16;
 
 /// Encodes the header blocks of one direction of a connection, in the order in which they are sent.
@@ -62,11 +66,12 @@ pub struct Encoder {
     newest: u16,
     /// The number of each bucket's newest entry.
     buckets: [u16; BUCKETS],
-    /// The number of the next older entry in the same bucket, indexed by an entry's number modulo `MOST_ENTRIES`. Live
-    /// entries have consecutive numbers and are at most `MOST_ENTRIES`, so that no two share a place.
+    /// The number of the next older entry in the same bucket, indexed by an entry's number modulo `MOST_ENTRIES`. The
+    /// entries in the table have consecutive numbers, and there are at most `MOST_ENTRIES`, so no two share an index.
     older: [u16; MOST_ENTRIES],
-    /// The smallest and the last of the table's bounds that the peer set since the last block.
+    /// The smallest bound in bytes that the peer has set for the table since the last block.
     smallest_bytes: u32,
+    /// The last bound in bytes that the peer has set for the table.
     most_bytes: u32,
 }
 
@@ -96,8 +101,8 @@ impl Encoder {
         }
     }
 
-    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE; more than [`ENCODER_TABLE_BYTES`] is not used. The next block
-    /// announces the new size to the peer.
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE. Values above [`ENCODER_TABLE_BYTES`] count as that number. The
+    /// next block announces a changed size to the peer.
     pub fn set_most_table_bytes(&mut self, most_table_bytes: u32) {
         self.most_bytes = most_table_bytes.min(ENCODER_TABLE_BYTES);
         self.smallest_bytes = self.smallest_bytes.min(self.most_bytes);
@@ -107,18 +112,19 @@ impl Encoder {
         }
     }
 
-    /// Returns a number that changes whenever the same fields may be written in other bytes. If it is the same before
-    /// and after a block, that block can be sent again until it changes. It wraps around after 2^32 changes.
+    /// Returns a number that changes whenever the same fields may be written in other bytes. If the number is the same
+    /// before and after a block, that block can be sent again until the number changes. The number wraps around after
+    /// 2^32 changes.
     pub fn table_version(&self) -> u32 {
         self.table.version()
     }
 
-    /// Returns the dynamic table's size (RFC 7541 section 4.1).
+    /// Returns the dynamic table's size in bytes (RFC 7541 section 4.1).
     pub fn table_bytes(&self) -> u32 {
         self.table.bytes()
     }
 
-    /// Returns the bytes of heap memory that the encoder holds.
+    /// Returns the number of bytes of heap memory that the encoder holds.
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
@@ -193,8 +199,8 @@ impl Encoder {
         }
     }
 
-    /// Returns true if adding the field leaves some of the table. A field that takes more than three quarters would
-    /// evict fields that repeat in favor of one that seldom does.
+    /// Returns true if the field takes at most three quarters of the table. A larger field would evict fields that
+    /// repeat, and seldom repeats itself.
     fn has_room(&self, name: &[u8], value: &[u8]) -> bool {
         let cost = name.len() + value.len() + FIELD_OVERHEAD as usize;
         cost <= self.table.most_bytes() as usize / 4 * 3
@@ -243,8 +249,8 @@ fn bucket(hash: u32) -> usize {
     (hash >> (u32::BITS - BUCKETS.trailing_zeros())) as usize
 }
 
-/// Writes a literal representation. `first` has the pattern of the first byte, whose other `prefix_bits` bits begin
-/// `index`: the index of the name, or 0.
+/// Writes a literal representation. `first` has the upper bits of the first byte, whose lower `prefix_bits` bits hold
+/// the beginning of `index`. `index` is the index of the name, or 0 if the name follows.
 fn literal(first: u8, prefix_bits: u32, index: usize, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     integer(first, prefix_bits, index, out);
     if index == 0 {
@@ -337,7 +343,7 @@ mod tests {
                         ae43d3";
         assert_eq!(block(&mut encoder, &fields, Indexing::Incremental), expected);
         fields[0].1 = "307";
-        // The RFC has 83640eff: it uses the Huffman code, which is three bytes long as well.
+        // The RFC has 83640eff, which is the Huffman code. It is three bytes long, too, and we prefer plain text.
         assert_eq!(block(&mut encoder, &fields, Indexing::Incremental), "4803333037c1c0bf");
         assert_eq!(encoder.table_bytes(), 222);
         let fields = [
@@ -447,14 +453,14 @@ mod tests {
     #[test]
     fn what_is_in_the_table_is_found_until_it_is_evicted() {
         let mut encoder = Encoder::new();
-        // An entry takes 34 bytes, so 120 of them fit.
+        // An entry takes 34 bytes, so 120 entries fit.
         for number in 0..100_000_u32 {
             let name = [b'a' + (number % 25) as u8];
             let value = [b'0' + (number / 25 % 10) as u8];
             let version = encoder.table_version();
             let mut out = Vec::new();
             encoder.field(&name, &value, Indexing::Incremental, &mut out);
-            // Each field repeats after 250 others, of which only 120 stay in the table.
+            // Each field repeats after 249 others, of which only the last 120 stay in the table.
             assert_ne!(encoder.table_version(), version);
             out.clear();
             encoder.field(&name, &value, Indexing::Incremental, &mut out);

@@ -9,8 +9,8 @@
 //! The decoder copies names and values one after the other into the caller's vector, and reports them as ranges.
 //! Without copies, an entry of the dynamic table would have to outlive the next insertion.
 //!
-//! A repeated block needs no decoding: if [`Decoder::table_version`] was the same before and after a block, the same
-//! bytes stand for the same fields until it changes.
+//! A repeated block may need no decoding. If [`Decoder::table_version`] was the same before and after a block, the same
+//! bytes stand for the same fields until the version changes.
 //!
 //! ```
 //! use highwire_proto::hpack::{DEFAULT_TABLE_BYTES, Decoder, Encoder, Indexing, name_index};
@@ -45,15 +45,16 @@ pub use static_table::{name_index, static_name};
 pub(crate) use huffman::{END, code};
 pub(crate) use static_table::{STATIC_ENTRIES, static_entry};
 
-/// The size of both dynamic tables before SETTINGS change it (RFC 9113 section 6.5.2, SETTINGS_HEADER_TABLE_SIZE).
+/// The largest size in bytes of each dynamic table before SETTINGS change it (RFC 9113 section 6.5.2,
+/// SETTINGS_HEADER_TABLE_SIZE).
 pub const DEFAULT_TABLE_BYTES: u32 = 4096;
 
-/// Bytes that a field counts in addition to its name and value, in a table (RFC 7541 section 4.1) and in a list (RFC
-/// 9113 section 6.5.2).
+/// The number of bytes that a field counts in addition to its name and value, in a table (RFC 7541 section 4.1) and in
+/// a list (RFC 9113 section 6.5.2).
 pub const FIELD_OVERHEAD: u32 = 32;
 
-/// An error in a header block. The peer is at fault, and the two sides' tables are no longer equal, so the connection
-/// ends with COMPRESSION_ERROR (RFC 9113 section 4.3).
+/// An error in a header block. The peer is at fault, and the two sides' tables may no longer be equal, so the
+/// connection must end, usually with COMPRESSION_ERROR (RFC 9113 section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
@@ -73,7 +74,7 @@ pub enum Error {
     SizeUpdateTooLarge,
     /// We have reduced the table's size, and the block does not begin with the update that confirms it.
     MissingSizeUpdate,
-    /// The list of fields is many times larger than requested, or has more fields than the caller reads: see
+    /// The list of fields is more than [`HARD_FACTOR`] times as large as allowed, or has too many fields; see
     /// [`Decoder::decode`].
     ListTooLarge,
 }
@@ -103,7 +104,7 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// An entry of either table.
+/// An entry of the static or the dynamic table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry<'t> {
     /// The name directly followed by the value, so that decoding copies both at once.

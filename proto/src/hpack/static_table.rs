@@ -1,8 +1,8 @@
 //! The static table (RFC 7541 appendix A), and look-ups of names and values in it.
 //!
-//! `ENTRIES` is the table as the RFC prints it. The compiler computes three more from it: all text in one piece, so
-//! that a field is one copy; the place of each entry in it; and a hash table of the 52 names, less than half full, so
-//! that a look-up is seldom more than one comparison.
+//! `ENTRIES` is the table as the RFC prints it. The compiler computes three more tables from it: all text in one piece,
+//! so that a field is one copy; the place of each entry in this text; and a hash table of the 52 names, less than half
+//! full, so that a look-up usually takes one comparison.
 
 use super::Entry;
 
@@ -111,8 +111,8 @@ struct Place {
     name_index: u8,
 }
 
-/// By index, which counts from 1. The first and last places belong to no entry; the last ends the search for a name's
-/// values.
+/// The places by index, which counts from 1. The first and last places belong to no entry; the last one ends the search
+/// for a name's values.
 static PLACES: [Place; STATIC_ENTRIES + 2] = {
     let mut places = [Place { start: 0, end: 0, name_bytes: 0, name_index: 0 }; STATIC_ENTRIES + 2];
     let (mut start, mut index) = (0, 1);
@@ -152,8 +152,8 @@ pub const fn static_name(index: u8) -> &'static [u8] {
     if index == 0 || index as usize > STATIC_ENTRIES { b"" } else { ENTRIES[index as usize - 1].0.as_bytes() }
 }
 
-/// Returns the first index of the static table with this name, or 0 if it has none, as
-/// [`FieldLine::name_index`](super::FieldLine::name_index) does. Compares name after name, which is fast enough for
+/// Returns the first index of the static table with this name, or 0 if the table lacks the name, as in
+/// [`FieldLine::name_index`](super::FieldLine::name_index). Compares name after name, which is fast enough for
 /// constants.
 pub const fn name_index(name: &[u8]) -> u8 {
     let mut index = 0;
@@ -166,7 +166,7 @@ pub const fn name_index(name: &[u8]) -> u8 {
     0
 }
 
-/// `==`, which constant functions cannot use yet.
+/// Returns true if the slices are equal. Constant functions cannot compare slices by `==` yet.
 const fn equal(left: &[u8], right: &[u8]) -> bool {
     let mut at = 0;
     while at < left.len() && at < right.len() && left[at] == right[at] {
@@ -175,7 +175,7 @@ const fn equal(left: &[u8], right: &[u8]) -> bool {
     at == left.len() && at == right.len()
 }
 
-/// Slots of the hash table of names: the smallest power of two above twice their number.
+/// The number of slots of the hash table of names: the smallest power of two above twice the number of names.
 const SLOTS: usize = 128;
 
 static SLOT_OF_NAME: [u8; SLOTS] = {
@@ -204,7 +204,7 @@ const fn first_slot(hash: u32) -> usize {
 /// names.
 #[inline]
 pub(super) const fn hash(name: &[u8]) -> u32 {
-    /// 2^64 divided by the golden ratio: the usual factor of multiplicative hashing.
+    /// 2^64 divided by the golden ratio, the usual factor of multiplicative hashing.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (front, back) = if let (Some(front), Some(back)) = (name.first_chunk(), name.last_chunk()) {
         (u64::from_le_bytes(*front), u64::from_le_bytes(*back))
@@ -275,7 +275,8 @@ mod tests {
         ] {
             assert_eq!(static_entry(index), (name, value));
         }
-        // From `accept-charset` on, all names but `accept` are in alphabetical order, so no line is lost or doubled.
+        // From `accept-charset` on, all names but `accept` are in strict alphabetical order, so no line is doubled. The
+        // table's length shows that no line is lost.
         let tail = ENTRIES[14..].iter().filter(|(name, _)| *name != "accept");
         assert!(tail.clone().zip(tail.skip(1)).all(|(this, next)| this.0 < next.0));
     }
@@ -311,7 +312,7 @@ mod tests {
     fn a_look_up_is_short() {
         let steps = |name: &str| {
             let (first, index) = (first_slot(hash(name.as_bytes())), name_index(name.as_bytes()));
-            (0..).find(|step| SLOT_OF_NAME[(first + step) % SLOTS] == index).expect("it is there") + 1
+            (0..).find(|step| SLOT_OF_NAME[(first + step) % SLOTS] == index).expect("the name is in the table") + 1
         };
         assert!(ENTRIES.iter().all(|(name, _)| steps(name) <= 5));
     }

@@ -1,10 +1,12 @@
-//! The dynamic table (RFC 7541 sections 2.3.2 and 4): the newest entry first, the oldest evicted, bounded in bytes.
+//! The dynamic table (RFC 7541 sections 2.3.2 and 4): a list of entries, the newest first, from which the oldest are
+//! evicted to keep a bound in bytes.
 //!
-//! The text of all entries lies in one vector, an entry's name and value together, new ones at the end. Evicting moves
-//! nothing; the text of evicted entries stays in front until the vector is full. Then the live text moves to the front
-//! if it fills at most half of the vector together with the new entry, else into a larger vector. On average a byte is
-//! thus copied once after it was added, the memory follows the use and not the bound, and an entry is always one slice.
-//! A ring of the table's size would need half the memory, but would split entries or waste bytes at its end.
+//! The text of all entries lies in one vector, an entry's name and value together, and new entries at the end. Evicting
+//! moves nothing; the text of evicted entries stays in front until the vector is full. Then the live text moves to the
+//! front if it fills at most half of the vector together with the new entry, else into a larger vector. On average a
+//! byte is thus copied about once after it was added, the memory follows the use and not the bound, and an entry is
+//! always one slice. A ring of the table's size would need half the memory, but would split entries or waste bytes at
+//! its end.
 //!
 //! The position of an entry is a count of all bytes ever inserted, so that moving the text changes no entry.
 
@@ -12,13 +14,15 @@ use super::{Entry, FIELD_OVERHEAD};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// The first capacity for text. It holds a few fields, so that the vector does not grow from nothing in small steps.
+/// The first capacity for text in bytes. It holds a few fields, so that the vector does not grow from nothing in small
+/// steps.
 const FIRST_BYTES: usize = 256;
 
 /// The position of an entry's text.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Bytes ever inserted before it, modulo 2^32. Only differences matter, and these are below 2^32.
+    /// The number of text bytes ever inserted before this entry, modulo 2^32. Only differences matter, and these are
+    /// below 2^32.
     start: u32,
     name_bytes: u32,
     value_bytes: u32,
@@ -35,7 +39,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Table {
     text: Vec<u8>,
-    /// Bytes ever inserted before the first byte of `text`, modulo 2^32.
+    /// The number of text bytes ever inserted before the first byte of `text`, modulo 2^32.
     base: u32,
     /// The entries' positions, the oldest first.
     places: VecDeque<Place>,
@@ -49,12 +53,12 @@ impl Table {
         Table { text: Vec::new(), base: 0, places: VecDeque::new(), bytes: 0, most_bytes, version: 0 }
     }
 
-    /// Returns the table's size as RFC 7541 section 4.1 defines it.
+    /// Returns the table's size in bytes as RFC 7541 section 4.1 defines it.
     pub(super) fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// Returns the largest size that the table may have.
+    /// Returns the largest size in bytes that the table may have.
     pub(super) fn most_bytes(&self) -> u32 {
         self.most_bytes
     }
@@ -69,12 +73,12 @@ impl Table {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// Returns the bytes of heap memory that the table holds.
+    /// Returns the number of bytes of heap memory that the table holds.
     pub(super) fn memory_bytes(&self) -> usize {
         self.text.capacity() + self.places.capacity() * size_of::<Place>()
     }
 
-    /// Returns the entry that has `newer` newer ones before it.
+    /// Returns the entry that is preceded by `newer` newer entries, if there is one.
     #[inline]
     pub(super) fn entry(&self, newer: usize) -> Option<Entry<'_>> {
         let place = self.places.get(self.places.len().checked_sub(newer + 1)?)?;
@@ -112,7 +116,7 @@ impl Table {
         self.bytes += cost as u32;
     }
 
-    /// Changes the largest size, evicts entries beyond it, and frees the memory beyond it.
+    /// Changes the largest size, evicts entries beyond it, and frees memory that a table of this size does not need.
     pub(super) fn resize(&mut self, most_bytes: u32) {
         if most_bytes == self.most_bytes {
             return;
@@ -135,7 +139,7 @@ impl Table {
         }
     }
 
-    /// Removes all entries. New text then begins at the vector's front, and need not be moved later.
+    /// Removes all entries. New text then begins at the vector's front.
     fn evict_all(&mut self) {
         self.places.clear();
         self.text.clear();
@@ -155,7 +159,7 @@ impl Table {
             self.text.truncate(self.live_bytes());
             self.base = self.base.wrapping_add(front as u32);
         } else {
-            // At most twice the table's largest size, since the needed bytes fit the table.
+            // Twice the table's largest size suffices, because the needed bytes fit the table.
             let most = 2 * self.most_bytes as usize;
             self.move_live((2 * needed).next_power_of_two().max(FIRST_BYTES).min(most));
         }
@@ -177,7 +181,7 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
 
-    /// A table as the RFC describes it: a list, the newest first.
+    /// A table as the RFC describes it: a list of entries, the newest first.
     struct Naive {
         entries: Vec<(String, String)>,
         most_bytes: usize,

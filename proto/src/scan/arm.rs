@@ -23,7 +23,7 @@ const TARGET_COLUMNS: [u8; 16] = columns(naive::TARGET);
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 
-/// Returns four bits per lane, set if the lane is not zero.
+/// Returns four bits per lane of `mask`, whose lanes are 0 or 0xff.
 #[inline(always)]
 fn lanes(mask: uint8x16_t) -> u64 {
     // SAFETY: NEON is part of aarch64; the operations touch registers only.

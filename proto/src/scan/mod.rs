@@ -1,8 +1,8 @@
-//! Finds the end of a token: the inner loop of every parser here.
+//! Finds the end of a token, which is the inner loop of the parsers of heads, targets and fields.
 //!
 //! A [`Scanner`] finds, for each of three classes, the first byte that is not in the class. Parsers are generic over
-//! it, and [`with`] runs a whole parse with the best scanner of the machine, so that the choice is made once per
-//! message and not per token. A property test checks that every scanner equals [`naive`].
+//! it, and [`with`] runs a whole parse with the best scanner of the machine, so that the choice is made once per parse
+//! and not per token. A property test compares the machine's scanners with [`naive`].
 
 #[cfg(target_arch = "aarch64")]
 mod arm;
@@ -27,7 +27,7 @@ pub trait Scanner: Copy {
 }
 
 /// Finds the ends of names and values in a head, one after the other. A cursor may keep the result for a block of bytes
-/// and use it for several tokens. An index must not be lower than that of the call before.
+/// and use it for several tokens. An index must not be lower than that of the previous call.
 pub trait Cursor<'b> {
     /// Creates a cursor whose first index is `from`.
     fn new(bytes: &'b [u8], from: usize) -> Self;
@@ -60,7 +60,7 @@ impl<'b, S: Scanner> Cursor<'b> for Plain<'b, S> {
 }
 
 /// A parse that [`with`] runs with the best scanner of the machine. Implement `run` as `#[inline(always)]`; otherwise
-/// the scanner's instructions cannot be inlined into it.
+/// the scanner's functions may not be inlined into it.
 pub trait Job {
     /// The result of the parse.
     type Output;
@@ -68,7 +68,7 @@ pub trait Job {
     fn run<S: Scanner>(self) -> Self::Output;
 }
 
-/// Runs a job with the fastest scanner that this machine has.
+/// Runs a job with the fastest scanner that this machine is known to support.
 #[inline]
 pub fn with<J: Job>(job: J) -> J::Output {
     #[cfg(target_arch = "x86_64")]
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn alignment_does_not_matter() {
         let text: Vec<u8> = (0..200).map(|i| if i == 150 { b'\r' } else { b'a' + (i % 26) as u8 }).collect();
-        // Miri takes minutes for all offsets, and finds its errors at any of them.
+        // Miri takes minutes for all offsets, so it tests only a few.
         let step = if cfg!(miri) { 31 } else { 1 };
         for start in (0..64).step_by(step) {
             all_agree(&text[start..]);

@@ -1,17 +1,19 @@
-//! The byte classes as one table, and the scanner that reads it byte by byte. Tests compare the fast scanners with it.
+//! The byte classes as one table, and a scanner that looks up one byte at a time. Tests compare the fast scanners with
+//! this one.
 
 use super::{Plain, Scanner};
 
-/// Bytes of a token (RFC 9110 section 5.6.2).
+/// The class of the bytes of a token (RFC 9110 section 5.6.2).
 pub const NAME: u8 = 1;
-/// Bytes of a field value: visible, obs-text, space and tab (RFC 9110 section 5.5).
+/// The class of the bytes of a field value: visible, obs-text, space and tab (RFC 9110 section 5.5).
 pub const VALUE: u8 = 2;
-/// Bytes that a request target may contain anywhere without a further check: those of RFC 3986 except `?`, `%` and `#`,
-/// and also `|` and `^`. Browsers send these two, and brackets, unencoded in paths and queries.
+/// The class of the bytes that a request target may contain anywhere without a further check: those of RFC 3986 except
+/// `?`, `%` and `#`, and also `|` and `^`. Browsers send `|`, `^` and brackets unencoded in paths and queries.
 pub const TARGET: u8 = 4;
-/// Bytes that only a query may contain unencoded, because browsers send them so: braces, backtick, backslash and `?`.
+/// The class of the bytes that only a query may contain unencoded: braces, backtick and backslash, which browsers send
+/// unencoded, and `?`.
 pub const QUERY: u8 = 8;
-/// Bytes of a registered name (RFC 3986 section 3.2.2) except `%`.
+/// The class of the bytes of a registered name (RFC 3986 section 3.2.2) except `%`.
 pub const HOST: u8 = 16;
 
 const fn one_of(byte: u8, set: &[u8]) -> bool {
@@ -46,7 +48,7 @@ const fn class(byte: u8) -> u8 {
     class
 }
 
-/// The classes of each byte.
+/// The classes of each byte, as bits.
 pub(super) const CLASSES: [u8; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -1,7 +1,8 @@
 //! Scans eight bytes at a time in an integer register, for machines without a known vector unit and for short slices.
 //!
-//! Only field values gain from it: their class is "not a control byte", two comparisons that a subtraction can do on
-//! eight lanes at once. Names and targets have irregular classes, for which the table of [`naive`] is faster.
+//! Only field values gain from it. Their class is "not a control byte", which takes two comparisons, and a subtraction
+//! can do each on eight lanes at once. Names and targets have irregular classes, for which the table of [`naive`] is
+//! faster.
 
 use super::{Plain, Scanner, naive};
 

@@ -1,16 +1,18 @@
-//! Scanners for x86-64: 32 bytes at a time with AVX2, 16 with SSE2 (which every x86-64 has), chosen at run time.
+//! Scanners for x86-64: 32 bytes at a time with AVX2, or 16 bytes of a value with SSE2, which every x86-64 has. With
+//! the feature `std` the choice is made at run time.
 //!
 //! A class of ASCII bytes is a 16 x 8 table of bits: a byte belongs to the class if bit `high nibble` of `TABLE[low
-//! nibble]` is set. Two byte shuffles look up both halves for 32 bytes; if their AND is zero, the byte does not belong.
-//! Deviations: (1) Bytes from 0x80 on have no row, so they never belong. Field values may contain them and are checked
-//! by comparisons instead. (2) A run's last block would read past the slice: it is loaded so that it ends with the
-//! slice, and the bits of bytes before the current position are shifted out. Slices shorter than a block go to the
-//! scalar scanner.
+//! nibble]` is set. Two byte shuffles look up, for each of 32 bytes, the bits of its low nibble and the one bit of its
+//! high nibble. If their AND is zero, the byte does not belong. Deviations: (1) Bytes from 0x80 on have no bit, so they
+//! never belong. Field values may contain them and are checked by comparisons instead. (2) The last block of a run may
+//! reach past the slice. It is therefore loaded so that it ends with the slice, and the bits of bytes before the
+//! current position are shifted out. Slices shorter than a block go to the scalar scanner.
 
 use super::{Cursor, Job, Plain, Scanner, naive, swar::Swar};
 use core::arch::x86_64::*;
 
-/// The half of a class table for low nibbles; [`ROWS`] is the half for high nibbles.
+/// Returns the bits of a class by low nibble, twice, because a shuffle looks up 16 bytes at a time. [`ROWS`] has the
+/// bits by high nibble.
 const fn columns(class: u8) -> [u8; 32] {
     let mut table = [0u8; 32];
     let mut byte = 0;
@@ -24,17 +26,17 @@ const fn columns(class: u8) -> [u8; 32] {
     table
 }
 
-/// Bit `n` for high nibble `n`, and 0 from nibble 8 on.
+/// Bit `n` for high nibble `n`, and 0 from nibble 8 on, also twice.
 const ROWS: [u8; 32] =
     [1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0];
 const NAME_COLUMNS: [u8; 32] = columns(naive::NAME);
 const TARGET_COLUMNS: [u8; 32] = columns(naive::TARGET);
 
-/// Classifies a block of bytes. A trait and not a closure: closures are compiled without the caller's target features,
-/// so they cannot be inlined into it (measured: seven times slower).
+/// Classifies a block of bytes. This is a trait, because closures are compiled without the caller's target features and
+/// cannot be inlined into the caller (measured: seven times slower).
 trait Block {
     const WIDTH: usize;
-    /// Returns a bit for each byte that does not belong to the class.
+    /// Returns a word with a bit set for each byte that does not belong to the class.
     ///
     /// # Safety
     /// `at` must be valid for reads of `WIDTH` bytes, and the machine must have the instructions that the implementer
@@ -72,7 +74,8 @@ fn blocks<B: Block>(bytes: &[u8], from: usize) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
 
-/// Returns a bit for each of 32 bytes that does not belong to a class, by the look-up that the module's head describes.
+/// Returns a word with a bit set for each of 32 bytes that does not belong to a class, by the look-up that the module's
+/// documentation describes.
 ///
 /// # Safety
 /// `at` must be valid for reads of 32 bytes, and the machine must have AVX2.
@@ -154,14 +157,14 @@ impl Scanner for Avx2 {
     }
 }
 
-/// Both classes of 64 bytes as two words of bits, computed once. The end of a token is then found by a shift and a
-/// count of zeros, whereas a scan for each token waits for a load, two shuffles and a move between register files
-/// (measured: 1.5 times as long for a browser's head).
+/// A cursor that computes the name and value classes of 64 bytes at once, as two words of bits. The end of a token is
+/// then found by a shift and a count of zeros, whereas a scan for each token waits for a load, two shuffles and a move
+/// between register files (measured: 1.5 times as long for a browser's head).
 #[derive(Debug)]
 pub(super) struct Masks<'b> {
     bytes: &'b [u8],
     base: usize,
-    /// A bit for each byte from `base` on that is not a name byte, and for each place past the end of the slice.
+    /// A set bit for each of the 64 places from `base` on that has no name byte or is past the end of the slice.
     names: u64,
     /// The same for value bytes.
     values: u64,
@@ -177,7 +180,7 @@ impl Masks<'_> {
         self.values = u64::from(high_values) << 32 | u64::from(low_values);
     }
 
-    /// Returns the bits of 32 places, for names and for values.
+    /// Returns the bits of the 32 places from `at` on, for names and for values.
     #[inline(always)]
     fn half(&self, at: usize) -> (u32, u32) {
         let length = self.bytes.len();

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 
 const HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Decodes a chunked body. Asserts that whole and cut input give the same result, and that the slow decoder gives it
-/// too.
+/// Decodes a chunked body. Asserts that whole and cut input give the same result, and that a slow decoder gives this
+/// result too.
 ///
 /// # Panics
-/// Panics if they differ.
+/// Panics if the results differ.
 pub fn chunked(input: &[u8]) {
     let Some((script, body)) = Script::from_input(input) else { return };
     let transcript = play_both_ways(Role::Server, &script, &[HEAD, body].concat());
@@ -40,7 +40,7 @@ enum Outcome {
     Wrong,
 }
 
-/// Why reading stops early.
+/// The reason why reading stops early.
 enum Stop {
     Incomplete,
     Wrong,
@@ -50,7 +50,7 @@ struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
     limits: &'b Limits,
-    /// Bytes of extensions so far.
+    /// The number of extension bytes read so far.
     extensions: usize,
     /// The small chunks so far, less those that larger chunks have refilled.
     small: u128,

@@ -1,8 +1,8 @@
 //! Plays a connection from its first byte to its last and records it, so that two ways of cutting the input can be
 //! compared.
 //!
-//! Our own side follows a script that the options choose, and acts on events only: a server responds when a request is
-//! complete, or earlier if `early` is set; a client sends its next request when it may. The record thus does not depend
+//! Our own side follows a script that the options choose, and acts only on events. A server responds when a request is
+//! complete, or earlier if `early` is set. A client sends its next request when it may. The record thus does not depend
 //! on when bytes arrive.
 
 use super::{FieldText, Oracle, Text, scanners};
@@ -11,26 +11,28 @@ use crate::h1::{Connection, Request, Response};
 use crate::{Error, Event, Form, Head, Known, Length, Limits, Role, Span};
 use alloc::vec::Vec;
 
-/// Bytes at the front of an input that choose how the rest is played.
+/// The number of bytes at the front of an input that choose how the rest is played.
 pub const HEADER_BYTES: usize = 4;
 
-/// An incomplete head of this size is not always parsed again when bytes arrive. If it is invalid and the input ends
-/// first, it is then reported as truncated.
+/// An incomplete head of at least this many bytes is not always parsed again when bytes arrive. If such a head is
+/// invalid and the input ends before it is parsed again, the connection reports it as truncated.
 const LAZY_BYTES: usize = 1024;
 
-/// Requests that a client sends on one connection.
+/// The largest number of requests that a client sends on one connection.
 const REQUESTS: usize = 4;
 
 /// The limits and the behavior of our side, as an input's header chooses them.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) limits: Limits,
-    /// Server: respond when the head has arrived. Client: end the request when the response's head has arrived.
+    /// True if a server responds when the head has arrived, or if a client ends the request when the response's head
+    /// has arrived.
     early: bool,
-    /// Server: accept a proposed protocol. Client: propose one.
+    /// True if a server accepts a proposed protocol, or if a client proposes one.
     switch: bool,
-    /// `interim`: send an interim response. `last`: make each exchange the last one.
+    /// True if a server sends an interim response to each request with a body, even if the client does not expect one.
     interim: bool,
+    /// True if each exchange is the last one of its connection.
     last: bool,
     /// The kind of message that we send, one of four.
     kind: u8,
@@ -63,7 +65,7 @@ impl Script {
         Some((script, rest))
     }
 
-    /// Cuts the bytes into pieces.
+    /// Cuts the bytes into pieces whose lengths are in turn those in `pieces`.
     pub(super) fn cut<'b>(&self, mut bytes: &'b [u8]) -> Vec<&'b [u8]> {
         let mut pieces = Vec::new();
         for length in self.pieces.iter().cycle() {
@@ -92,14 +94,14 @@ pub(super) enum Step {
     Refused(Error),
 }
 
-/// Everything that a caller can observe of a connection.
+/// The record of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transcript {
-    /// Each step, and the number of input bytes consumed after it.
+    /// Each step, and the number of input bytes consumed by then; 0 for an error that `receive` returned.
     pub(super) steps: Vec<(usize, Step)>,
-    /// Bytes consumed at the end; `None` after an error.
+    /// The number of bytes consumed at the end; `None` if `receive` returned an error.
     consumed: Option<usize>,
-    /// The bytes left over, if a head was incomplete.
+    /// The unread bytes, if a head was incomplete at the end.
     waiting: Option<Text>,
     output: Text,
     states: (State, State),
@@ -183,7 +185,7 @@ impl Player<'_> {
                 }
                 Event::Data(data) => {
                     assert!(!data.is_empty(), "data without a byte");
-                    assert!(within(data, bytes), "data lies outside of what was consumed");
+                    assert!(within(data, bytes), "data lies outside of the consumed bytes");
                     self.data_came(data);
                 }
                 Event::End { trailers } => {
@@ -312,7 +314,7 @@ impl Player<'_> {
         }
     }
 
-    /// Checks that nothing is read after an error, and that a server may still respond once.
+    /// Checks that nothing is read after an error, and that a server that has not responded may still do so.
     fn refused(&mut self, error: Error, rest: &[u8]) {
         let Player { connection, head, output, .. } = self;
         let again =
@@ -377,7 +379,7 @@ pub(super) fn play_both_ways(role: Role, script: &Script, bytes: &[u8]) -> Trans
 }
 
 /// Plays requests. Asserts that whole and cut input give the same record, that `oracle` accepts each accepted head, and
-/// that all scanners agree.
+/// that the machine's scanners agree.
 ///
 /// # Panics
 /// Panics if one of these does not hold.
@@ -408,10 +410,10 @@ fn judge(role: Role, input: &[u8], oracle: Oracle) {
     }
 }
 
-/// Asserts that the oracle accepts a head that we accept, with the same parts. Evens out three differences of httparse:
-/// it accepts only the minor versions 0 and 1, although later ones are to be read as 1 (RFC 9110 section 2.5); it
-/// returns no reason phrase that is not ASCII; and it leaves Host as received, where we put the authority of an
-/// absolute target.
+/// Asserts that the oracle accepts a head that we accept, with the same parts. Evens out three differences of httparse,
+/// which accepts only the minor versions 0 and 1, although later versions are to be read as 1 (RFC 9110 section 2.5);
+/// returns an empty reason phrase if the phrase is not ASCII; and leaves Host as received, whereas our parser replaces
+/// it by the authority of an absolute target.
 fn compare(role: Role, head: &Head, bytes: &[u8], oracle: Oracle) {
     let mut patched = bytes.to_vec();
     let minor = match role {

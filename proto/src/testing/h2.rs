@@ -1,8 +1,9 @@
-//! Plays any bytes as frames to a server's HTTP/2 connection and records it, so that two ways of cutting the input can
-//! be compared.
+//! Plays any bytes as frames to a server's HTTP/2 connection and records its behavior, so that two ways of cutting the
+//! input can be compared.
 //!
-//! Our own side acts on events, but not on data, because its pieces depend on when bytes arrive. It responds to heads,
-//! uses up bodies and resets streams when pseudo-random numbers say so, at a later event or at the end of the input.
+//! Our own side acts on events other than data, because the pieces of data depend on when bytes arrive. Pseudo-random
+//! numbers choose the event after which it responds to a head, uses up bodies or resets a stream. At the end of the
+//! input it uses up the remaining bodies and responds to the remaining heads.
 
 use super::exchange::Script;
 use super::{FieldText, Text};
@@ -11,14 +12,15 @@ use crate::{Error, Head, Length, Role, Span};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of the longest body that our side sends.
+/// Each body that our side sends has fewer bytes than this number.
 const MOST_BODY_BYTES: u32 = 40_000;
 
-/// Bytes that the connection itself may write per received byte: a frame head and one byte may cause a reset and two
-/// window updates.
+/// The largest number of bytes that the connection itself may write per received byte. A frame head and one byte may
+/// cause a reset and two window updates.
 const MOST_OWN_BYTES: usize = 5;
 
-/// Bytes that a connection may hold: its tables, and a field section in a vector that has grown to hold it.
+/// The largest number of bytes that a connection may hold for its tables and for a field section, whose vector may have
+/// more capacity than it needs.
 const MOST_HELD_BYTES: usize = 256 * 1024;
 
 /// An event on the connection.
@@ -36,11 +38,11 @@ enum Seen {
     Failed(Failure),
 }
 
-/// Everything that a caller can observe of a connection.
+/// The record of a connection.
 #[derive(Debug, PartialEq, Eq)]
 struct Transcript {
     seen: Vec<Seen>,
-    /// Bytes consumed at the end; `None` after a failure.
+    /// The number of bytes consumed at the end; `None` after a failure.
     consumed: Option<usize>,
     output: Text,
     streams: usize,
@@ -63,9 +65,9 @@ struct Player<'s> {
     window: Vec<u8>,
     seen: Vec<Seen>,
     consumed: usize,
-    /// Bytes that the connection itself has written.
+    /// The number of bytes that the connection itself has written.
     own: usize,
-    /// Streams without a response, and true if they ask for a tunnel.
+    /// The streams without a response, each with true if its request asks for a tunnel.
     waiting: Vec<(StreamRef, bool)>,
     held: Vec<(StreamRef, usize)>,
     sending: Vec<Sending>,
@@ -217,7 +219,7 @@ impl Player<'_> {
     fn data_came(&mut self, stream: StreamRef, data: &[u8], bytes: &[u8]) {
         assert!(!data.is_empty(), "data without a byte");
         let (part, whole) = (data.as_ptr_range(), bytes.as_ptr_range());
-        assert!(whole.start <= part.start && part.end <= whole.end, "data lies outside of what was consumed");
+        assert!(whole.start <= part.start && part.end <= whole.end, "data lies outside of the consumed bytes");
         assert!(self.connection.awaits_body(stream), "data of a stream that has ended");
         match self.held.last_mut() {
             Some((other, held)) if *other == stream => *held += data.len(),
@@ -234,7 +236,7 @@ impl Player<'_> {
         Text(span.of(&self.fields).to_vec())
     }
 
-    /// Returns the fields of the lent head. Panics if HTTP/1 would read one of them differently.
+    /// Returns the fields of the lent head. Panics if one of them would be read differently in HTTP/1.
     fn read_fields(&self) -> Vec<FieldText> {
         let read = self.head.fields.iter().map(|field| (self.text(field.name), self.text(field.value)));
         let fields: Vec<FieldText> = read.collect();
@@ -361,7 +363,8 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, &[u8])> {
     frames
 }
 
-/// Returns by how many bytes WINDOW_UPDATE frames opened the window of a stream, or of the connection for 0.
+/// Returns the number of bytes by which WINDOW_UPDATE frames widened the window of a stream, or of the connection if
+/// `stream` is 0.
 fn opened(frames: &[(u8, u32, &[u8])], stream: u32) -> u64 {
     let updates = frames.iter().filter(|frame| frame.0 == 8 && frame.1 == stream);
     updates
@@ -369,7 +372,8 @@ fn opened(frames: &[(u8, u32, &[u8])], stream: u32) -> u64 {
         .sum()
 }
 
-/// Checks that neither side sent more than the other allowed. Uses the frames alone, not the connection's own counts.
+/// Checks the frames that our side wrote, and that neither side sent more than the other's window of the connection
+/// allowed. Does not use the connection's own counts.
 fn check_windows(input: &[u8], transcript: &Transcript) {
     let (theirs, ours) = (frames(&input[PREFACE.len()..]), frames(&transcript.output.0));
     let written: usize = ours.iter().map(|frame| 9 + frame.2.len()).sum();

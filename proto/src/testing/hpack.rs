@@ -1,15 +1,16 @@
-//! Compares our decoder of header blocks with one that reads RFC 7541 bit by bit and keeps its table as a list, and
-//! passes all fields through our encoder.
+//! Compares our decoder of header blocks with a slow one that reads strings bit by bit and keeps its table as a list,
+//! and passes the decoded fields through our encoder.
 
 use super::{FieldText, Text};
 use crate::hpack::{self, Decoder, Encoder, FieldLine, Indexing};
 use alloc::vec::Vec;
 
-/// The largest table size that an input can announce.
+/// The largest table size in bytes that an input can announce.
 const LARGEST_TABLE: u32 = 255 * ANNOUNCED_UNIT;
 const ANNOUNCED_UNIT: u32 = 32;
 
-/// This byte of the input announces another table size, which the next byte gives. Other values are lengths of blocks.
+/// The byte of the input that announces another table size, which the next byte gives. Other values are lengths of
+/// blocks.
 const ANNOUNCE: u8 = 255;
 
 /// Decodes header blocks in sequence, as on one connection. The first byte of the input chooses the largest list.
@@ -17,7 +18,7 @@ const ANNOUNCE: u8 = 255;
 ///
 /// # Panics
 /// Panics if our decoder and the slow one differ, if a bound is exceeded, if a block has another meaning the second
-/// time although the table did not change, or if the blocks of our encoder do not decode to its fields.
+/// time although the table did not change, or if a block of our encoder does not decode to the encoded fields.
 pub fn hpack(input: &[u8]) {
     let Some((&options, mut rest)) = input.split_first() else { return };
     let most_list_bytes = [0, 100, 1000, 1 << 20][usize::from(options % 4)];
@@ -85,14 +86,14 @@ impl Pair {
         self.largest_table = self.largest_table.max(bytes);
     }
 
-    /// Decodes a block with both. Returns the fields that fit the list, or `None` if decoding fails.
+    /// Decodes a block with both decoders. Returns the fields that fit the list, or `None` if decoding fails.
     fn receive(&mut self, block: &[u8]) -> Option<Vec<Line>> {
         let version = self.decoder.table_version();
         let decoded = decode(&mut self.decoder, block, self.most_list_bytes);
         let expected = self.slow.decode(block);
         let bytes = self.decoder.table_bytes();
         assert!(bytes <= self.largest_table, "{bytes} bytes in a table of {}", self.largest_table);
-        // The text, and places of 16 bytes, whose number is a power of two and at least four.
+        // The memory is for the text, and for places of 16 bytes, whose number is a power of two and at least four.
         let held = 2 * self.largest_table as usize + 16 * (self.largest_table as usize / 32).next_power_of_two().max(4);
         assert!(self.decoder.memory_bytes() <= held, "{} bytes held", self.decoder.memory_bytes());
         let list_bytes = expected.iter().flatten().map(|((name, value), _)| (name.0.len() + value.0.len() + 32) as u64);
@@ -286,7 +287,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Decodes a Huffman string bit by bit: compares the bits read so far with the code of every symbol.
+/// Decodes a Huffman string bit by bit, by comparing the bits read so far with the code of every symbol.
 pub(crate) fn decode_huffman(text: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut bits, mut length) = (Vec::new(), 0, 0);
     for at in 0..text.len() * 8 {

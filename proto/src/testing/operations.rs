@@ -1,10 +1,10 @@
-//! Joins a client's and a server's HTTP/2 connection by two queues of bytes, and plays anything that both callers may
-//! do, in any order and with any cuts.
+//! Joins a client's and a server's HTTP/2 connection by two queues of bytes, and performs operations that the callers
+//! may perform, in the order and with the cuts that an input chooses.
 //!
-//! Each side must receive what the other has sent, in the same order. Neither may find an error of the other, except
-//! that it did something too often. Neither may hold more than its bounds allow. When both have ended all streams,
-//! nothing may be left. The bytes of a body are computed from its stream and their position, so that none has to be
-//! stored.
+//! Each side must receive the other side's messages in order. Neither side may report an error of the other, except
+//! that a kind of frame was sent too often. Neither side may hold more memory than its bounds allow. When both sides
+//! have ended all streams, no stream and no bytes may be left. The bytes of a body are computed from its stream's
+//! number and from their position, so they need not be stored.
 
 use super::Text;
 use crate::h2::{Bounds, Code, Connection, Event, Failure, Lent, Request, StreamRef};
@@ -13,13 +13,15 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Bytes that a connection may hold: its tables, and a field section in a vector that has grown to hold it.
+/// The largest number of bytes that a connection may hold for its tables and for a field section, whose vector may have
+/// more capacity than it needs.
 const MOST_HELD_BYTES: usize = 256 * 1024;
 
-/// The initial window of every connection.
+/// The initial window of every connection in bytes.
 const FIRST_WINDOW: u32 = 65_535;
 
-/// Turns within which two sides that want to end must end: more than the bytes of all bodies of an input.
+/// The number of turns within which both sides must end all streams. It is larger than the number of bytes of all
+/// bodies of an input.
 const MOST_TURNS: usize = 1 << 20;
 
 /// The message that one side has sent or received on one stream.
@@ -39,14 +41,14 @@ struct Side {
     head: Head,
     fields: Vec<u8>,
     limits: Limits,
-    /// Bytes on their way to the other side.
+    /// The bytes on their way to the other side.
     out: Vec<u8>,
     window: Vec<u8>,
-    /// Streams in progress, as far as this side knows.
+    /// The streams in progress, as far as this side knows.
     streams: Vec<StreamRef>,
     said: BTreeMap<u32, Message>,
     heard: BTreeMap<u32, Message>,
-    /// Bytes of a body that are left to send, if its length was announced.
+    /// For each stream whose body has an announced length, the number of bytes that are left to send.
     promised: BTreeMap<u32, u64>,
     /// The streams that this side has reset, and the codes.
     reset: BTreeMap<u32, Code>,
@@ -56,7 +58,7 @@ struct Side {
     failed: bool,
 }
 
-/// The operations that are left of an input.
+/// The unread operations of an input.
 struct Operations<'i>(&'i [u8]);
 
 impl Operations<'_> {
@@ -87,7 +89,7 @@ pub fn http2_operations(input: &[u8]) {
     pair.finish();
 }
 
-/// Returns bytes of a stream's body, from a position on.
+/// Returns `bytes` bytes of a stream's body, from a position on.
 fn body(stream: u32, from: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (u64::from(stream) * 7 + from + at) as u8).collect()
 }
@@ -123,8 +125,13 @@ impl Side {
     }
 
     fn check_bounds(&self) {
-        assert!(self.connection.held() <= MOST_HELD_BYTES, "{:?}: {} bytes", self.role, self.connection.held());
-        assert!(self.fields.capacity() <= MOST_HELD_BYTES, "{:?}: {} of fields", self.role, self.fields.capacity());
+        assert!(self.connection.held() <= MOST_HELD_BYTES, "{:?} holds {} bytes", self.role, self.connection.held());
+        assert!(
+            self.fields.capacity() <= MOST_HELD_BYTES,
+            "{:?} holds {} bytes of fields",
+            self.role,
+            self.fields.capacity()
+        );
         let held: usize = self.held.iter().map(|held| held.1).sum();
         let most = self.bounds.connection_window.max(FIRST_WINDOW) as usize;
         assert!(held <= most, "{:?}: {held} bytes of bodies, but only {most} are allowed", self.role);
@@ -149,7 +156,7 @@ impl Side {
         let path = if kind & 7 == 3 { "" } else { "/" };
         let length = (kind & 7 == 5).then_some(u64::from(size) * 16);
         let ends = kind & 8 != 0 && length.is_none_or(|length| length == 0);
-        // Two of the largest values exceed a frame, but not the largest head.
+        // Two values of the largest size exceed a frame, but not the largest head.
         let value = body(1, 0, usize::from(size) * 55).iter().map(|byte| byte % 26 + b'a').collect::<Vec<u8>>();
         let request = Request { method, scheme: "https", authority: "h:1", path, protocol, ends };
         let before = self.out.len();
@@ -209,8 +216,8 @@ impl Side {
         }
     }
 
-    /// Sends `bytes` of a body, but not more than was announced. Ends it if `ends` is true and the announced length is
-    /// reached.
+    /// Sends up to `bytes` bytes of a body, as far as the announced length and the windows allow. Ends the body after
+    /// them if `ends` is true and no announced bytes are left.
     fn send(&mut self, stream: StreamRef, bytes: usize, ends: bool) {
         if self.failed {
             return;
@@ -286,7 +293,8 @@ impl Side {
         }
     }
 
-    /// Sends a frame that a caller cannot send but a peer may. Its settings allow no more than this side allows anyway.
+    /// Sends a frame that a caller cannot send but a peer may. Settings in the frame allow no more than the bounds of
+    /// this side.
     fn inject(&mut self, kind: u8, value: u32) {
         let setting = |name: u8, value: u32| [&[0, name][..], &value.to_be_bytes()].concat();
         let (kind, stream, payload) = match kind & 7 {
@@ -449,7 +457,8 @@ impl Pair {
                 assert_eq!((heard, client.heard.get(number)), (asked, server.said.get(number)), "stream {number}");
             }
         }
-        // The windows are as at the start, except for used-up bytes that are not given back yet: less than half.
+        // The windows are as at the start, except for used-up bytes that are not given back yet, which are less than
+        // half of a window.
         client.ask(1, 0);
         let Some(stream) = client.pick(0) else { return };
         let least = |bounds: Bounds| {
@@ -457,12 +466,15 @@ impl Pair {
             bounds.stream_window.min(whole - whole / 2) as usize
         };
         let capacity = client.connection.capacity(stream);
-        assert!(capacity >= least(server.bounds), "server's windows: {capacity}");
+        assert!(capacity >= least(server.bounds), "the server's windows allow only {capacity} bytes");
         let least = least(client.bounds);
         self.deliver(0, usize::MAX);
         let server = &mut self.sides[1];
         let capacity = server.pick(0).map(|stream| server.connection.capacity(stream));
-        assert!(server.failed || capacity.is_some_and(|capacity| capacity >= least), "client's windows: {capacity:?}");
+        assert!(
+            server.failed || capacity.is_some_and(|capacity| capacity >= least),
+            "the client's windows allow only {capacity:?} bytes"
+        );
     }
 }
 

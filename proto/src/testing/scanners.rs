@@ -1,18 +1,18 @@
-//! Checks that every scanner of this machine agrees with the table of the naive one.
+//! Checks that the scanner that the machine chose, and the portable one, agree with the table of the naive one.
 
 use crate::scan::naive::Naive;
 use crate::scan::swar::Swar;
 use crate::scan::{self, Cursor, Job, NAME, Scanner, TARGET};
 use alloc::vec::Vec;
 
-/// In inputs of up to this length scans start at every index, in longer ones at every seventh, which meets each
-/// alignment.
+/// The length in bytes up to which scans start at every index of an input. In longer inputs they start at every seventh
+/// index, which covers each alignment.
 const EVERY_PLACE_BYTES: usize = 256;
 
 /// Compares the scanner that the machine chose, and the portable one, with the naive one.
 ///
 /// # Panics
-/// Panics if they differ.
+/// Panics if the scanners differ.
 pub(super) fn agree(bytes: &[u8]) {
     scan::with(Agree(bytes));
     Agree(bytes).run::<Swar>();
@@ -39,7 +39,7 @@ impl Job for Agree<'_> {
     }
 }
 
-/// Returns, for each index, the end of the run of a class that starts there. As the naive scanner, but in one pass.
+/// Returns, for each index, the end of the run of a class that starts there, like the naive scanner but in one pass.
 fn ends(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> Vec<usize> {
     let mut ends = Vec::from([bytes.len()]);
     for (place, &byte) in bytes.iter().enumerate().rev() {

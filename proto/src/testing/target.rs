@@ -1,5 +1,5 @@
 //! Compares our parser of targets and hosts with one that applies the grammar of RFC 9112 section 3.2 and RFC 3986
-//! section 3.2.2 by splitting text, with the deviations that conformance/README.md decides on.
+//! section 3.2.2 by splitting text, with the deviations that conformance/README.md lists.
 
 use crate::scan::naive::Naive;
 use crate::scan::swar::Swar;
@@ -21,7 +21,7 @@ const METHODS: [Method; 10] = [
 ];
 
 /// Parses a target. The first byte of the input chooses the method, the rest is the text. Asserts that the target is
-/// accepted exactly if it obeys the grammar, that its parts are where the grammar puts them, and that all scanners
+/// accepted exactly if it obeys the grammar, that its parts are those of the grammar, and that the machine's scanners
 /// agree. Checks the same text as the value of a Host field.
 ///
 /// # Panics
@@ -76,7 +76,8 @@ struct Parts<'b> {
     encoded: bool,
 }
 
-/// Splits a target into its parts, by the four forms of section 3.2. Returns `None` if it has none of them.
+/// Splits a target into its parts, by the four forms of section 3.2. Returns `None` if the target has none of these
+/// forms.
 fn parts(method: Method, text: &[u8]) -> Option<Parts<'_>> {
     let (before, query) = match text.iter().position(|&byte| byte == b'?') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -171,7 +172,7 @@ fn is_uri_host(host: &[u8]) -> bool {
     is_ipv6(inner)
 }
 
-/// Returns true for eight groups, or fewer around one `::`. The last two may be an IPv4 address.
+/// Returns true for eight groups, or fewer around one `::`. The last two groups may be written as an IPv4 address.
 fn is_ipv6(text: &[u8]) -> bool {
     let gap = text.windows(2).position(|two| two == b"::");
     let Some(gap) = gap else { return groups(text, true) == Some(8) };
@@ -180,7 +181,8 @@ fn is_ipv6(text: &[u8]) -> bool {
     matches!((count(before, false), count(after, true)), (Some(before), Some(after)) if before + after <= 7)
 }
 
-/// Returns the number of 16-bit groups, or `None` if the text has anything else. `last` is true if they end an address.
+/// Returns the number of 16-bit groups, or `None` if the text has anything else. `last` is true if the groups end an
+/// address and may thus end in an IPv4 address.
 fn groups(text: &[u8], last: bool) -> Option<usize> {
     let words: Vec<&[u8]> = text.split(|&byte| byte == b':').collect();
     let mut count = 0;

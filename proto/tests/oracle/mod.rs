@@ -1,4 +1,4 @@
-//! For the tests against another implementation: the plans of exchanges, and the pipe between both sides.
+//! The plans of exchanges, and the pipe between both sides, for the tests against another implementation.
 //!
 //! A [`Plan`] lists the messages of a stream. Both sides have all plans, and describe the events that they see in the
 //! same words.
@@ -29,13 +29,13 @@ impl Random {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reset {
     Nobody,
-    /// When it has the response's head.
+    /// The client resets the stream when it has received the response's head.
     Client,
-    /// When it has the whole request and has sent half of the response's body.
+    /// The server resets the stream when it has received the whole request and sent half of the response's body.
     Server,
 }
 
-/// The error codes of these resets.
+/// The error codes of the resets by the client and by the server.
 pub(crate) const CLIENTS_CODE: u32 = 8;
 pub(crate) const SERVERS_CODE: u32 = 2;
 
@@ -46,16 +46,16 @@ pub(crate) struct Plan {
     pub(crate) method: &'static str,
     pub(crate) protocol: Option<&'static str>,
     pub(crate) fields: Vec<(String, String)>,
-    /// Bytes of the request's body.
+    /// The number of bytes of the request's body.
     pub(crate) body: usize,
     pub(crate) trailers: bool,
     pub(crate) interims: usize,
     pub(crate) status: u16,
     pub(crate) answer_fields: Vec<(String, String)>,
-    /// Bytes of the response's body.
+    /// The number of bytes of the response's body.
     pub(crate) answer: usize,
     pub(crate) answer_trailers: bool,
-    /// True if each body's length is announced.
+    /// True if the length of each body that is not empty is announced.
     pub(crate) announced: bool,
     pub(crate) reset: Reset,
 }
@@ -137,12 +137,12 @@ impl Plan {
     }
 }
 
-/// Returns the plan of a request, by its authority.
+/// Returns the plan of the request with this authority.
 pub(crate) fn plan_of<'p>(plans: &'p [Plan], authority: &str) -> &'p Plan {
     plans.iter().find(|plan| plan.authority() == authority).expect("a plan for this authority")
 }
 
-/// Returns random fields: mostly few and short ones, sometimes more than fit a frame.
+/// Returns random fields, mostly few and short ones, but sometimes more than fit a frame.
 fn fields(random: &mut Random) -> Vec<(String, String)> {
     let count = random.below(5);
     let fields = (0..count).map(|at| {
@@ -178,12 +178,13 @@ pub(crate) struct Link {
     pub(crate) to_theirs: VecDeque<u8>,
     pub(crate) to_ours: Vec<u8>,
     pub(crate) random: Random,
-    /// The most bytes that move at once.
+    /// The largest number of bytes that move at once.
     pub(crate) piece: usize,
     pub(crate) closed: bool,
 }
 
-/// The pipe: their end by [`AsyncRead`] and [`AsyncWrite`], ours by [`take`](Pipe::take) and `to_theirs`.
+/// The pipe between both sides. The other implementation uses it by [`AsyncRead`] and [`AsyncWrite`], our side by
+/// [`take`](Pipe::take) and `to_theirs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe(pub(crate) Rc<RefCell<Link>>);
 

@@ -12,7 +12,7 @@ struct Exchange {
     stream: StreamRef,
     plan: Plan,
     received: usize,
-    /// Bytes of our body that have been sent; `None` if it has not begun or is over.
+    /// The number of bytes of our body that have been sent; `None` if the body has not begun or is over.
     sent: Option<usize>,
     is_over: bool,
 }
@@ -63,7 +63,8 @@ impl Ours {
         }
     }
 
-    /// Reads a piece of the received bytes, and sends as much as it may. Returns true if it did anything.
+    /// Reads a piece of the received bytes, and sends as much as the peer allows. Returns true if bytes were read or
+    /// sent.
     pub(crate) fn turn(&mut self) -> bool {
         let came = self.pipe.take();
         self.receive(&came);
@@ -246,7 +247,7 @@ impl Ours {
             }
             Role::Client if plan.is_tunnel() => {
                 assert!(self.connection.is_tunnel(stream));
-                self.exchanges.get_mut(&stream.number).expect("it began").sent = Some(0);
+                self.exchanges.get_mut(&stream.number).expect("the stream began").sent = Some(0);
             }
             Role::Client => {}
             Role::Server if plan.is_tunnel() || plan.reset == Reset::Client => self.answer(stream),

@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     connection_window: u32,
     table_bytes: u32,
     streams: u32,
-    /// The turn at which another window is announced, and that window.
+    /// The turn from which on their side tries to announce another initial window, and that window.
     later: Option<(usize, u32)>,
 }
 
@@ -157,7 +157,7 @@ impl TheirClient {
             .initial_window_size(settings.window)
             .initial_connection_window_size(settings.connection_window)
             .header_table_size(settings.table_bytes)
-            // Begins no stream until our SETTINGS have announced how many we allow; we refuse more.
+            // The client begins no stream until our SETTINGS have announced how many we allow, because we refuse more.
             .initial_max_send_streams(0)
             .enable_push(false);
         let (requests, connection) = at_once(builder.handshake(pipe.clone())).expect("the handshake succeeds");

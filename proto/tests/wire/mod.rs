@@ -1,4 +1,4 @@
-//! For the tests of HTTP/2: frames as a peer sends them, and one side of a connection that acts on events only.
+//! Frames as a peer sends them, and one side of a connection that acts only on events, for the tests of HTTP/2.
 //!
 //! A server's side chooses its response by the path. Each side records its events in words, without details that depend
 //! on when bytes arrive.
@@ -18,7 +18,7 @@ pub(crate) use testkit::frames::{
 /// Both flags of a request without a body, if it is in one frame.
 pub(crate) const ALL: u8 = END | WHOLE;
 
-/// Bytes of the body of `/large`.
+/// The number of bytes of the body of `/large`.
 pub(crate) const LARGE: usize = 200_000;
 
 pub(crate) const GET: &[(&str, &str)] =
@@ -26,7 +26,7 @@ pub(crate) const GET: &[(&str, &str)] =
 pub(crate) const POST: &[(&str, &str)] =
     &[(":method", "POST"), (":scheme", "https"), (":path", "/hold"), (":authority", "h")];
 
-/// Returns ways to cut an input: all of them if it is short, else about every 31st.
+/// Returns ways to cut an input: all those of `splits` if the input is short, else about every 31st.
 pub(crate) fn ways(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut ways = highwire_proto::testing::splits(input);
     if input.len() > 1200 {
@@ -289,7 +289,8 @@ fn told(body: &[u8]) -> String {
     }
 }
 
-/// Moves bytes in pieces until neither side has any left. Returns the bytes that the server and the client were sent.
+/// Moves bytes in pieces until neither side has any left to send. Returns the bytes sent to the server, and those sent
+/// to the client.
 pub(crate) fn exchange(client: &mut Side, server: &mut Side, piece: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     while !(client.out.is_empty() && server.out.is_empty()) {

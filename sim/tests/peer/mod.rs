@@ -15,11 +15,11 @@ use std::time::Duration;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// Consecutive idle turns after which no more progress is expected: a fault may delay progress by a turn, with odds of
-/// 1 in 3.
+/// The number of consecutive idle turns after which no more progress is expected. A fault may delay progress by a turn,
+/// with odds of at most 1 in 3.
 const QUIET_TURNS: usize = 24;
 
-/// The most turns in which everything must happen that needs no time.
+/// The number of turns within which everything that needs no time must happen.
 const MOST_TURNS: usize = 400_000;
 
 /// The faults of a simulated network, and the seed that decides when they occur.
@@ -27,12 +27,12 @@ const MOST_TURNS: usize = 400_000;
 pub(crate) struct Weather {
     seed: u64,
     faults: Faults,
-    /// True if the server serves HTTP/2 only, and so from a connection's first byte, as under TLS.
+    /// True if the server serves only HTTP/2, and therefore expects it from a connection's first byte, as under TLS.
     only: bool,
 }
 
 impl Weather {
-    /// A network without faults.
+    /// Returns the weather of a network without faults.
     pub(crate) fn fair() -> Weather {
         Weather { seed: 7, faults: Faults::default(), only: false }
     }
@@ -50,7 +50,7 @@ impl Weather {
     }
 }
 
-/// Plays a scenario on networks without faults, and on four that split, shorten and delay.
+/// Plays a scenario on networks without faults, and on four that split, shorten and delay transfers.
 pub(crate) fn in_all_weathers(scenario: impl Fn(&Weather)) {
     scenario(&Weather::fair());
     scenario(&Weather { only: true, ..Weather::fair() });
@@ -60,7 +60,7 @@ pub(crate) fn in_all_weathers(scenario: impl Fn(&Weather)) {
         let weather = Weather { seed, faults, only: seed % 2 == 0 };
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scenario(&weather)));
         if let Err(panic) = played {
-            eprintln!("with seed {seed}");
+            eprintln!("the scenario failed with seed {seed}");
             std::panic::resume_unwind(panic);
         }
     }
@@ -130,7 +130,7 @@ impl Play {
         self.settle();
     }
 
-    /// Advances the clock second by second until a condition holds. Returns the seconds.
+    /// Advances the clock second by second until a condition holds. Returns the number of seconds.
     pub(crate) fn seconds_until(&mut self, mut holds: impl FnMut(&mut Play) -> bool) -> u64 {
         for second in 0..1000 {
             self.settle();
@@ -149,7 +149,7 @@ impl Play {
         self.peers[0].answer(stream)
     }
 
-    /// Returns the seconds until the server has stopped. The caller has started the shutdown.
+    /// Returns the number of seconds until the server has stopped. The caller must have started the shutdown.
     pub(crate) fn seconds_to_the_stop(&mut self) -> u64 {
         self.seconds_until(|play| play.stopped)
     }
@@ -197,7 +197,7 @@ impl Answer {
     }
 }
 
-/// Bytes of a body that wait for windows.
+/// A part of a body that waits for windows.
 struct Upload {
     bytes: Vec<u8>,
     at: usize,
@@ -227,17 +227,17 @@ pub(crate) struct Peer {
     pub(crate) http: h2::Connection,
     /// True if the client reads from its socket.
     pub(crate) reads: bool,
-    /// The number of bytes that it may still read.
+    /// The number of bytes that the client may still read.
     pub(crate) takes: usize,
-    /// True if it opens the windows again for received bytes of bodies.
+    /// True if the client opens the windows again for received bytes of bodies.
     pub(crate) credits: bool,
-    /// True if it passes received bytes to the state machine.
+    /// True if the client passes received bytes to the state machine.
     pub(crate) parses: bool,
-    /// Bytes that are not sent yet.
+    /// The bytes that are not sent yet.
     pub(crate) out: Vec<u8>,
     /// How the connection ended.
     pub(crate) ended: Option<Arrived>,
-    /// Streams in the order in which their answers ended.
+    /// The streams in the order in which their answers ended.
     pub(crate) order: Vec<u32>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) received: usize,
@@ -345,8 +345,8 @@ impl Peer {
         self.answers.get(&stream.number).is_some_and(|answer| answer.ended || answer.reset.is_some())
     }
 
-    /// Opens the connection's window by some bytes, and the stream's if one is given, independent of the received
-    /// bytes.
+    /// Reports `bytes` bytes as used up on the connection, and on the stream if one is given, independent of the
+    /// received bytes. The windows then open by as much.
     pub(crate) fn credit(&mut self, stream: Option<StreamRef>, bytes: usize) {
         match stream {
             Some(stream) => self.http.used(stream, bytes, &mut self.out),

@@ -23,7 +23,7 @@ impl Play {
         Play { network, worker, client, received: Vec::new(), ended: None }
     }
 
-    /// Runs 50 turns without advancing the clock. The client reads only if `reading`.
+    /// Runs 50 turns without advancing the clock. The client reads only if `reading` is true.
     pub(crate) fn settle(&mut self, reading: bool) {
         for _ in 0..50 {
             self.worker.turn(Some(self.network.now())).expect("a turn");
@@ -51,7 +51,7 @@ impl Play {
     }
 
     /// Advances the clock second by second until the connection ends, and calls `each` before each second. Returns the
-    /// seconds.
+    /// number of seconds.
     pub(crate) fn seconds_to_the_end(&mut self, reading: bool, mut each: impl FnMut(&mut Play)) -> u64 {
         for second in 0..1000 {
             self.settle(reading);

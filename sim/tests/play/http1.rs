@@ -1,4 +1,5 @@
-//! Plays a case over HTTP/1: sends its bytes unchanged, and then a probe request if the connection must stay open.
+//! Plays a case over HTTP/1: sends the case's bytes unchanged, and then a probe request if the connection must still
+//! serve HTTP/1.
 
 use super::Talk;
 use sim::answers;
@@ -10,7 +11,7 @@ const PROBE: &[u8] = b"GET /hello HTTP/1.1\r\nHost: probe\r\nConnection: close\r
 /// A client that plays a case, and the bytes it has received.
 pub(crate) struct Client {
     case: Case,
-    /// True if the client sends the probe, because the connection must stay open.
+    /// True if the client sends the probe, because the connection must still serve HTTP/1.
     probes: bool,
     bytes: Vec<u8>,
 }

@@ -35,7 +35,8 @@ impl Talk for Client<'_> {
         self.case.eof
     }
 
-    /// Sends a ping if the connection must stay open: its answer proves that, and that all earlier frames have arrived.
+    /// Sends a ping if the connection must stay open. The answer to the ping proves that it is open, and that all
+    /// earlier frames have arrived.
     fn last_word(&mut self) -> Vec<u8> {
         if !self.expects_end() {
             self.frames.ping();
@@ -64,10 +65,10 @@ impl Talk for Client<'_> {
         }
         let failed = self.frames.goaway.filter(|&code| code != 0);
         if failed != self.case.fails {
-            return Err(format!("GOAWAY {failed:?}, expected {:?}", self.case.fails));
+            return Err(format!("GOAWAY with {failed:?}, expected {:?}", self.case.fails));
         }
         if !self.frames.is_between_frames() {
-            return Err("a frame that is cut short".to_string());
+            return Err("a frame is cut short".to_string());
         }
         match self.expects_end() || self.frames.pongs == 1 {
             true => Ok(()),

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use tally::Tally;
 
-/// The limit of a play in virtual time: less than any timeout that closes an idle connection, more than any handler
-/// needs.
+/// The limit of a play in virtual time. It is less than any timeout that closes an idle connection, and more than any
+/// handler needs.
 const LONGEST: Duration = Duration::from_secs(9);
 
 /// The limit of a play in real time if it needs the blocking pool, whose threads are real on the simulator, too.
@@ -29,7 +29,7 @@ pub(crate) trait Talk {
     /// Returns the first bytes to send.
     fn begin(&mut self) -> Vec<u8>;
 
-    /// Returns true if the client ends its direction after these bytes.
+    /// Returns true if the client ends its direction after its first bytes.
     fn ends(&self) -> bool {
         false
     }
@@ -129,7 +129,7 @@ impl<'t, T: Talk + ?Sized> End<'t, T> {
         Ok(())
     }
 
-    /// Handles the end of the server's direction. Under TLS, close_notify must have arrived before.
+    /// Handles the end of the server's direction. Under TLS, close_notify must have arrived before this end.
     fn heard_the_end(&self) -> Result<(), String> {
         match &self.session {
             Some(session) if !session.is_closed() => Err("the connection ended without close_notify".to_string()),
@@ -141,7 +141,7 @@ impl<'t, T: Talk + ?Sized> End<'t, T> {
         self.talk.judge()?;
         match ended == self.talk.expects_end() {
             true => Ok(()),
-            false => Err(format!("ended: {ended}")),
+            false => Err(format!("wrong end; the connection has ended: {ended}")),
         }
     }
 }
@@ -215,7 +215,7 @@ impl Stage {
                         ended = true;
                         break;
                     }
-                    Arrived::Reset => return Err("a reset".to_string()),
+                    Arrived::Reset => return Err("the server reset the connection".to_string()),
                 }
             }
             if any || !self.worker.driver().is_idle() {
@@ -249,7 +249,7 @@ impl Stage {
         let left = (self.worker.connections(), self.worker.tasks(), self.worker.account());
         match left == (0, 0, self.account) {
             true => Ok(()),
-            false => Err(format!("left connections, tasks and bytes: {left:?}; {} bytes at the start", self.account)),
+            false => Err(format!("connections, tasks and bytes left: {left:?}; {} bytes at the start", self.account)),
         }
     }
 }
@@ -300,7 +300,7 @@ impl Real {
         let (mut last, mut shut, mut gone) = (false, false, false);
         let mut buffer = vec![0; 65536];
         loop {
-            // The server may close before it has read everything. The rest is not needed then.
+            // The server may close before it has read everything. The rest of the bytes is then not needed.
             for part in std::mem::take(&mut end.out).chunks(piece) {
                 gone |= stream.write_all(part).is_err();
                 if gone {
