@@ -29,8 +29,9 @@ impl Listen {
         Listen::default()
     }
 
-    /// Serves TLS: HTTP/2 to clients that offer it by ALPN, otherwise HTTP/1, as far as the settings allow. Changes in
-    /// files of the configuration usually take effect within seconds.
+    /// Serves TLS: HTTP/2 to clients that offer it by ALPN, otherwise HTTP/1, as far as the settings allow. If a
+    /// file that `config` names changes, such as a certificate or a key, the server loads it again within seconds; if
+    /// that fails, it logs the error and keeps the old one.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: crate::tls::TlsConfig) -> Listen {
         self.tls = Some(config);

@@ -65,8 +65,7 @@ impl<M: MakeService> Server<M> {
         self.listen_with(address, Listen::new())
     }
 
-    /// Listens on another address, for TLS only; see [`Listen::tls`]. Changes in files of the configuration usually
-    /// take effect within seconds.
+    /// Listens on another address, for TLS only; see [`Listen::tls`].
     ///
     /// # Errors
     /// Returns an error if the address is malformed, the system refuses it, the TLS configuration is wrong, or the
@@ -187,7 +186,8 @@ impl<M: MakeService> Server<M> {
     pub fn start_inside(self) -> Result<Handle> {
         if self.shared.config().engine == Engine::Threads {
             return Err(Error::Setting(
-                "the engine `threads` cannot serve requests of this process; choose another engine".to_string(),
+                "the engine `threads` serves connections only, not requests that the program itself passes to the server; \
+                 choose another engine".to_string(),
             ));
         }
         self.start_all()
@@ -205,6 +205,8 @@ impl<M: MakeService> Server<M> {
         let started = match self.shared.config().engine {
             Engine::Threads => self.start_threads(&mut handle),
             Engine::Readiness => self.start_workers(&mut handle, count, Readiness::new),
+            // Only Linux has io_uring.
+            Engine::Auto if !cfg!(target_os = "linux") => self.start_workers(&mut handle, count, Readiness::new),
             Engine::Auto | Engine::Uring => match probe_uring() {
                 Ok(()) => self.start_workers(&mut handle, count, Uring::new),
                 Err(error) => {

@@ -190,7 +190,7 @@ impl Client {
         while let Some(&[a, b, c, kind, flags, s0, s1, s2, s3]) = self.unread.first_chunk::<9>() {
             let length = u32::from_be_bytes([0, a, b, c]) as usize;
             if length > FRAME_BYTES {
-                return Err(format!("a frame of {length} bytes"));
+                return Err(format!("a frame of {length} bytes, more than the {FRAME_BYTES} that are allowed"));
             }
             if self.unread.len() < 9 + length {
                 break;

@@ -268,7 +268,7 @@ impl Call {
     /// Handles the passed deadline of the request.
     pub(super) fn expired(&mut self, worker: &mut WorkerContext<impl Service>) {
         let waits = std::mem::replace(&mut self.waits, Waits::Nothing);
-        if waits == Waits::Body && self.intake.arrived >= worker.shared.config().timeouts.least_body() {
+        if waits == Waits::Body && self.intake.has_received(worker.shared.config().timeouts.least_body()) {
             return self.settle(worker);
         }
         self.expire(waits, worker);

@@ -26,7 +26,7 @@ impl Transport {
 
     /// Returns the number of bytes that the connection holds for its peer.
     fn held(&self) -> usize {
-        self.account.held() + self.unread.capacity() + self.sealed.capacity()
+        self.account.held() + self.unread.capacity() + self.sealed.as_ref().map_or(0, |sealed| sealed.capacity())
     }
 
     /// Frees the unread bytes and gives the whole charge back to the worker's share, because the connection serves no

@@ -163,7 +163,7 @@ impl Connection {
     }
 
     fn body_is_fast_enough(&self, worker: &WorkerContext<impl Service>) -> bool {
-        self.intake.arrived >= worker.shared.config().timeouts.least_body()
+        self.intake.has_received(worker.shared.config().timeouts.least_body())
     }
 
     /// Begins a graceful shutdown. An idle HTTP/1 connection closes after [`DRAIN_TICKS`] if no request arrives, and a

@@ -185,7 +185,7 @@ impl Connection {
         self.transport.end_said |= is_said;
         // Any bytes in `sealed` arrived before the end. `proceed_tls` decrypts them first and then calls this function
         // again.
-        if self.transport.is_ending() || !self.transport.sealed.is_empty() {
+        if self.transport.is_ending() || self.transport.sealed.is_some() {
             return;
         }
         if self.transport.phase == Phase::Proxy {
@@ -208,7 +208,7 @@ impl Connection {
         self.with_out(worker, queue, |connection, worker, out| {
             if connection.transport.phase == Phase::Closing {
                 connection.finish(worker, out);
-            } else if !connection.transport.is_ending() && connection.transport.sealed.is_empty() {
+            } else if !connection.transport.is_ending() && connection.transport.sealed.is_none() {
                 if connection.transport.phase == Phase::Write {
                     // The phase changes, so that the next blocked bytes get a full write timeout.
                     connection.transport.phase = Phase::Fresh;

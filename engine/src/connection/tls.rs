@@ -42,7 +42,7 @@ impl Connection {
         if tls.is_declined(bytes) {
             return self.go_plain(bytes, worker, head, out);
         }
-        if !self.transport.sealed.is_empty() {
+        if self.transport.sealed.is_some() {
             return self.keep_sealed(bytes, worker, out);
         }
         if tls.is_handshaking() && tls.completes_record(bytes) {
@@ -146,11 +146,12 @@ impl Connection {
 
     /// Keeps received bytes of a handshake that must wait for its turn.
     fn keep_sealed(&mut self, bytes: &[u8], worker: &mut WorkerContext<impl Service>, out: &mut Out<'_>) {
-        if self.transport.sealed.is_empty() {
+        if self.transport.sealed.is_none() {
             worker.waiting.push_back(self.transport.id);
         }
-        self.transport.sealed.extend_from_slice(bytes);
-        if self.transport.sealed.len() >= super::UNREAD_BYTES {
+        let sealed = self.transport.sealed.get_or_insert_default();
+        sealed.extend_from_slice(bytes);
+        if sealed.len() >= super::UNREAD_BYTES {
             // Requests may follow the handshake at once, so the kept bytes need a limit.
             self.transport.pause(out.queue);
         }
@@ -161,11 +162,11 @@ impl Connection {
 
     /// Continues a handshake that has waited for its turn.
     pub(crate) fn proceed_tls(&mut self, worker: &mut WorkerContext<impl Service>, head: &mut Head, queue: &mut Queue) {
-        if self.transport.is_ending() || self.transport.sealed.is_empty() {
+        if self.transport.is_ending() || self.transport.sealed.is_none() {
             return;
         }
         self.with_out(worker, queue, |connection, worker, out| {
-            let sealed = std::mem::take(&mut connection.transport.sealed);
+            let sealed = connection.transport.sealed.take().unwrap_or_default();
             connection.recharge(worker);
             connection.decrypt(&sealed, worker, head, out);
             connection.resume_if_wanted(out.queue);

@@ -22,7 +22,8 @@ pub(super) struct Transport {
     /// The TLS session; `None` without TLS. [`Out`] holds it while the connection handles an event.
     pub(super) tls: Option<Box<Secure>>,
     /// Received bytes of a TLS handshake that waits for its turn.
-    pub(super) sealed: Vec<u8>,
+    #[expect(clippy::box_collection, reason = "it is rarely there, and each idle connection pays for its place")]
+    pub(super) sealed: Option<Box<Vec<u8>>>,
     /// The number of requests on this connection so far.
     pub(super) served: u32,
     pub(super) account: Account,
@@ -54,7 +55,7 @@ impl Transport {
             peer,
             unread: Vec::new(),
             tls: None,
-            sealed: Vec::new(),
+            sealed: None,
             served: 0,
             account: Account::default(),
             phase: if proxied { Phase::Proxy } else { Phase::Fresh },

@@ -33,7 +33,7 @@ impl Connection {
             return;
         }
         self.with_out(worker, queue, |connection, worker, out| {
-            if !connection.transport.sealed.is_empty() || connection.transport.is_late(worker) {
+            if connection.transport.sealed.is_some() || connection.transport.is_late(worker) {
                 return;
             }
             connection.drive_timed(worker, head, out);

@@ -216,7 +216,7 @@ pub(crate) struct Intake {
     /// The number of body bytes received so far or, if the handler has dropped the body, since then.
     pub(crate) bytes: u64,
     /// The number of body bytes received since the body's rate was last checked.
-    pub(crate) arrived: u64,
+    pub(crate) arrived: u32,
 }
 
 impl Default for Intake {
@@ -226,10 +226,15 @@ impl Default for Intake {
 }
 
 impl Intake {
+    /// Returns true if at least `wanted` bytes have arrived since the last check. Counts no more than 4 GiB.
+    pub(crate) fn has_received(&self, wanted: u64) -> bool {
+        u64::from(self.arrived) >= wanted.min(u64::from(u32::MAX))
+    }
+
     /// Counts received bytes. If `anew` is true, first sets the count of the body's bytes to 0.
     #[inline]
     pub(crate) fn count(&mut self, bytes: usize, anew: bool) {
-        self.arrived += bytes as u64;
+        self.arrived = self.arrived.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         self.bytes = bytes as u64 + if anew { 0 } else { self.bytes };
     }
 }

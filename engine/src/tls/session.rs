@@ -130,7 +130,7 @@ impl<'a> ClientCertificate<'a> {
     }
 }
 
-/// One side of one TLS connection: the server's, unless the type names the [`Client`].
+/// One side of one TLS connection: the server's side, or the client's side in a `Session<Client>`.
 pub struct Session<S: Side = Server> {
     connection: S::Connection,
     /// Received bytes of a record or handshake message that is incomplete.

@@ -292,11 +292,11 @@ impl Uring {
         Ok(())
     }
 
-    /// Sends the arena's bytes if it holds at least [`limit::OUTPUT_BYTES`]. Otherwise many peers that request much in
-    /// one turn would make the arena grow.
+    /// Starts the queued operations if there are [`limit::RING_ENTRIES`] of them, or if the arena holds at least
+    /// [`limit::OUTPUT_BYTES`]. Otherwise a turn with many completions would make the queue and the arena grow.
     #[inline]
     fn empty_arena(&mut self, queue: &mut Queue) -> io::Result<()> {
-        if queue.output.len() >= limit::OUTPUT_BYTES {
+        if queue.output.len() >= limit::OUTPUT_BYTES || queue.ops.len() >= limit::RING_ENTRIES as usize {
             self.start(queue);
             self.enter(Some(Instant::default()))?;
             self.settle(queue);

@@ -60,7 +60,8 @@ impl ReceiveWindow {
         ReceiveWindow { left: left as i32, used: 0, size }
     }
 
-    /// Shrinks a window of `before_settings` to `size`, because the peer has acknowledged our settings.
+    /// Takes back the bytes that `before_settings` allowed beyond the initial window, because the peer has acknowledged our
+    /// settings. `left` may become negative.
     pub(super) fn settings_known(&mut self, size: u32) {
         self.left -= FIRST_WINDOW.saturating_sub(size) as i32;
     }

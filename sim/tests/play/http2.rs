@@ -65,7 +65,10 @@ impl Talk for Client<'_> {
         }
         let failed = self.frames.goaway.filter(|&code| code != 0);
         if failed != self.case.fails {
-            return Err(format!("GOAWAY with {failed:?}, expected {:?}", self.case.fails));
+            return Err(format!(
+                "the error code in GOAWAY is {failed:?}, expected {:?} (None: no GOAWAY, or code 0)",
+                self.case.fails
+            ));
         }
         if !self.frames.is_between_frames() {
             return Err("a frame is cut short".to_string());

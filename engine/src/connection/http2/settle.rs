@@ -242,7 +242,7 @@ impl Active {
     fn body_is_fast_enough(&mut self, worker: &WorkerContext<impl Service>, all: u64, bodies: u64) -> bool {
         let wanted = worker.shared.config().timeouts.least_body();
         let is_fast =
-            self.intake.arrived >= wanted || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
+            self.intake.has_received(wanted) || all - self.arrived_before >= wanted.saturating_mul(bodies.max(1));
         self.judge_from_now(worker, all);
         is_fast
     }
